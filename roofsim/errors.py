@@ -1,0 +1,129 @@
+"""Name every way a request or a graph can be wrong.
+
+The tree::
+
+    RoofsimError
+    ├── SpecError              what the user wrote is wrong: one or more located problems
+    │   ├── UnitError          a quantity without, or with the wrong, unit
+    │   └── UnknownNameError   a name that no catalog has
+    ├── NoDataError            the catalog knows the thing but not this number of it
+    ├── GraphError             an op graph that breaks its own rules (our mistake)
+    ├── PassError              a pass that was run in the wrong order or broke its promise (our mistake)
+    └── UnsupportedOpError     an op without a row in a rules table (our mistake)
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class RoofsimError(Exception):
+    """Anything roofsim raises on purpose."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a file (or on the command line) something stands."""
+
+    source: str
+    line: int | None = None
+    column: int | None = None
+    text: str | None = None
+
+    def __str__(self) -> str:
+        parts = [self.source]
+        if self.line is not None:
+            parts.append(str(self.line))
+            if self.column is not None:
+                parts.append(str(self.column))
+        return ":".join(parts)
+
+    def excerpt(self) -> str:
+        """Return the line with a caret under the culprit, or nothing."""
+        if self.text is None or self.column is None:
+            return ""
+        line = self.text.rstrip()[:200]
+        return f"\n    {line}\n    {' ' * (self.column - 1)}^" if self.column <= len(line) + 1 else f"\n    {line}"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: where, what was expected, what was found, and the way out."""
+
+    message: str
+    place: Place | None = None
+    path: str = ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = ": ".join(part for part in (str(self.place) if self.place else "", self.path, self.message) if part)
+        hint = f" {self.hint}" if self.hint else ""
+        return f"{head}{hint}{self.place.excerpt() if self.place else ''}"
+
+
+class SpecError(RoofsimError):
+    """What the user wrote is wrong; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
+        if isinstance(problems, str):
+            problems = Problem(problems)
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class UnitError(SpecError):
+    """A quantity without a unit, or with one of another kind."""
+
+
+class UnknownNameError(SpecError):
+    """A name that no catalog has; lists near matches."""
+
+
+class NoDataError(RoofsimError):
+    """The catalog has the thing, but not the number that was asked for."""
+
+
+class GraphError(RoofsimError):
+    """An op graph that breaks its own rules."""
+
+
+class PassError(RoofsimError):
+    """A pass in the wrong place of the order, or one that broke its promise."""
+
+
+class UnsupportedOpError(RoofsimError):
+    """An op class that has no row in a rules table."""
+
+    def __init__(self, table: str, op: object) -> None:
+        super().__init__(f"no {table} rule for {type(op).__name__} ({getattr(op, 'name', op)!r})")
+
+
+def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:
+    """Return the known names that look like `name`, best first.
+
+    >>> near_matches("a10O", ["a100", "a10", "h100"])
+    ['a100', 'a10', 'h100']
+    """
+    lowered = {candidate.lower(): candidate for candidate in known}
+    close = difflib.get_close_matches(name.lower()[:100], lowered, n=limit, cutoff=0.5)
+    within = [key for key in lowered if len(name) >= 3 and name.lower() in key and key not in close]
+    return [lowered[key] for key in (close + sorted(within, key=len))[:limit]]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Say which known names look like `name`, or list them when there are few.
+
+    >>> did_you_mean("trian", ["train", "forward"])
+    "Did you mean 'train'?"
+    """
+    names = list(known)
+    close = near_matches(name, names)
+    if close:
+        return f"Did you mean {' or '.join(repr(c) for c in close)}?"
+    shown = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
+    return f"Known: {shown}." if names else ""

@@ -1,0 +1,142 @@
+"""Define what every op has: name, tensors, place in the program, and the three ways it states its work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.errors import GraphError
+from roofsim.numeric import Real, same
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import DType, Tensor
+
+
+class Phase(StrEnum):
+    """When in a step an op runs."""
+
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    RECOMPUTE = "recompute"
+    OPTIMIZER = "optimizer"
+
+
+class Kind(StrEnum):
+    """Classes of ops that share kernels and so share efficiency constants; results group by them."""
+
+    MATMUL = "matmul"
+    CONVOLUTION = "convolution"
+    ATTENTION = "attention"
+    ELEMENTWISE = "elementwise"
+    NORMALIZATION = "normalization"
+    SOFTMAX = "softmax"
+    DROPOUT = "dropout"
+    REDUCTION = "reduction"
+    LOSS = "loss"
+    EMBEDDING = "embedding"
+    GATHER = "gather"
+    SORT = "sort"
+    POOLING = "pooling"
+    RESIZE = "resize"
+    COPY = "copy"
+    CAST = "cast"
+    SCAN = "scan"
+    VIEW = "view"
+    OPTIMIZER = "optimizer"
+
+
+#: Classes whose FLOPs are those of the model; FLOPs of the others are vector work beside it.
+HEAVY_KINDS = frozenset({Kind.MATMUL, Kind.CONVOLUTION, Kind.ATTENTION})
+
+
+@dataclass(eq=False, slots=True)
+class Block:
+    """A run of ops that repeats: the layers of a transformer, the equal blocks of a CNN stage.
+
+    One iteration hands its `carries` on to the next: the tensor that enters, and the one that leaves as it.
+    """
+
+    name: str
+    repeat: Real
+    carries: list[tuple[Tensor, Tensor]] = field(default_factory=list)
+    mirror: Block | None = None
+    """Of a backward block: the forward block whose iterations it undoes, last first."""
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class AbstractOp:
+    """One kernel launch (or a view, which is none), counted once per iteration of its block.
+
+    Subclasses are final. Identity is equality. The three work methods are the only place where work is counted;
+    one multiply-add is two FLOPs.
+    """
+
+    kind: ClassVar[Kind]
+
+    name: str
+    inputs: tuple[Tensor, ...] = ()
+    outputs: tuple[Tensor, ...] = ()
+    holds: tuple[Tensor, ...] = ()
+    """Tensors that must stay alive until this op has run although it does not read them."""
+    phase: Phase = Phase.FORWARD
+    block: Block | None = None
+    math: DType | None = None
+    """Number format of the arithmetic units, where it is not that of the inputs (TF32, FP8)."""
+    origin: str = ""
+    """Of a backward or recomputed op: the name of the forward op that it belongs to."""
+    share: Real = 1.0
+    """Share of the passes in which it runs (the first micro batch adds no gradients to earlier ones)."""
+
+    @property
+    def group(self) -> Kind:
+        """The class under which its work is reported."""
+        return self.kind
+
+    @property
+    def count(self) -> Real:
+        """How often it runs in one pass."""
+        return self.share if self.block is None else self.block.repeat * self.share
+
+    @property
+    def layer(self) -> str:
+        """The block it repeats with, or the first part of its name."""
+        return self.block.name if self.block is not None else self.name.split(".", 1)[0]
+
+    def flops(self) -> Real:
+        """FLOPs of one launch."""
+        return 0.0
+
+    def model_flops(self) -> Real:
+        """FLOPs that the mathematics of the model asks for, without what the kernel computes a second time."""
+        return self.flops()
+
+    def executed_flops(self) -> Real:
+        """FLOPs that the kernel really runs: without the part of a score matrix that a mask hides."""
+        return self.flops()
+
+    def bytes_read(self) -> Real:
+        """Bytes of all distinct inputs."""
+        total: Real = 0.0
+        for tensor in dict.fromkeys(self.inputs):
+            total = total + tensor.bytes
+        return total
+
+    def bytes_written(self) -> Real:
+        """Bytes of all outputs."""
+        total: Real = 0.0
+        for tensor in self.outputs:
+            total = total + tensor.bytes
+        return total
+
+    def kernels(self) -> Real:
+        """Number of kernels launched."""
+        return 1.0
+
+    def check(self) -> None:
+        """Raise `GraphError` when dimensions and tensors disagree."""
+
+    def expect(self, what: str, found: Real, expected: Real) -> None:
+        """Raise `GraphError` unless two sizes agree."""
+        if not same(found, expected):
+            raise GraphError(f"{type(self).__name__} {self.name!r}: {what} is {found}, expected {expected}")

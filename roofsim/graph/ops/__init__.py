@@ -1,0 +1,44 @@
+"""The op vocabulary."""
+
+from roofsim.graph.ops.composite import Fused, OptimizerUpdate
+from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
+from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
+from roofsim.graph.ops.light import (
+    Cast,
+    Copy,
+    Dropout,
+    Elementwise,
+    Loss,
+    Normalization,
+    Pool,
+    Reduction,
+    Resize,
+    Softmax,
+    View,
+)
+
+__all__ = [
+    "Attention",
+    "CacheAppend",
+    "Cast",
+    "Convolution",
+    "Copy",
+    "Dropout",
+    "Elementwise",
+    "Embedding",
+    "Fused",
+    "Gather",
+    "GroupedMatmul",
+    "Loss",
+    "Matmul",
+    "Normalization",
+    "OptimizerUpdate",
+    "Pool",
+    "Reduction",
+    "Resize",
+    "Scan",
+    "Softmax",
+    "Sort",
+    "View",
+    "visible_share",
+]

@@ -1,0 +1,60 @@
+"""State the work of fused kernels and of optimizer updates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import Real
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Fused(AbstractOp):
+    """Several ops in one kernel: their FLOPs, but only the bytes that cross its border."""
+
+    kind: ClassVar[Kind] = Kind.ELEMENTWISE
+
+    parts: tuple[AbstractOp, ...]
+    pattern: str = "pointwise"
+
+    @property
+    def group(self) -> Kind:
+        order = (Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS, Kind.DROPOUT, Kind.REDUCTION)
+        kinds = {part.group for part in self.parts}
+        return next((kind for kind in order if kind in kinds), Kind.ELEMENTWISE)
+
+    def flops(self) -> Real:
+        total: Real = 0.0
+        for part in self.parts:
+            total = total + part.flops()
+        return total
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class OptimizerUpdate(AbstractOp):
+    """Update `elements` parameters: the traffic of the optimizer's implementation, stated by the pass that adds it."""
+
+    kind: ClassVar[Kind] = Kind.OPTIMIZER
+
+    method: str
+    implementation: str
+    elements: Real
+    read: Real
+    written: Real
+    launches: Real
+    flops_per_element: float = 12.0
+    extra_flops: Real = 0.0
+    """Matmul FLOPs beside the elementwise ones (the Newton-Schulz iterations of Muon)."""
+
+    def flops(self) -> Real:
+        return self.flops_per_element * self.elements + self.extra_flops
+
+    def bytes_read(self) -> Real:
+        return self.read
+
+    def bytes_written(self) -> Real:
+        return self.written
+
+    def kernels(self) -> Real:
+        return self.launches

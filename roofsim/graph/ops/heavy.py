@@ -1,0 +1,213 @@
+"""State the work of the ops that carry the FLOPs of a model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import Real, minimum, product, same
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Matmul(AbstractOp):
+    """``[batch, m, k] @ [batch, k, n] -> [batch, m, n]``, a bias added in the epilogue.
+
+    >>> Matmul(name="mlp.up", m=2048.0, n=16384.0, k=4096.0).flops()
+    274877906944.0
+    """
+
+    kind: ClassVar[Kind] = Kind.MATMUL
+
+    m: Real
+    n: Real
+    k: Real
+    batch: Real = 1.0
+    scores: bool = False
+    """Whether it is one of the two products of unfused attention, which are reported as attention."""
+
+    @property
+    def group(self) -> Kind:
+        return Kind.ATTENTION if self.scores else Kind.MATMUL
+
+    def flops(self) -> Real:
+        return 2.0 * self.batch * self.m * self.n * self.k
+
+    def check(self) -> None:
+        if len(self.inputs) < 2 or not self.outputs:
+            return
+        left, right = self.inputs[0], self.inputs[1]
+        self.expect("left operand", left.numel, product(self.batch, self.m, self.k))
+        self.expect("right operand", right.numel, product(self.batch, self.k, self.n))
+        self.expect("result", self.outputs[0].numel, product(self.batch, self.m, self.n))
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class GroupedMatmul(AbstractOp):
+    """One matmul per expert over rows sorted by expert: ``rows`` of width k against ``experts`` matrices [k, n].
+
+    All experts' matrices are counted as read once; with few rows fewer are touched (`experts_touched`).
+    """
+
+    kind: ClassVar[Kind] = Kind.MATMUL
+
+    rows: Real
+    n: Real
+    k: Real
+    experts: Real
+
+    def flops(self) -> Real:
+        return 2.0 * self.rows * self.n * self.k
+
+    def experts_touched(self) -> Real:
+        """Experts that at least one row selects when routing is even: E (1 - (1 - 1/E)^rows)."""
+        return self.experts * (1.0 - (1.0 - 1.0 / self.experts) ** self.rows)
+
+    def bytes_read(self) -> Real:
+        total: Real = 0.0
+        for tensor in self.inputs:
+            total = total + (self._touched(tensor) if tensor.persistent else tensor.bytes)
+        return total
+
+    def _touched(self, weight: Tensor) -> Real:
+        return weight.bytes * self.experts_touched() / self.experts
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Attention(AbstractOp):
+    """Fused scaled-dot-product attention: queries [batch, heads, q_length, head_size] against keys and values.
+
+    FLOPs count the whole score matrix, as PyTorch's FlopCounterMode does; the kernel skips what a causal or window
+    mask hides, which `executed_flops` leaves out. The backward kernel computes the scores a second time: five
+    products against the forward's two.
+
+    >>> Attention(name="a", batch=1.0, heads=1.0, kv_heads=1.0, q_length=8.0, kv_length=8.0, head_size=4.0,
+    ...     value_head_size=4.0).flops()
+    1024.0
+    """
+
+    kind: ClassVar[Kind] = Kind.ATTENTION
+
+    batch: Real
+    heads: Real
+    kv_heads: Real
+    q_length: Real
+    kv_length: Real
+    head_size: Real
+    value_head_size: Real
+    causal: bool = False
+    window: Real | None = None
+    kernel: str = "flash"
+    backward: bool = False
+
+    def _scores(self) -> Real:
+        return product(self.batch, self.heads, self.q_length, self.kv_length)
+
+    def flops(self) -> Real:
+        widths = (
+            3.0 * self.head_size + 2.0 * self.value_head_size if self.backward else self.head_size + self.value_head_size
+        )
+        return 2.0 * self._scores() * widths
+
+    def model_flops(self) -> Real:
+        return 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
+
+    def visible_share(self) -> Real:
+        """Share of the score matrix that the mask leaves visible (1 without a mask)."""
+        return visible_share(self.q_length, self.kv_length, causal=self.causal, window=self.window)
+
+    def executed_flops(self) -> Real:
+        """FLOPs that the kernel runs after skipping what the mask hides."""
+        return self.flops() * self.visible_share()
+
+
+def visible_share(q_length: Real, kv_length: Real, *, causal: bool, window: Real | None = None) -> Real:
+    """Return the share of a ``q_length x kv_length`` score matrix that a causal (and window) mask leaves visible.
+
+    The last query sees all keys; a query sees itself and at most ``window - 1`` keys before it.
+
+    >>> visible_share(4.0, 4.0, causal=True)
+    0.625
+    >>> visible_share(1.0, 4096.0, causal=True)
+    1.0
+    """
+    if not causal and window is None:
+        return 1.0
+    seen_last = kv_length if window is None else minimum(window, kv_length)
+    if not causal:
+        return seen_last / kv_length
+    # Query i sees kv - q + i keys (i = 1..q), at most `seen_last`: a ramp, then a plateau.
+    seen_first = minimum(kv_length - q_length + 1.0, seen_last)
+    ramp = minimum(seen_last - seen_first + 1.0, q_length)
+    total = ramp * (seen_first + minimum(seen_last, seen_first + q_length - 1.0)) / 2.0
+    total = total + (q_length - ramp) * seen_last
+    return total / (q_length * kv_length)
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Convolution(AbstractOp):
+    """A convolution over `out_size` positions, or the backward of one (both gradients in one op, as PyTorch runs it).
+
+    Inputs forward: input, weight[, bias]. Inputs backward: output gradient, input, weight; outputs the gradients that
+    are needed, `gradients` of them heavy (data, weight).
+    """
+
+    kind: ClassVar[Kind] = Kind.CONVOLUTION
+
+    batch: Real
+    in_channels: Real
+    out_channels: Real
+    in_size: tuple[Real, ...]
+    out_size: tuple[Real, ...]
+    kernel_size: tuple[Real, ...]
+    stride: Real = 1.0
+    groups: Real = 1.0
+    transposed: bool = False
+    backward: bool = False
+    data_gradient: bool = True
+    weight_gradient: bool = True
+
+    def forward_flops(self) -> Real:
+        """FLOPs of the forward pass; each of the two gradients costs as much."""
+        positions = product(*(self.in_size if self.transposed else self.out_size))
+        taps = product(*self.kernel_size)
+        return 2.0 * self.batch * positions * self.out_channels * (self.in_channels / self.groups) * taps
+
+    def flops(self) -> Real:
+        if not self.backward:
+            return self.forward_flops()
+        return self.forward_flops() * (float(self.data_gradient) + float(self.weight_gradient))
+
+    def kernels(self) -> Real:
+        return float(max(len(self.outputs), 1)) if self.backward else 1.0
+
+    def depthwise(self) -> bool:
+        """Whether each group has one input channel: such convolutions run on vector units."""
+        return same(self.in_channels, self.groups) and not same(self.groups, 1.0)
+
+    def check(self) -> None:
+        tensor = self.inputs[0] if not self.backward else self.inputs[1]
+        self.expect("input", tensor.numel, product(self.batch, self.in_channels, *self.in_size))
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Scan(AbstractOp):
+    """A selective state-space scan (Mamba): ``channels`` sequences of ``length`` steps with ``state_size`` states each.
+
+    Per step and state: decay, input, output, nine FLOPs as in the fused kernel (arXiv 2312.00752, appendix D).
+    """
+
+    kind: ClassVar[Kind] = Kind.SCAN
+
+    batch: Real
+    channels: Real
+    length: Real
+    state_size: Real
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return 9.0 * self.batch * self.channels * self.length * self.state_size * (3.0 if self.backward else 1.0)
+

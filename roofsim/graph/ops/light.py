@@ -1,0 +1,175 @@
+"""State the work of the ops that mostly move bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, ClassVar
+
+from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import Real
+
+#: Arithmetic operations per output element, counted from the formula with a transcendental as one; 1 where not listed.
+ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
+    "fill": 0.0,
+    "gelu": 5.0,
+    "gelu_backward": 10.0,
+    "silu": 3.0,
+    "silu_backward": 6.0,
+    "sigmoid": 3.0,
+    "sigmoid_backward": 3.0,
+    "tanh_backward": 3.0,
+    "hardswish": 4.0,
+    "hardswish_backward": 5.0,
+    "softplus": 3.0,
+    "softplus_backward": 3.0,
+}
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Elementwise(AbstractOp):
+    """Apply `function` to each element of the (broadcast) inputs.
+
+    Used forward and backward: ``relu``, ``add``, ``mul``, ``gelu_backward`` ... A function without inputs (``fill``)
+    only writes.
+    """
+
+    kind: ClassVar[Kind] = Kind.ELEMENTWISE
+
+    function: str
+
+    def flops(self) -> Real:
+        return ELEMENTWISE_FLOPS.get(self.function, 1.0) * self.outputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Dropout(AbstractOp):
+    """Zero elements at random, forward (writes a one-byte mask) or backward (reads it)."""
+
+    kind: ClassVar[Kind] = Kind.DROPOUT
+
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return 2.0 * self.outputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Cast(AbstractOp):
+    """Convert elements to another type."""
+
+    kind: ClassVar[Kind] = Kind.CAST
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Copy(AbstractOp):
+    """Move elements without arithmetic: ``clone``, ``concat``, ``pad``, ``transpose``, ``shift``."""
+
+    kind: ClassVar[Kind] = Kind.COPY
+
+    function: str = "clone"
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class View(AbstractOp):
+    """Show a storage in another shape: ``split``, ``expand``, ``transpose``, ``slice``, ``reshape``. Launches nothing.
+
+    `copies_gradient` says that the gradient must be made contiguous on its way back.
+    """
+
+    kind: ClassVar[Kind] = Kind.VIEW
+
+    function: str
+    copies_gradient: bool = False
+
+    def bytes_read(self) -> Real:
+        return 0.0
+
+    def bytes_written(self) -> Real:
+        return 0.0
+
+    def kernels(self) -> Real:
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Normalization(AbstractOp):
+    """Normalise rows (``layer``, ``rms``), channels (``batch``) or groups of channels (``group``) in one kernel.
+
+    Outputs forward: the result, then the statistics that backward needs. `training` is False for batch norm with
+    running statistics.
+    """
+
+    kind: ClassVar[Kind] = Kind.NORMALIZATION
+
+    method: str
+    backward: bool = False
+    training: bool = True
+
+    def flops(self) -> Real:
+        return (12.0 if self.backward else 7.0) * self.outputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Softmax(AbstractOp):
+    """Softmax (or log-softmax) over the last axis, forward or backward; `row` is the length of that axis."""
+
+    kind: ClassVar[Kind] = Kind.SOFTMAX
+
+    row: Real
+    logarithm: bool = False
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return (4.0 if self.backward else 5.0) * self.outputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Reduction(AbstractOp):
+    """Sum, average or otherwise reduce over some axes."""
+
+    kind: ClassVar[Kind] = Kind.REDUCTION
+
+    function: str = "sum"
+
+    def flops(self) -> Real:
+        return self.inputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Loss(AbstractOp):
+    """A scalar loss: ``nll`` over log-probabilities, ``mse``, ``fused_cross_entropy`` over logits; or its backward."""
+
+    kind: ClassVar[Kind] = Kind.LOSS
+
+    function: str
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return self.inputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Pool(AbstractOp):
+    """Max or average pooling over windows of `window` elements, or its backward."""
+
+    kind: ClassVar[Kind] = Kind.POOLING
+
+    function: str
+    window: Real
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return self.window * self.outputs[0].numel
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Resize(AbstractOp):
+    """Interpolate images to another size (``nearest``, ``bilinear``), or its backward."""
+
+    kind: ClassVar[Kind] = Kind.RESIZE
+
+    function: str = "nearest"
+    backward: bool = False
+
+    def flops(self) -> Real:
+        return (8.0 if self.function == "bilinear" else 0.0) * self.outputs[0].numel

@@ -1,0 +1,124 @@
+"""Describe tensors: element type, role, shape, and whose storage they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from typing import Final
+
+from roofsim.numeric import Real, minimum, product
+
+
+class Role(StrEnum):
+    """What a tensor is for; the memory ledger groups by it."""
+
+    INPUT = "input"
+    PARAMETER = "parameter"
+    BUFFER = "buffer"
+    GRADIENT = "gradient"
+    OPTIMIZER_STATE = "optimizer_state"
+    MASTER_PARAMETER = "master_parameter"
+    ACTIVATION = "activation"
+    TEMPORARY = "temporary"
+    KEY_VALUE_CACHE = "key_value_cache"
+
+
+#: Roles of tensors that stand before a step begins: no op of the graph needs to produce them.
+PERSISTENT: Final = frozenset(
+    {
+        Role.INPUT,
+        Role.PARAMETER,
+        Role.BUFFER,
+        Role.OPTIMIZER_STATE,
+        Role.MASTER_PARAMETER,
+        Role.KEY_VALUE_CACHE,
+    }
+)
+
+
+@dataclass(frozen=True)
+class DType:
+    """An element type: its name, the bytes of one element, and whether it is a floating-point type."""
+
+    name: str
+    itemsize: float
+    floating: bool = True
+    rank: int = 0
+    """Place in type promotion: the wider floating type wins."""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+FP32: Final = DType("fp32", 4.0, rank=3)
+TF32: Final = DType("tf32", 4.0, rank=3)
+FP16: Final = DType("fp16", 2.0, rank=2)
+BF16: Final = DType("bf16", 2.0, rank=2)
+FP8: Final = DType("fp8", 1.0, rank=1)
+INT64: Final = DType("int64", 8.0, floating=False)
+INT32: Final = DType("int32", 4.0, floating=False)
+INT8: Final = DType("int8", 1.0, floating=False)
+BOOL: Final = DType("bool", 1.0, floating=False)
+#: Not decided yet: the precision pass replaces it by the compute (or parameter) type of the scenario.
+AUTO: Final = DType("auto", 2.0)
+
+DTYPES: Final = {dtype.name: dtype for dtype in (FP32, TF32, FP16, BF16, FP8, INT64, INT32, INT8, BOOL, AUTO)}
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tensor:
+    """A value on an edge of the graph.
+
+    Identity is equality: two tensors of the same shape are two tensors. Sizes are floats or float64 arrays.
+    """
+
+    name: str
+    shape: tuple[Real, ...]
+    dtype: DType = AUTO
+    role: Role = Role.ACTIVATION
+    base: Tensor | None = None
+    """The tensor whose storage this one is a view of (or was written into in place)."""
+    requires_grad: bool = False
+    """Whether it is a trained parameter; what depends on one is found by the autograd pass."""
+    numel: Real = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "numel", product(*self.shape))
+
+    @property
+    def bytes(self) -> Real:
+        """Bytes that reading it touches: of a view what it shows, of an expanded one no more than its storage."""
+        own = self.numel * self.dtype.itemsize
+        return own if self.base is None else minimum(own, self.root.bytes)
+
+    @property
+    def root(self) -> Tensor:
+        """The tensor that owns the storage."""
+        tensor = self
+        while tensor.base is not None:
+            tensor = tensor.base
+        return tensor
+
+    @property
+    def persistent(self) -> bool:
+        """Whether it stands before the step begins."""
+        return self.role in PERSISTENT
+
+    def renamed(self, name: str) -> Tensor:
+        """Return a fresh tensor of the same kind under another name."""
+        return replace(self, name=name)
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype}[{', '.join(size_text(size) for size in self.shape)}]"
+
+
+def size_text(size: Real) -> str:
+    """Print a size: an integer where it is one, the range of an array otherwise.
+
+    >>> size_text(4096.0)
+    '4096'
+    """
+    if type(size) is float:
+        return str(int(size)) if size == int(size) else f"{size:.6g}"
+    low, high = float(size.min()), float(size.max())
+    return f"{size_text(low)}..{size_text(high)}"

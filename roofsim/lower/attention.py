@@ -1,0 +1,217 @@
+"""Build attention: rotary embedding, the kernel that the engine picks, the key-value cache."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, View
+from roofsim.graph.tensor import FP32, INT64, Role, Tensor
+from roofsim.lower.call import Call
+from roofsim.lower.layers import Layers
+from roofsim.numeric import Real, round_up, same
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heads:
+    """The shape of one attention layer."""
+
+    heads: Real
+    kv_heads: Real
+    head_size: Real
+    value_head_size: Real
+    causal: bool = True
+    window: Real | None = None
+    dropout: float = 0.0
+    scale: bool = True
+    soft_cap: bool = False
+    sinks: bool = False
+    wide_softmax: bool = False
+    """Whether the unfused code computes the softmax in fp32 (the transformers library does for newer models)."""
+    copies: bool = True
+    """Whether unfused products need contiguous copies of queries, keys and values."""
+
+    @property
+    def grouped(self) -> bool:
+        """Whether several query heads share a key-value head."""
+        return not same(self.heads, self.kv_heads)
+
+
+def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
+    """Return which attention kernel runs: ``flash``, ``efficient`` or ``unfused``.
+
+    PyTorch's `scaled_dot_product_attention` takes flash attention for 16-bit inputs without an additive mask and with
+    query and value heads of one size up to 256; else the memory-efficient kernel, unless grouped heads come
+    unexpanded, which only flash takes: then plain products (truth: oracle quirk 4).
+    """
+    wanted = call.flavour.attention
+    if heads.soft_cap or heads.sinks or wanted in ("unfused", "fused_softmax"):
+        return "unfused"
+    if wanted == "flash":
+        return "flash"
+    half = call.compute.itemsize <= 2.0
+    if half and not masked and same(heads.head_size, heads.value_head_size):
+        return "flash"
+    return "unfused" if heads.grouped and not half else "efficient"
+
+
+def attend(layers: Layers, call: Call, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """Return ``[batch, q_length, heads * value_head_size]`` from queries, keys and values ``[batch, length, heads, size]``."""
+    kernel = kernel_of(call, heads, masked=mask is not None and not heads.causal)
+    with layers.b.scope("attention"):
+        if kernel == "unfused":
+            return _unfused(layers, heads, q, k, v, mask)
+        return _fused(layers, heads, kernel, q, k, v, mask if not heads.causal else None)
+
+
+def _fused(layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    b = layers.b
+    batch, length = q.shape[0], q.shape[1]
+    rows = round_up(length, 32.0) if kernel == "efficient" else length
+    out = b.tensor("out", batch, length, heads.heads * heads.value_head_size)
+    log_sum_exp = b.tensor("log_sum_exp", batch, heads.heads, rows, dtype=FP32)
+    random_state = b.tensor("random_state", 3.0 if kernel == "flash" else 2.0, dtype=INT64)
+    outputs = (out, log_sum_exp, random_state) if layers.flavour.training else (out,)
+    b.emit(
+        Attention,
+        kernel,
+        inputs=(q, k, v) if mask is None else (q, k, v, mask),
+        outputs=outputs,
+        kernel=kernel,
+        causal=heads.causal,
+        window=heads.window,
+        **_dimensions(heads, q, k),
+    )
+    return out
+
+
+def _dimensions(heads: Heads, q: Tensor, k: Tensor) -> dict[str, Real]:
+    return {
+        "batch": q.shape[0],
+        "heads": heads.heads,
+        "kv_heads": heads.kv_heads,
+        "q_length": q.shape[1],
+        "kv_length": k.shape[1],
+        "head_size": heads.head_size,
+        "value_head_size": heads.value_head_size,
+    }
+
+
+def _unfused(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Run the products, scale, mask, softmax and dropout of attention as kernels of their own."""
+    batch, length, size = q.shape[0], q.shape[1], heads.value_head_size
+    kv_length, groups = k.shape[1], batch * heads.heads
+    q, k, v = _contiguous(layers, heads, q, k, v)
+    scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), groups, heads.head_size)
+    weights = _softmax_of_scores(layers, heads, scores, mask)
+    weights = layers.dropout(weights, heads.dropout)
+    context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), groups, kv_length)
+    return layers.copy(context, "transpose", (batch, length, heads.heads * size))
+
+
+def _contiguous(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    batch, length, kv_length = q.shape[0], q.shape[1], k.shape[1]
+    expanded = (batch, heads.heads, kv_length)
+    if heads.copies:
+        q = layers.copy(q, "transpose", (batch, heads.heads, length, heads.head_size))
+    if heads.copies or heads.grouped:
+        k = layers.copy(k, "expand" if heads.grouped else "transpose", (*expanded, heads.head_size))
+        v = layers.copy(v, "expand" if heads.grouped else "transpose", (*expanded, heads.value_head_size))
+    return q, k, v
+
+
+def _product(
+    layers: Layers, leaf: str, left: Tensor, right: Tensor, shape: tuple[Real, ...], groups: Real, inner: Real
+) -> Tensor:
+    out = layers.b.tensor(leaf, *shape)
+    layers.b.emit(
+        Matmul, leaf, inputs=(left, right), outputs=(out,), m=shape[2], n=shape[3], k=inner, batch=groups, scores=True
+    )
+    return out
+
+
+def _softmax_of_scores(layers: Layers, heads: Heads, scores: Tensor, mask: Tensor | None) -> Tensor:
+    if layers.flavour.attention == "fused_softmax":
+        return layers.fused_scale_mask_softmax(scores)
+    if heads.scale:
+        scores = layers.pointwise("mul_scalar", scores)
+    if heads.soft_cap:
+        scores = layers.pointwise("mul_scalar", layers.pointwise("tanh", layers.pointwise("mul_scalar", scores)))
+    if mask is not None:
+        scores = layers.add(scores, mask)
+    if heads.sinks:
+        sink = layers.b.parameter("sinks", heads.heads)
+        column = layers.view(sink, "expand", *scores.shape[:3], 1.0)
+        scores = layers.concat((scores, column), -1)
+    wide = layers.cast(scores, FP32) if heads.wide_softmax else scores
+    weights = layers.softmax(wide)
+    weights = layers.cast(weights, scores) if heads.wide_softmax else weights
+    if heads.sinks:
+        weights, _ = layers.split(weights, scores.shape[3] - 1.0, 1.0)
+    return weights
+
+
+# -- rotary embedding -----------------------------------------------------------------------------------------------
+
+
+def rotary_tables(layers: Layers, length: Real, size: Real, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the cosines and sines ``[length, 1, size]`` that all layers share, in the type of `like`."""
+    b = layers.b
+    with b.scope("rotary"):
+        frequencies = b.buffer("inverse_frequencies", size / 2.0, dtype=FP32)
+        angles = b.tensor("angles", length, 1.0, size, dtype=FP32)
+        b.emit(Elementwise, "angles", inputs=(frequencies,), outputs=(angles,), function="outer")
+        cosine, sine = (layers.cast(layers.pointwise(name, angles), like) for name in ("cos", "sin"))
+        return cosine, sine
+
+
+def rotate(layers: Layers, x: Tensor, tables: tuple[Tensor, Tensor], leaf: str) -> Tensor:
+    """Rotate the pairs of each head ``[batch, length, heads, size]`` by its position."""
+    with layers.b.scope(leaf):
+        if layers.flavour.rotary != "chain":
+            out = layers.b.tensor("rotated", *x.shape)
+            layers.b.emit(Elementwise, "rotary", inputs=(x, *tables), outputs=(out,), function="rotary")
+            return out
+        cosine, sine = tables
+        x = layers.view(x, "transpose", *x.shape, copies_gradient=True)
+        straight = layers.mul(x, cosine)
+        first, second = layers.split(x, x.shape[-1] / 2.0, x.shape[-1] / 2.0, function="slices")
+        turned = layers.concat((layers.pointwise("neg", second), first), -1)
+        return layers.add(straight, layers.mul(turned, sine))
+
+
+def rotate_part(layers: Layers, x: Tensor, tables: tuple[Tensor, Tensor], share: float, leaf: str) -> Tensor:
+    """Rotate the leading `share` of each head and put the rest behind it."""
+    if share == 1.0:
+        return rotate(layers, x, tables, leaf)
+    size = tables[0].shape[-1]
+    turned, rest = layers.split(x, size, x.shape[-1] - size)
+    return layers.concat((rotate(layers, turned, tables, leaf), rest), -1)
+
+
+# -- key-value cache ------------------------------------------------------------------------------------------------
+
+
+def cached(layers: Layers, call: Call, new: Tensor, leaf: str) -> Tensor:
+    """Put new keys or values ``[batch, length, ...]`` behind the cached ones; returns what attention reads."""
+    if not call.cached:
+        return new
+    batch, length, *rest = new.shape
+    whole = (batch, call.context_length, *rest)
+    b = layers.b
+    if call.phase == "prefill":
+        cache = Tensor(b.name(leaf), (batch, length, *rest), role=Role.KEY_VALUE_CACHE)
+        out = b.tensor(f"{leaf}.all", batch, length, *rest, base=cache)
+        b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,))
+        return out
+    concatenates = call.concatenated_cache
+    cache = Tensor(b.name(leaf), whole, role=Role.KEY_VALUE_CACHE)
+    out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
+    b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
+    return out
+
+
+def expand_heads(layers: Layers, x: Tensor, heads: Real) -> Tensor:
+    """Show one shared head ``[batch, length, 1, size]`` as many."""
+    out = layers.b.tensor("expanded", x.shape[0], x.shape[1], heads, x.shape[3], base=x)
+    layers.b.emit(View, "expand", inputs=(x,), outputs=(out,), function="expand")
+    return out

@@ -1,0 +1,49 @@
+"""Say how a model is called: phase, sizes of the batch, and the flavour of its kernels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from roofsim.graph.tensor import BF16, DType
+from roofsim.lower.layers import Flavour
+from roofsim.numeric import Real
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """One pass over a batch, as lowering needs it. Sizes are floats or arrays, the rest is structure.
+
+    Attributes
+    ----------
+    phase
+        ``train`` (with loss), ``forward``, ``prefill`` (fills a cache, logits of the last token), ``decode`` (one
+        token per sequence against `context_length` cached ones).
+    batch
+        Sequences or images in the pass.
+    length
+        Tokens per sequence, or the side of an image in pixels; None: the model's own.
+    target_length
+        Tokens per sequence in the decoder of an encoder-decoder.
+    context_length
+        Tokens that the cache holds after this pass.
+    """
+
+    phase: str = "train"
+    batch: Real = 1.0
+    length: Real | None = None
+    target_length: Real | None = None
+    context_length: Real = 0.0
+    compute: DType = BF16
+    autocast: bool = False
+    flavour: Flavour = field(default_factory=Flavour)
+    concatenated_cache: bool = False
+
+    @property
+    def trains(self) -> bool:
+        """Whether the pass ends in a loss."""
+        return self.phase == "train"
+
+    @property
+    def cached(self) -> bool:
+        """Whether keys and values are kept for later tokens."""
+        return self.phase in ("prefill", "decode")

@@ -1,0 +1,246 @@
+"""Build the layers that model families share, kernel by kernel, as the engine's library runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roofsim.graph.ops import (
+    Cast,
+    Copy,
+    Dropout,
+    Elementwise,
+    Embedding,
+    Loss,
+    Matmul,
+    Normalization,
+    Reduction,
+    Softmax,
+    View,
+)
+from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
+from roofsim.numeric import Real, product, same
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.builder import Builder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flavour:
+    """How the engine's library implements what a model asks for; decided by engine facts and precision.
+
+    Each field names an implementation, see docs/concepts/engines.md.
+    """
+
+    attention: str = "flash"
+    rms_norm: str = "fused"
+    gelu_new: str = "fused"
+    rotary: str = "fused"
+    cross_entropy: str = "native"
+    training: bool = True
+    dropout: float | None = None
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Emit layers into a builder in one flavour. Tensors are ``[batch, sequence, width]`` or ``[batch, channels, ...]``."""
+
+    b: Builder
+    flavour: Flavour
+
+    # -- elementary kernels -------------------------------------------------------------------------------------
+
+    def _one(self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], out: Tensor, **fields: object) -> Tensor:
+        self.b.emit(op_class, leaf, inputs=inputs, outputs=(out,), **fields)
+        return out
+
+    def pointwise(self, function: str, *inputs: Tensor, inplace: bool = False, dtype: DType | None = None) -> Tensor:
+        """Apply an elementwise function; the result has the shape of the largest input."""
+        like = max(inputs, key=lambda tensor: len(tensor.shape)) if len(inputs) > 1 else inputs[0]
+        shape = _broadcast([tensor.shape for tensor in inputs])
+        out = self.b.tensor(
+            function, *shape, dtype=like.dtype if dtype is None else dtype, base=inputs[0] if inplace else None
+        )
+        return self._one(Elementwise, function, inputs, out, function=function)
+
+    def add(self, a: Tensor, c: Tensor, *, inplace: bool = False) -> Tensor:
+        """Add two tensors (a residual connection)."""
+        return self.pointwise("add", a, c, inplace=inplace)
+
+    def mul(self, a: Tensor, c: Tensor) -> Tensor:
+        """Multiply two tensors."""
+        return self.pointwise("mul", a, c)
+
+    def cast(self, x: Tensor, to: DType | Tensor) -> Tensor:
+        """Convert to a type, or to whatever type another tensor turns out to have; free when it has it already."""
+        dtype = to.dtype if isinstance(to, Tensor) else to
+        out = self.b.tensor("cast", *x.shape, dtype=dtype)
+        holds = (to,) if isinstance(to, Tensor) else ()
+        return self._one(Cast, "cast", (x,), out, holds=holds)
+
+    def copy(self, x: Tensor, function: str = "clone", shape: tuple[Real, ...] | None = None) -> Tensor:
+        """Write the elements anew (made contiguous, transposed, padded)."""
+        out = self.b.tensor(function, *(x.shape if shape is None else shape), dtype=x.dtype)
+        return self._one(Copy, function, (x,), out, function=function)
+
+    def concat(self, parts: tuple[Tensor, ...], axis: int) -> Tensor:
+        """Concatenate along an axis."""
+        length: Real = 0.0
+        for part in parts:
+            length = length + part.shape[axis]
+        shape = tuple(length if index == axis % len(parts[0].shape) else size for index, size in enumerate(parts[0].shape))
+        out = self.b.tensor("concat", *shape, dtype=parts[0].dtype)
+        return self._one(Copy, "concat", parts, out, function="concat")
+
+    def view(self, x: Tensor, function: str, *shape: Real, copies_gradient: bool = False) -> Tensor:
+        """Show the same storage in another shape."""
+        out = self.b.tensor(function, *shape, dtype=x.dtype, base=x)
+        return self._one(View, function, (x,), out, function=function, copies_gradient=copies_gradient)
+
+    def split(self, x: Tensor, *widths: Real, axis: int = -1, function: str = "split") -> tuple[Tensor, ...]:
+        """Show parts of the last (or another) axis; each keeps the whole storage alive.
+
+        ``split`` gathers the gradients in one copy; ``slices`` writes each into zeros of the full size and adds them.
+        """
+        axis %= len(x.shape)
+        parts = tuple(
+            self.b.tensor("split", *x.shape[:axis], width, *x.shape[axis + 1 :], dtype=x.dtype, base=x) for width in widths
+        )
+        self.b.emit(View, "split", inputs=(x,), outputs=parts, function=function)
+        return parts
+
+    def reduce(self, x: Tensor, shape: tuple[Real, ...], function: str = "sum") -> Tensor:
+        """Reduce to a smaller shape."""
+        out = self.b.tensor(function, *shape, dtype=x.dtype)
+        return self._one(Reduction, function, (x,), out, function=function)
+
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """Drop elements while training; nothing happens at rate 0 or in inference."""
+        rate = rate if self.flavour.dropout is None or rate == 0.0 else self.flavour.dropout
+        if rate == 0.0 or not self.flavour.training:
+            return x
+        out = self.b.tensor("dropout", *x.shape, dtype=x.dtype)
+        mask = self.b.tensor("mask", *x.shape, dtype=BOOL)
+        self.b.emit(Dropout, "dropout", inputs=(x,), outputs=(out, mask))
+        return out
+
+    # -- layers -------------------------------------------------------------------------------------------------
+
+    def linear(self, x: Tensor, width: Real, leaf: str, *, bias: bool = False, weight: Tensor | None = None) -> Tensor:
+        """Apply ``x @ W^T (+ b)`` with ``W: [width, x.shape[-1]]``; the bias rides in the matmul's epilogue."""
+        with self.b.scope(leaf):
+            k = x.shape[-1]
+            w = self.b.parameter("weight", width, k) if weight is None else weight
+            extra = (self.b.parameter("bias", width),) if bias else ()
+            out = self.b.tensor("out", *x.shape[:-1], width)
+            m = product(*x.shape[:-1])
+            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k)
+
+    def embedding(self, indices: Tensor, entries: Real, width: Real, leaf: str) -> Tensor:
+        """Look up rows of a trained table ``[entries, width]``."""
+        with self.b.scope(leaf):
+            table = self.b.parameter("weight", entries, width)
+            return self.lookup(indices, table)
+
+    def lookup(self, indices: Tensor, table: Tensor) -> Tensor:
+        """Look up rows of a given table."""
+        width = table.shape[-1]
+        out = self.b.tensor("out", *indices.shape, width)
+        return self._one(Embedding, "lookup", (table, indices), out, lookups=indices.numel, width=width)
+
+    def layer_norm(self, x: Tensor, leaf: str, *, affine: bool = True, bias: bool = True) -> Tensor:
+        """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row."""
+        with self.b.scope(leaf):
+            width = x.shape[-1]
+            weights = (self.b.parameter("weight", width),) if affine else ()
+            weights += (self.b.parameter("bias", width),) if affine and bias else ()
+            out = self.b.tensor("out", *x.shape)
+            rows = x.shape[:-1]
+            mean, rstd = (self.b.tensor(leaf_, *rows, dtype=FP32) for leaf_ in ("mean", "rstd"))
+            self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, mean, rstd), method="layer")
+            return out
+
+    def rms_norm(self, x: Tensor, leaf: str) -> Tensor:
+        """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library."""
+        with self.b.scope(leaf):
+            width = x.shape[-1]
+            weight = self.b.parameter("weight", width)
+            if self.flavour.rms_norm == "chain":
+                return self._rms_chain(x, weight)
+            out = self.b.tensor("out", *x.shape)
+            rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
+            self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
+            return out
+
+    def _rms_chain(self, x: Tensor, weight: Tensor) -> Tensor:
+        wide = self.cast(x, FP32)
+        variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
+        scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        return self.mul(weight, self.cast(self.mul(wide, scale), x))
+
+    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True) -> Tensor:
+        """Apply the normalisation that a model names: ``layernorm`` or ``rmsnorm``."""
+        return self.rms_norm(x, leaf) if kind == "rmsnorm" else self.layer_norm(x, leaf, bias=bias)
+
+    def activation(self, x: Tensor, function: str) -> Tensor:
+        """Apply an activation function by its usual name."""
+        if function == "gelu_new" and self.flavour.gelu_new == "chain":
+            return self._gelu_chain(x)
+        if function == "quick_gelu":
+            return self.mul(x, self.pointwise("sigmoid", self.pointwise("mul_scalar", x)))
+        if function == "relu_squared":
+            return self.pointwise("square", self.pointwise("relu", x))
+        return self.pointwise("gelu" if function in ("gelu_new", "gelu_tanh") else function, x)
+
+    def _gelu_chain(self, x: Tensor) -> Tensor:
+        """Compute ``0.5 x (1 + tanh(c (x + 0.044715 x^3)))`` one kernel at a time, as GPT-2's usual code does."""
+        half = self.pointwise("mul_scalar", x)
+        inner = self.pointwise("add", x, self.pointwise("mul_scalar", self.pointwise("cube", x)))
+        tanh = self.pointwise("tanh", self.pointwise("mul_scalar", inner))
+        return self.mul(half, self.pointwise("add_scalar", tanh))
+
+    def softmax(self, x: Tensor, *, logarithm: bool = False) -> Tensor:
+        """Apply softmax over the last axis."""
+        leaf = "log_softmax" if logarithm else "softmax"
+        out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
+        return self._one(Softmax, leaf, (x,), out, row=x.shape[-1], logarithm=logarithm)
+
+    def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool = False) -> Tensor:
+        """Return the mean cross entropy of ``[tokens, classes]`` logits.
+
+        `upcast` where the library widens them first; `alive` are other tensors that the calling function still holds.
+        """
+        with self.b.scope("loss"):
+            loss = self.b.tensor("loss", dtype=FP32)
+            if self.flavour.cross_entropy == "fused":
+                return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
+            wide = self.cast(logits, FP32) if upcast or self.flavour.cross_entropy == "upcast" else logits
+            log_probabilities = self.softmax(wide, logarithm=True)
+            weight = self.b.tensor("total_weight", dtype=FP32)
+            # The caller's logits object lives until the loss function returns.
+            self.b.emit(
+                Loss, "nll", inputs=(log_probabilities, labels), outputs=(loss, weight), holds=(logits, *alive), function="nll"
+            )
+            return loss
+
+    def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Return the mean squared error."""
+        with self.b.scope("loss"):
+            loss = self.b.tensor("loss", dtype=FP32)
+            return self._one(Loss, "mse", (prediction, target), loss, function="mse")
+
+    def labels(self, *shape: Real) -> Tensor:
+        """Return integer targets of the batch."""
+        return self.b.input("labels", *shape, dtype=INT64)
+
+
+def _broadcast(shapes: list[tuple[Real, ...]]) -> tuple[Real, ...]:
+    """Return the shape that numpy would give; sizes may be arrays, and 1.0 means broadcast."""
+    longest = max(shapes, key=len)
+    result = list(longest)
+    for shape in shapes:
+        for back in range(1, len(shape) + 1):
+            if same(result[-back], 1.0) and not same(shape[-back], 1.0):
+                result[-back] = shape[-back]
+    return tuple(result)

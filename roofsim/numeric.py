@@ -1,0 +1,105 @@
+"""Compute on plain floats and float64 arrays alike; the only place that tells them apart.
+
+A `Real` is a Python float or a float64 array, nothing else: integers are converted at the border, because an int64
+product wraps silently past 9.2e18 and a numpy call on a scalar costs twenty times a Python operation.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, TypeAlias, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array: TypeAlias = NDArray[np.float64]
+Real: TypeAlias = float | Array
+
+
+def real(value: Any) -> Real:
+    """Convert an int, float, list or array to a float or a float64 array.
+
+    >>> real(3)
+    3.0
+    """
+    if type(value) is float:
+        return value
+    if isinstance(value, int | float | np.floating | np.integer):
+        return float(value)
+    return cast("Array", np.asarray(value, dtype=np.float64))
+
+
+def product(*factors: Real) -> Real:
+    """Multiply in float64, from left to right.
+
+    >>> product(4096.0, 4096.0, 2.0)
+    33554432.0
+    """
+    result: Real = 1.0
+    for factor in factors:
+        result = result * factor
+    return result
+
+
+def maximum(a: Real, b: Real) -> Real:
+    """Return the larger of two numbers, elementwise."""
+    if type(a) is float and type(b) is float:
+        return a if a >= b else b
+    return cast("Array", np.maximum(a, b))
+
+
+def minimum(a: Real, b: Real) -> Real:
+    """Return the smaller of two numbers, elementwise."""
+    if type(a) is float and type(b) is float:
+        return a if a <= b else b
+    return cast("Array", np.minimum(a, b))
+
+
+def ceil(a: Real) -> Real:
+    """Round up, elementwise; stays a float."""
+    return float(math.ceil(a)) if type(a) is float else cast("Array", np.ceil(a))
+
+
+def floor(a: Real) -> Real:
+    """Round down, elementwise; stays a float."""
+    return float(math.floor(a)) if type(a) is float else cast("Array", np.floor(a))
+
+
+def where(condition: Any, a: Real, b: Real) -> Real:
+    """Choose `a` where the condition holds, else `b`; both are evaluated."""
+    if isinstance(condition, bool) or type(condition) is np.bool_:
+        return a if condition else b
+    return cast("Array", np.where(condition, a, b))
+
+
+def divide(a: Real, b: Real) -> Real:
+    """Divide, giving 0 for 0/0 so that an absent resource costs nothing.
+
+    >>> divide(0.0, 0.0)
+    0.0
+    """
+    if type(a) is float and type(b) is float:
+        return 0.0 if a == 0.0 else a / b
+    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    return cast("Array", np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=a != 0.0))
+
+
+def round_up(a: Real, granule: float) -> Real:
+    """Round up to a multiple of `granule`.
+
+    >>> round_up(513.0, 512.0)
+    1024.0
+    """
+    return ceil(a / granule) * granule
+
+
+def is_scalar(*values: Real) -> bool:
+    """Tell whether every value is a plain float."""
+    return all(type(value) is float for value in values)
+
+
+def same(a: Real, b: Real) -> bool:
+    """Tell whether two sizes agree to rounding, over all elements."""
+    if type(a) is float and type(b) is float:
+        return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
+    return bool(np.all(np.isclose(a, b, rtol=1e-9, atol=0.0)))

@@ -1,0 +1,138 @@
+"""Gradients of elementwise functions: a row each, saying which kernels run and what they read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.errors import RoofsimError
+from roofsim.graph.ops import Elementwise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.tensor import Tensor
+    from roofsim.passes.autograd.tape import Tape
+
+
+#: One kernel ``<function>_backward`` that reads the gradient and the input.
+FROM_INPUT: Final = frozenset({"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6"})
+#: One kernel that reads the gradient and the output.
+FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
+#: The gradient passes unchanged.
+IDENTITY: Final = frozenset({"add_scalar"})
+#: The gradient is scaled by a constant, or changes sign: one kernel, nothing kept.
+SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
+#: No gradient flows: integer work, masks and tables.
+CONSTANT: Final = frozenset(
+    {"fill", "arange", "mask", "angles", "cos", "sin", "floor_divide", "to_int", "compare", "random"}
+)
+
+
+def elementwise_backward(op: Elementwise, tape: Tape) -> None:
+    """Emit the gradient of an elementwise op."""
+    name = op.function
+    if name in CONSTANT:
+        return
+    grad = tape.incoming(op)
+    if name in SPECIAL:
+        SPECIAL[name](op, tape, grad)
+    elif name in IDENTITY:
+        tape.give_reduced(op.inputs[0], grad)
+    elif name in SCALED:
+        tape.give(op.inputs[0], tape.pointwise(name, op.inputs[0], grad))
+    elif name in FROM_INPUT:
+        tape.give(op.inputs[0], tape.pointwise(f"{name}_backward", op.inputs[0], grad, op.inputs[0]))
+    elif name in FROM_OUTPUT:
+        tape.give(op.inputs[0], tape.pointwise(f"{name}_backward", op.inputs[0], grad, op.outputs[0]))
+    else:
+        raise RoofsimError(f"no gradient rule for the elementwise function {name!r} ({op.name!r})")
+
+
+def known_functions() -> frozenset[str]:
+    """Return every function that has a row."""
+    return FROM_INPUT | FROM_OUTPUT | IDENTITY | SCALED | CONSTANT | frozenset(SPECIAL)
+
+
+def _add(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    for tensor in op.inputs:
+        tape.give_reduced(tensor, grad)
+
+
+def _sub(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    tape.give_reduced(op.inputs[0], grad)
+    if tape.needs(op.inputs[1]):
+        tape.give_reduced(op.inputs[1], tape.pointwise("neg", op.outputs[0], grad))
+
+
+def _mul(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    first, second = op.inputs
+    products = [
+        (tensor, tape.pointwise("mul", op.outputs[0], grad, other))
+        for tensor, other in ((first, second), (second, first))
+        if tape.needs(tensor)
+    ]
+    for tensor, product in products:
+        tape.give_reduced(tensor, product)
+
+
+def _div(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    first, second = op.inputs
+    if tape.needs(first):
+        tape.give_reduced(first, tape.pointwise("div", op.outputs[0], grad, second))
+    if tape.needs(second):
+        ratio = tape.pointwise("div", op.outputs[0], op.outputs[0], second)
+        tape.give_reduced(second, tape.pointwise("mul", op.outputs[0], tape.pointwise("neg", op.outputs[0], grad), ratio))
+
+
+def _power(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    x = op.inputs[0]
+    slope = tape.pointwise("mul_scalar", x, tape.pointwise("pow", x, x))
+    tape.give(x, tape.pointwise("mul", x, grad, slope))
+
+
+def _rsqrt(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    out = op.outputs[0]
+    slope = tape.pointwise("mul_scalar", out, tape.pointwise("pow", out, out))
+    tape.give(op.inputs[0], tape.pointwise("mul", out, grad, slope))
+
+
+def _silu(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    x = op.inputs[0]
+    if tape.silu_backward == "fused":
+        tape.give(x, tape.pointwise("silu_backward", x, grad, x))
+        return
+    # PyTorch's composite formula grad * (sigmoid * (1 + x * (1 - sigmoid))); C++ keeps every temporary to the end.
+    sigmoid, ones = tape.pointwise("sigmoid", x, x), tape.zeros(x)
+    rest = tape.pointwise("sub", x, ones, sigmoid, base=ones)
+    product = tape.pointwise("mul", x, x, rest)
+    inner = tape.pointwise("add_scalar", x, product)
+    outer = tape.pointwise("mul", x, sigmoid, inner)
+    tape.give(x, tape.pointwise("mul", x, grad, outer, holds=(sigmoid, ones, product, inner)))
+
+
+def _exp(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    tape.give(op.inputs[0], tape.pointwise("mul", op.inputs[0], grad, op.outputs[0]))
+
+
+def _log(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    tape.give(op.inputs[0], tape.pointwise("div", op.inputs[0], grad, op.inputs[0]))
+
+
+def _rotary(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    x, *tables = op.inputs
+    tape.give(x, tape.pointwise("rotary_backward", x, grad, *tables, dtype=x.dtype))
+
+
+SPECIAL: Final[dict[str, "Callable[[Elementwise, Tape, Tensor], None]"]] = {
+    "add": _add,
+    "sub": _sub,
+    "mul": _mul,
+    "div": _div,
+    "square": _power,
+    "cube": _power,
+    "rsqrt": _rsqrt,
+    "silu": _silu,
+    "exp": _exp,
+    "log": _log,
+    "rotary": _rotary,
+}

@@ -1,0 +1,324 @@
+"""The rows of the backward table: matmuls, attention, convolutions, normalisation, indexing, copies and views."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.errors import UnsupportedOpError
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Convolution,
+    Copy,
+    Dropout,
+    Elementwise,
+    Embedding,
+    Gather,
+    GroupedMatmul,
+    Loss,
+    Matmul,
+    Normalization,
+    OptimizerUpdate,
+    Pool,
+    Reduction,
+    Resize,
+    Scan,
+    Softmax,
+    Sort,
+    View,
+)
+from roofsim.graph.tensor import FP8, Role, Tensor
+from roofsim.passes.autograd.functions import elementwise_backward
+from roofsim.passes.autograd.tape import Tape, backward
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+
+
+@backward.register
+def _(op: Matmul, tape: Tape) -> None:
+    left, right, *bias = op.inputs
+    grad = _quantised(op, tape)
+    wide = op.outputs[0].dtype
+    if tape.needs(right):
+        out = tape.new(right, wide if right.dtype is FP8 else None)
+        # A linear layer's weight is [n, k]; the right operand of a batched product is [k, n].
+        operands, m, n = ((left, grad), op.k, op.n) if op.scores else ((grad, left), op.n, op.k)
+        tape.emit(
+            Matmul, "weight_gradient", operands, (out,), m=m, n=n, k=op.m, batch=op.batch, math=op.math, scores=op.scores
+        )
+        tape.give(right, out)
+    if tape.needs(left):
+        out = tape.new(left, wide if left.dtype is FP8 else None)
+        tape.emit(
+            Matmul, "data_gradient", (grad, right), (out,),
+            m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores,
+        )  # fmt: skip
+        tape.give(left, out)
+    for tensor in bias:
+        tape.give_reduced(tensor, tape.incoming(op))
+
+
+def _quantised(op: AbstractOp, tape: Tape) -> Tensor:
+    """Return the incoming gradient, in FP8 where the forward product ran in it."""
+    grad = tape.incoming(op)
+    if op.math is not FP8:
+        return grad
+    low = Tensor(f"{grad.name}.fp8", grad.shape, FP8, Role.TEMPORARY)
+    tape.emit(Cast, "quantise_gradient", (grad,), (low,))
+    return low
+
+
+@backward.register
+def _(op: GroupedMatmul, tape: Tape) -> None:
+    rows, weight, offsets = op.inputs
+    grad = _quantised(op, tape)
+    wide = op.outputs[0].dtype
+    common = {"rows": op.rows, "experts": op.experts, "math": op.math}
+    if tape.needs(weight):
+        out = tape.new(weight, wide if weight.dtype is FP8 else None)
+        tape.emit(GroupedMatmul, "weight_gradient", (grad, rows, offsets), (out,), n=op.n, k=op.k, **common)
+        tape.give(weight, out)
+    if tape.needs(rows):
+        out = tape.new(rows, wide if rows.dtype is FP8 else None)
+        tape.emit(GroupedMatmul, "data_gradient", (grad, weight, offsets), (out,), n=op.k, k=op.n, **common)
+        tape.give(rows, out)
+
+
+@backward.register
+def _(op: Attention, tape: Tape) -> None:
+    grad = tape.incoming(op)
+    inputs = op.inputs[:3]
+    outputs = tuple(tape.new(tensor) for tensor in inputs)
+    extra = {
+        name: getattr(op, name)
+        for name in (
+            "batch", "heads", "kv_heads", "q_length", "kv_length", "head_size", "value_head_size", "causal", "window",
+            "kernel", "math",
+        )
+    }  # fmt: skip
+    bias = op.inputs[3:]
+    bias_grads = tuple(tape.new(tensor) for tensor in bias if tape.needs(tensor))
+    tape.emit(
+        Attention, "gradient", (grad, *inputs, *op.outputs, *bias), (*outputs, *bias_grads), backward=True, **extra
+    )
+    for tensor, gradient in zip(inputs, outputs, strict=True):
+        tape.give(tensor, gradient)
+    for tensor, gradient in zip([t for t in bias if tape.needs(t)], bias_grads, strict=True):
+        tape.give(tensor, gradient)
+
+
+@backward.register
+def _(op: Convolution, tape: Tape) -> None:
+    x, weight, *bias = op.inputs
+    wanted = [tensor for tensor in (x, weight, *bias) if tape.needs(tensor)]
+    grads = tuple(tape.new(tensor) for tensor in wanted)
+    fields = {
+        name: getattr(op, name)
+        for name in (
+            "batch", "in_channels", "out_channels", "in_size", "out_size", "kernel_size", "stride", "groups", "transposed",
+            "math",
+        )
+    }  # fmt: skip
+    tape.emit(
+        Convolution, "gradient", (tape.incoming(op), x, weight), grads,
+        backward=True, data_gradient=tape.needs(x), weight_gradient=tape.needs(weight), **fields,
+    )  # fmt: skip
+    for tensor, gradient in zip(wanted, grads, strict=True):
+        tape.give(tensor, gradient)
+
+
+@backward.register
+def _(op: Scan, tape: Tape) -> None:
+    wanted = [tensor for tensor in op.inputs if tape.needs(tensor)]
+    grads = tuple(tape.new(tensor) for tensor in wanted)
+    dims = {name: getattr(op, name) for name in ("batch", "channels", "length", "state_size")}
+    tape.emit(Scan, "gradient", (tape.incoming(op), *op.inputs, *op.outputs[1:]), grads, backward=True, **dims)
+    for tensor, gradient in zip(wanted, grads, strict=True):
+        tape.give(tensor, gradient)
+
+
+@backward.register
+def _(op: Elementwise, tape: Tape) -> None:
+    elementwise_backward(op, tape)
+
+
+@backward.register
+def _(op: Dropout, tape: Tape) -> None:
+    out = tape.new(op.inputs[0])
+    tape.emit(Dropout, "gradient", (tape.incoming(op), op.outputs[1]), (out,), backward=True)
+    tape.give(op.inputs[0], out)
+
+
+@backward.register
+def _(op: Cast, tape: Tape) -> None:
+    tape.give(op.inputs[0], tape.incoming(op))
+
+
+@backward.register
+def _(op: Normalization, tape: Tape) -> None:
+    x, *weights = op.inputs
+    trained = [tensor for tensor in weights if tape.needs(tensor)]
+    grads = tuple(tape.new(tensor) for tensor in (x, *trained))
+    statistics = op.outputs[1:]
+    kept = (x, *(tensor for tensor in weights[:1]), *statistics)
+    tape.emit(
+        Normalization, "gradient", (tape.incoming(op), *kept), grads, method=op.method, backward=True, training=op.training
+    )
+    for tensor, gradient in zip((x, *trained), grads, strict=True):
+        tape.give(tensor, gradient)
+
+
+@backward.register
+def _(op: Softmax, tape: Tape) -> None:
+    out = tape.new(op.inputs[0])
+    tape.emit(
+        Softmax, "gradient", (tape.incoming(op), op.outputs[0]), (out,), row=op.row, logarithm=op.logarithm, backward=True
+    )
+    tape.give(op.inputs[0], out)
+
+
+@backward.register
+def _(op: Reduction, tape: Tape) -> None:
+    source, grad = op.inputs[0], tape.incoming(op)
+    stretched = Tensor(f"{source.name}.expanded_grad", source.shape, grad.dtype, Role.TEMPORARY, base=grad)
+    tape.emit(View, "expand", (grad,), (stretched,), function="expand")
+    if op.function == "mean":
+        stretched = tape.pointwise("div_scalar", source, stretched)
+    tape.give(source, stretched)
+
+
+@backward.register
+def _(op: Loss, tape: Tape) -> None:
+    prediction = op.inputs[0]
+    in_place = op.function == "fused_cross_entropy"
+    out = tape.new(prediction, base=prediction if in_place else None)
+    read = (tape.incoming(op), *op.inputs, *op.outputs[1:])
+    tape.emit(Loss, "gradient", read, (out,), function=op.function, backward=True)
+    tape.give(prediction, out)
+
+
+@backward.register
+def _(op: Embedding, tape: Tape) -> None:
+    table, *indices = op.inputs
+    out = tape.new(table)
+    tape.emit(
+        Embedding, "gradient", (tape.incoming(op), *indices), (out,), lookups=op.lookups, width=op.width, backward=True
+    )
+    tape.give(table, out)
+
+
+@backward.register
+def _(op: Gather, tape: Tape) -> None:
+    source, *indices = op.inputs
+    grad = tape.incoming(op)
+    zeros = tape.zeros(source, grad.dtype)
+    out = tape.new(source, grad.dtype)
+    tape.emit(Gather, "scatter_gradient", (zeros, grad, *indices), (out,), function="scatter")
+    tape.give(source, out)
+
+
+@backward.register
+def _(op: Sort, tape: Tape) -> None:
+    source, grad = op.inputs[0], tape.incoming(op)
+    zeros = tape.zeros(source)
+    out = tape.new(source)
+    tape.emit(Gather, "scatter_gradient", (zeros, grad, *op.outputs[1:]), (out,), function="scatter")
+    tape.give(source, out)
+
+
+@backward.register
+def _(op: Pool, tape: Tape) -> None:
+    x = op.inputs[0]
+    out = tape.new(x)
+    reads = (tape.incoming(op), *op.outputs[1:])
+    tape.emit(Pool, "gradient", (*reads, x) if op.outputs[1:] else reads, (out,),
+              function=op.function, window=op.window, backward=True)  # fmt: skip
+    tape.give(x, out)
+
+
+@backward.register
+def _(op: Resize, tape: Tape) -> None:
+    out = tape.new(op.inputs[0])
+    tape.emit(Resize, "gradient", (tape.incoming(op),), (out,), function=op.function, backward=True)
+    tape.give(op.inputs[0], out)
+
+
+@backward.register
+def _(op: Copy, tape: Tape) -> None:
+    grad = tape.incoming(op)
+    if op.function == "concat":
+        _slices(op, tape, grad)
+        return
+    source = op.inputs[0]
+    if op.function == "expand":
+        out = tape.new(source)
+        tape.emit(Reduction, "sum_gradient", (grad,), (out,), function="sum")
+    elif op.function == "pad":
+        out = tape.new(source, grad.dtype, base=grad)
+        tape.emit(View, "slice_gradient", (grad,), (out,), function="slice")
+    else:
+        out = tape.new(source, grad.dtype)
+        tape.emit(Copy, "gradient", (grad,), (out,), function=op.function)
+    tape.give(source, out)
+
+
+def _slices(op: AbstractOp, tape: Tape, grad: Tensor) -> None:
+    """Hand each input of a concatenation its slice of the gradient, as a view."""
+    parts = tuple(Tensor(f"{t.name}.grad", t.shape, grad.dtype, Role.TEMPORARY, base=grad) for t in op.inputs)
+    tape.emit(View, "slices", (grad,), parts, function="slice")
+    for tensor, part in zip(op.inputs, parts, strict=True):
+        tape.give(tensor, part)
+
+
+@backward.register
+def _(op: View, tape: Tape) -> None:
+    source = op.inputs[0]
+    if not tape.needs(source):
+        return
+    if op.function == "split":
+        out = tape.new(source)
+        parts = tuple(_part(tape, tensor) for tensor in op.outputs)
+        tape.emit(Copy, "concat_gradient", parts, (out,), function="concat")
+        tape.give(source, out)
+        return
+    if op.function == "slices":
+        _slice_gradients(op, tape)
+        return
+    grad = tape.incoming(op)
+    if op.function == "expand":
+        out = tape.new(source, grad.dtype)
+        tape.emit(Reduction, "sum_gradient", (grad,), (out,), function="sum")
+    elif op.function == "slice":
+        out = tape.new(source, grad.dtype)
+        tape.emit(Copy, "pad_gradient", (grad,), (out,), function="pad")
+    elif op.copies_gradient:
+        out = tape.new(source, grad.dtype)
+        tape.emit(Copy, "copy_gradient", (grad,), (out,), function="transpose")
+    else:
+        out = tape.new(source, grad.dtype, base=grad)
+        tape.emit(View, "gradient", (grad,), (out,), function=op.function)
+    tape.give(source, out)
+
+
+def _part(tape: Tape, tensor: Tensor) -> Tensor:
+    grad = tape.grad(tensor)
+    return tape.zeros(tensor) if grad is None else grad
+
+
+def _slice_gradients(op: View, tape: Tape) -> None:
+    """Slices taken one by one: each gradient is written into zeros of the full size, and these are added."""
+    source = op.inputs[0]
+    for tensor in reversed(op.outputs):
+        grad = tape.grad(tensor)
+        if grad is not None:
+            out = tape.new(source, grad.dtype)
+            tape.emit(Copy, "pad_gradient", (grad,), (out,), function="pad")
+            tape.give(source, out)
+
+
+@backward.register(CacheAppend)
+@backward.register(OptimizerUpdate)
+def _(op: AbstractOp, tape: Tape) -> None:
+    raise UnsupportedOpError("backward", op)

@@ -1,0 +1,226 @@
+"""Walk a forward program back and collect the ops that its gradients need."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from functools import singledispatch
+from typing import ClassVar
+
+from roofsim.errors import PassError, UnsupportedOpError
+from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.ops import Cast, Elementwise, Reduction
+from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
+
+
+@singledispatch
+def backward(op: AbstractOp, tape: Tape) -> None:
+    """Emit the ops that turn the gradients of `op`'s outputs into those of its inputs.
+
+    What such an op reads of the forward pass is what autograd keeps: there is no second table of saved tensors.
+    """
+    raise UnsupportedOpError("backward", op)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Autograd:
+    """Add the backward pass: for each op, last first, the ops of its row in the table.
+
+    Attributes
+    ----------
+    silu_backward
+        ``fused`` (one kernel, as on every GPU) or ``decomposed`` (six, as a PyTorch without GPU kernels traces it).
+    """
+
+    name: ClassVar[str] = "autograd"
+    requires: ClassVar[frozenset[str]] = frozenset({"typed"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"backward"})
+
+    silu_backward: str = "fused"
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        import roofsim.passes.autograd.rules  # noqa: F401  (fills the table)
+
+        tape = Tape(graph, self.silu_backward)
+        tape.run()
+        return graph.replaced([*graph.ops, *tape.ops], *self.ensures)
+
+
+class Tape:
+    """The gradients so far, and the backward ops in the order in which autograd runs them."""
+
+    def __init__(self, graph: OpGraph, silu_backward: str = "fused") -> None:
+        self.graph = graph
+        self.silu_backward = silu_backward
+        self.ops: list[AbstractOp] = []
+        self.grads: dict[Tensor, Tensor] = {}
+        self.block: Block | None = None
+        self._needing = self._propagate()
+        self._names: Counter[str] = Counter()
+        self._op: AbstractOp | None = None
+
+    def _propagate(self) -> set[Tensor]:
+        needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
+        for op in self.graph:
+            if any(tensor in needing or tensor.root in needing for tensor in op.inputs):
+                needing.update(tensor for tensor in op.outputs if tensor.dtype.floating)
+        return needing
+
+    def run(self) -> None:
+        """Walk all segments, last first, starting from the scalar loss."""
+        loss = next((op.outputs[0] for op in reversed(self.graph.ops) if op.outputs), None)
+        if loss is None or loss not in self._needing:
+            raise PassError("autograd: the graph ends in nothing that depends on a trained parameter")
+        seed = Tensor("loss.grad", loss.shape, loss.dtype, Role.TEMPORARY)
+        self.ops.append(
+            Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD)
+        )
+        self.grads[loss] = seed
+        for block, body in reversed(list(self.graph.segments())):
+            if block is None:
+                self._body(body)
+            else:
+                self._repeated(block, body)
+
+    def _body(self, body: list[AbstractOp]) -> None:
+        for op in reversed(body):
+            if any(tensor in self.grads for tensor in op.outputs):
+                self._op = op
+                backward(op, self)
+                for tensor in op.outputs:
+                    self.grads.pop(tensor, None)
+
+    def _repeated(self, block: Block, body: list[AbstractOp]) -> None:
+        """Walk the body once; gradients of carried tensors are carried the other way."""
+        mirror = Block(f"{block.name}.backward", block.repeat, mirror=block)
+        outside = {entry: self.grads.pop(entry) for entry, _ in block.carries if entry in self.grads}
+        shared = self._accumulators(block, body)
+        before = {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
+        self.block = mirror
+        self._body(body)
+        self.block = None
+        for entry, incoming in before.items():
+            if entry not in self.grads:
+                raise PassError(f"autograd: block {block.name!r} passes no gradient on to {entry}")
+            outgoing = self.grads[entry]
+            if outgoing is not incoming:
+                mirror.carries.append((incoming, outgoing))
+        mirror.carries += [(acc, self.grads[t]) for t, acc in shared.items() if self.grads[t] is not acc]
+        for entry, gradient in outside.items():
+            self.give(entry, gradient)
+
+    def _accumulators(self, block: Block, body: list[AbstractOp]) -> dict[Tensor, Tensor]:
+        """Start a sum for each tensor made before the block that all its iterations read."""
+        inside = {tensor for op in body for tensor in op.outputs}
+        entries = {entry for entry, _ in block.carries}
+        reads = dict.fromkeys(tensor for op in body for tensor in op.inputs)
+        found: dict[Tensor, Tensor] = {}
+        for tensor in reads:
+            own = tensor.persistent and self.graph.sources.get(tensor.root) in body
+            if tensor in inside or tensor in entries or tensor not in self._needing or own:
+                continue
+            if tensor not in self.grads:
+                self._op = body[-1]
+                start = self.new(tensor)
+                self.emit(Elementwise, f"start.{tensor.name}", (), (start,), function="fill")
+                self.grads[tensor] = start
+            found[tensor] = self.grads[tensor]
+        return found
+
+    # -- what rules use -----------------------------------------------------------------------------------------
+
+    def needs(self, tensor: Tensor) -> bool:
+        """Tell whether a gradient for `tensor` is wanted."""
+        return tensor in self._needing
+
+    def grad(self, tensor: Tensor) -> Tensor | None:
+        """Return the gradient that has arrived at an output, if any."""
+        return self.grads.get(tensor)
+
+    def incoming(self, op: AbstractOp) -> Tensor:
+        """Return the gradient of the first output of `op`."""
+        gradient = self.grads.get(op.outputs[0])
+        if gradient is None:
+            raise PassError(f"autograd: no gradient has arrived at {op.outputs[0]}")
+        return gradient
+
+    def new(self, like: Tensor, dtype: DType | None = None, base: Tensor | None = None) -> Tensor:
+        """Return a fresh gradient tensor for `like`."""
+        role = Role.GRADIENT if like.role is Role.PARAMETER else Role.TEMPORARY
+        return Tensor(f"{like.name}.grad", like.shape, like.dtype if dtype is None else dtype, role, base=base)
+
+    def emit(
+        self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], **fields: object
+    ) -> None:
+        """Add a backward op named after the op whose gradient is being taken."""
+        assert self._op is not None
+        base = f"{self._op.name}.{leaf}"
+        self._names[base] += 1
+        name = base if self._names[base] == 1 else f"{base}.{self._names[base]}"
+        self.ops.append(
+            op_class(name=name, inputs=inputs, outputs=outputs, phase=Phase.BACKWARD, block=self.block,
+                     origin=self._op.name, **fields)  # type: ignore[arg-type]
+        )
+
+    def pointwise(
+        self,
+        function: str,
+        like: Tensor,
+        *inputs: Tensor,
+        dtype: DType | None = None,
+        base: Tensor | None = None,
+        holds: tuple[Tensor, ...] = (),
+    ) -> Tensor:
+        """Emit an elementwise op whose result is shaped like `like`, in the widest input's type."""
+        wide = max((tensor.dtype for tensor in inputs if tensor.dtype.floating), key=lambda d: d.rank, default=like.dtype)
+        out = Tensor(f"{like.name}.{function}", like.shape, dtype or wide, Role.TEMPORARY, base=base)
+        self.emit(Elementwise, function, inputs, (out,), function=function, holds=holds)
+        return out
+
+    def give(self, tensor: Tensor, gradient: Tensor) -> None:
+        """Add `gradient` to what `tensor` has received, after casting it to the tensor's type."""
+        if tensor not in self._needing:
+            return
+        if gradient.dtype is not tensor.dtype and tensor.dtype is not FP8:
+            converted = self.new(tensor)
+            self.emit(Cast, "cast_gradient", (gradient,), (converted,))
+            gradient = converted
+        earlier = self.grads.get(tensor)
+        if earlier is None:
+            self.grads[tensor] = gradient
+            return
+        root = earlier.root
+        alone = not root.persistent and not any(
+            other.root is root for key, other in self.grads.items() if key is not tensor
+        )
+        total = self.new(tensor, earlier.dtype, base=earlier if alone else None)
+        self.emit(Elementwise, "accumulate", (earlier, gradient), (total,), function="add")
+        self.grads[tensor] = total
+
+    def give_reduced(self, tensor: Tensor, gradient: Tensor) -> None:
+        """Like `give`, but sum first over what broadcasting had stretched."""
+        if tensor not in self._needing:
+            return
+        if len(tensor.shape) < len(gradient.shape) or _stretched(tensor, gradient):
+            reduced = self.new(tensor, gradient.dtype)
+            self.emit(Reduction, "sum_gradient", (gradient,), (reduced,), function="sum")
+            gradient = reduced
+        self.give(tensor, gradient)
+
+    def zeros(self, like: Tensor, dtype: DType | None = None) -> Tensor:
+        """Emit a tensor of zeros."""
+        out = Tensor(f"{like.name}.zeros", like.shape, like.dtype if dtype is None else dtype, Role.TEMPORARY)
+        self.emit(Elementwise, "zeros", (), (out,), function="fill")
+        return out
+
+
+def _stretched(tensor: Tensor, gradient: Tensor) -> bool:
+    """Tell whether some axis of length one met a longer one."""
+    return any(
+        type(own) is float and own == 1.0 and not (type(out) is float and out == 1.0)
+        for own, out in zip(reversed(tensor.shape), reversed(gradient.shape), strict=False)
+    )
+
+
+__all__ = ["FP32", "Autograd", "Tape", "backward"]

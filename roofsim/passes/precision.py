@@ -1,0 +1,245 @@
+"""Assign an element type to every tensor, and insert the casts that the scenario's precision brings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import singledispatch
+from typing import ClassVar, Final
+
+from roofsim.errors import UnsupportedOpError
+from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Convolution,
+    Copy,
+    Dropout,
+    Elementwise,
+    Embedding,
+    Fused,
+    Gather,
+    GroupedMatmul,
+    Loss,
+    Matmul,
+    Normalization,
+    OptimizerUpdate,
+    Pool,
+    Reduction,
+    Resize,
+    Scan,
+    Softmax,
+    Sort,
+    View,
+)
+from roofsim.graph.tensor import AUTO, BF16, FP8, FP32, DType, Role, Tensor
+
+#: Policies of autocast: cast inputs to the low type, to fp32, to the widest input, or leave them alone.
+LOW, WIDE, WIDEST, KEEP = "low", "wide", "widest", "keep"
+
+#: Elementwise functions on autocast's fp32 list (torch.amp documentation, "CUDA Ops that autocast to float32").
+WIDE_FUNCTIONS: Final = frozenset({"square", "cube", "pow", "rsqrt", "exp", "log", "reciprocal", "softplus", "angles"})
+
+
+@singledispatch
+def autocast_policy(op: AbstractOp) -> str:
+    """Return what PyTorch's autocast does with the inputs of `op`."""
+    raise UnsupportedOpError("autocast", op)
+
+
+for _class in (Matmul, GroupedMatmul, Attention, Convolution):
+    autocast_policy.register(_class, lambda _op: LOW)
+for _class in (Loss, Scan):
+    autocast_policy.register(_class, lambda _op: WIDE)
+for _class in (Copy, Fused):
+    autocast_policy.register(_class, lambda _op: WIDEST)
+for _class in (Dropout, Embedding, Gather, Pool, Resize, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
+    autocast_policy.register(_class, lambda _op: KEEP)
+
+
+@autocast_policy.register
+def _(op: Elementwise) -> str:
+    return WIDE if op.function in WIDE_FUNCTIONS else WIDEST
+
+
+@autocast_policy.register
+def _(op: Softmax) -> str:
+    # The loss calls log_softmax with an explicit type, which autocast leaves alone.
+    return KEEP if op.logarithm else WIDE
+
+
+@autocast_policy.register
+def _(op: Normalization) -> str:
+    return KEEP if op.method == "batch" else WIDE
+
+
+@dataclass(frozen=True, kw_only=True)
+class AssignPrecision:
+    """Decide the types that lowering left open, as PyTorch's dispatcher would.
+
+    Attributes
+    ----------
+    compute
+        Type of activations and of arithmetic (with autocast: of the ops on its low-precision list).
+    parameters
+        Type in which parameters are stored for the forward pass.
+    math
+        Arithmetic of matmuls and convolutions where it is not the inputs' type: TF32 on fp32 data, FP8 in the linear
+        layers of blocks.
+    autocast
+        Keep parameters in fp32 and cast them, once per pass, where an op wants the low type.
+    cache_type
+        Type of the key-value cache.
+    """
+
+    name: ClassVar[str] = "precision"
+    requires: ClassVar[frozenset[str]] = frozenset()
+    ensures: ClassVar[frozenset[str]] = frozenset({"typed"})
+
+    compute: DType
+    parameters: DType
+    math: DType | None = None
+    autocast: bool = False
+    cache_type: DType | None = None
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
+
+
+class _Dispatch:
+    """Walk the program once; `env` says what each tensor of the old graph became."""
+
+    def __init__(self, plan: AssignPrecision) -> None:
+        self.plan = plan
+        self.env: dict[Tensor, Tensor] = {}
+        self.ops: list[AbstractOp] = []
+        self.block: Block | None = None
+        self.weight_casts: dict[Tensor, Tensor] = {}
+
+    def run(self, graph: OpGraph) -> list[AbstractOp]:
+        for block, body in graph.segments():
+            self.block = None if block is None else Block(block.name, block.repeat)
+            for op in body:
+                if isinstance(op, Cast):
+                    self._cast_op(op)
+                else:
+                    self._plain_op(op)
+            if block is not None and self.block is not None:
+                self.block.carries = [(self.tensor(a), self.tensor(b)) for a, b in block.carries]
+        if self.weight_casts:
+            # The cache of cast weights lives until the autocast context is left.
+            self.ops.append(View(name="autocast.exit", holds=tuple(self.weight_casts.values()), function="release"))
+        return self.ops
+
+    # -- tensors ------------------------------------------------------------------------------------------------
+
+    def tensor(self, old: Tensor) -> Tensor:
+        """Return the typed twin of a tensor; sources get theirs on first sight."""
+        new = self.env.get(old)
+        if new is None:
+            new = self.env[old] = self._source(old)
+        return new
+
+    def _source(self, old: Tensor) -> Tensor:
+        if old.base is not None:
+            return replace(old, dtype=self.tensor(old.base).dtype, base=self.tensor(old.base))
+        if old.dtype is not AUTO:
+            return old
+        plan = self.plan
+        if old.role is Role.KEY_VALUE_CACHE:
+            return replace(old, dtype=plan.cache_type or plan.compute)
+        if old.role in (Role.PARAMETER, Role.BUFFER):
+            return replace(old, dtype=plan.parameters)
+        return replace(old, dtype=FP32 if plan.autocast else plan.compute)
+
+    def _made(self, old: Tensor, dtype: DType) -> Tensor:
+        base = None if old.base is None else self.tensor(old.base)
+        if base is not None:
+            dtype = base.dtype
+        elif old.dtype is not AUTO:
+            dtype = old.dtype
+        new = self.env[old] = old if dtype is old.dtype and base is old.base else replace(old, dtype=dtype, base=base)
+        return new
+
+    # -- ops ----------------------------------------------------------------------------------------------------
+
+    def _cast_op(self, op: Cast) -> None:
+        source, out = self.tensor(op.inputs[0]), op.outputs[0]
+        target = self.tensor(op.holds[0]).dtype if op.holds else out.dtype
+        if source.dtype is target:
+            self.env[out] = source
+            return
+        self.env[out] = self._converted(source, target, op.name)
+
+    def _converted(self, tensor: Tensor, dtype: DType, name: str) -> Tensor:
+        out = Tensor(f"{tensor.name}.{dtype}", tensor.shape, dtype, requires_grad=False)
+        self.ops.append(Cast(name=name, inputs=(tensor,), outputs=(out,), block=self.block))
+        return out
+
+    def _cast(self, tensor: Tensor, dtype: DType, op: AbstractOp, place: int = 0) -> Tensor:
+        """Cast an input as autocast does: weights once per pass, everything else anew for each reader."""
+        if tensor.dtype is dtype or not tensor.dtype.floating:
+            return tensor
+        weight = tensor.role is Role.PARAMETER
+        if weight and tensor in self.weight_casts:
+            return self.weight_casts[tensor]
+        out = self._converted(tensor, dtype, f"{op.name}.cast{place}")
+        if weight:
+            self.weight_casts[tensor] = out
+        return out
+
+    def _plain_op(self, op: AbstractOp) -> None:
+        inputs = tuple(self.tensor(tensor) for tensor in op.inputs)
+        if self.plan.autocast:
+            inputs = self._autocast(op, inputs)
+        math = self._math(op)
+        if math is FP8:
+            inputs = tuple(
+                self._cast(tensor, FP8, op, place) if place < 2 else tensor for place, tensor in enumerate(inputs)
+            )
+        dtype = self._result_type(op, inputs)
+        holds = tuple(self.tensor(tensor) for tensor in op.holds)
+        outputs = tuple(self._made(tensor, dtype) for tensor in op.outputs)
+        self.ops.append(
+            replace(op, inputs=inputs, outputs=outputs, holds=holds, block=self.block, math=op.math or math)
+        )
+
+    def _autocast(self, op: AbstractOp, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        policy = autocast_policy(op)
+        if policy == KEEP:
+            return inputs
+        if policy == WIDEST:
+            return inputs if isinstance(op, Elementwise) else self._all(inputs, _widest(inputs) or FP32, op)
+        wanted = self.plan.compute if policy == LOW else FP32
+        if policy == WIDE and isinstance(op, Normalization):
+            return (self._cast(inputs[0], wanted, op), *inputs[1:])
+        return self._all(inputs, wanted, op)
+
+    def _all(self, inputs: tuple[Tensor, ...], dtype: DType, op: AbstractOp) -> tuple[Tensor, ...]:
+        return tuple(self._cast(tensor, dtype, op, place) for place, tensor in enumerate(inputs))
+
+    def _math(self, op: AbstractOp) -> DType | None:
+        math = self.plan.math
+        if math is None or not isinstance(op, Matmul | Convolution | GroupedMatmul):
+            return None
+        if math is FP8:
+            linear = isinstance(op, Matmul | GroupedMatmul) and op.inputs[1].role is Role.PARAMETER
+            return FP8 if linear and op.block is not None else None
+        return math
+
+    def _result_type(self, op: AbstractOp, inputs: tuple[Tensor, ...]) -> DType:
+        if isinstance(op, Matmul | GroupedMatmul | Convolution | Attention):
+            low = inputs[0].dtype
+            return (BF16 if self.plan.compute is FP8 else self.plan.compute) if low is FP8 else low
+        if isinstance(op, Reduction) and self.plan.autocast and op.function == "sum":
+            return FP32
+        widest = _widest(inputs)
+        if widest is not None:
+            return inputs[0].dtype if isinstance(op, Normalization) else widest
+        return FP32 if self.plan.autocast else self.plan.compute
+
+
+def _widest(tensors: tuple[Tensor, ...]) -> DType | None:
+    types = [tensor.dtype for tensor in tensors if tensor.dtype.floating]
+    return max(types, key=lambda dtype: dtype.rank) if types else None

@@ -1,0 +1,140 @@
+"""Drop saved activations and run their producers again before the backward ops that read them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.ops import Attention, Matmul
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.tensor import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recompute:
+    """Checkpoint the repeated blocks.
+
+    Attributes
+    ----------
+    policy
+        ``full``: a block keeps its inputs only. ``core_attention``: only what lies between the query, key and value
+        projections and the output projection is run again. ``every_second_matmul``: the outputs of attention and of
+        every second matmul are kept, everything else is run again.
+    first_of_unit
+        With ``full`` on regrouped blocks: only the first layer of each unit is checkpointed; else the whole unit is one
+        checkpoint.
+    blocks
+        With ``full``: names of the blocks to treat; None: all.
+    early_stop
+        Stop running again once everything that backward reads is there (PyTorch's non-reentrant checkpoint); the
+        reentrant one runs the whole block.
+    """
+
+    name: ClassVar[str] = "recompute"
+    requires: ClassVar[frozenset[str]] = frozenset({"backward"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"recomputed"})
+
+    policy: str = "full"
+    first_of_unit: bool = False
+    blocks: frozenset[str] | None = None
+    early_stop: bool = True
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        forward = {block: body for block, body in graph.segments() if block is not None and block.mirror is None}
+        ops: list[AbstractOp] = []
+        for block, body in graph.segments():
+            source = None if block is None else block.mirror
+            if source is None or block is None or not self._wanted(source):
+                ops += body
+            else:
+                ops += self._rewritten(block, body, forward[source])
+        return graph.replaced(ops, *self.ensures)
+
+    def _wanted(self, block: Block) -> bool:
+        return self.blocks is None or block.name in self.blocks
+
+    def _region(self, block: Block) -> Callable[[AbstractOp], bool]:
+        """Return which forward ops of a block are run again."""
+        if self.policy == "core_attention":
+            return lambda op: ".attention." in f"{op.name}."
+        if self.first_of_unit:
+            return lambda op: op.name.startswith(f"{block.name}.0.")
+        return lambda _op: True
+
+    def _rewritten(self, block: Block, body: list[AbstractOp], forward: list[AbstractOp]) -> list[AbstractOp]:
+        assert block.mirror is not None
+        inside = self._region(block.mirror)
+        region = [op for op in forward if inside(op)]
+        names = {op.name for op in region}
+        made = {tensor for op in region for tensor in op.outputs} - self._kept(region)
+        readers = [op for op in body if op.origin in names]
+        needed = {tensor for op in readers for tensor in op.inputs + op.holds if tensor in made}
+        again, twin = self._clones(region, made, needed, block)
+        result: list[AbstractOp] = []
+        pending = again
+        for op in body:
+            if op.origin in names:
+                result += pending
+                pending = []
+                result.append(_rewired(op, twin))
+                twin.update((old, new) for old, new in zip(op.outputs, result[-1].outputs, strict=True) if old is not new)
+            else:
+                result.append(op)
+        return result
+
+    def _kept(self, region: list[AbstractOp]) -> set[Tensor]:
+        if self.policy != "every_second_matmul":
+            return set()
+        matmuls = [op for op in region if isinstance(op, Matmul)]
+        kept = matmuls[::2] + [op for op in region if isinstance(op, Attention)]
+        return {tensor for op in kept for tensor in op.outputs}
+
+    def _clones(
+        self, region: list[AbstractOp], made: set[Tensor], needed: set[Tensor], block: Block
+    ) -> tuple[list[AbstractOp], dict[Tensor, Tensor]]:
+        """Return copies of the ops to run again, in program order, and the twin of each tensor they make."""
+        run = [op for op in region if any(tensor in made for tensor in op.outputs)]
+        if self.early_stop or self.policy != "full":
+            last = max((at for at, op in enumerate(run) if needed.intersection(op.outputs)), default=-1)
+            run = run[: last + 1]
+        if self.policy == "every_second_matmul":
+            run = _ancestors(run, needed)
+        twin: dict[Tensor, Tensor] = {}
+        clones = []
+        for op in run:
+            for tensor in op.outputs:
+                base = None if tensor.base is None else twin.get(tensor.base, tensor.base)
+                twin[tensor] = replace(tensor, name=f"{tensor.name}.again", base=base)
+            rewired = _rewired(op, twin)
+            outputs = tuple(twin[tensor] for tensor in op.outputs)
+            clones.append(
+                replace(
+                    rewired, name=f"{op.name}.again", outputs=outputs, phase=Phase.RECOMPUTE, block=block, origin=op.name
+                )
+            )
+        return clones, twin
+
+
+def _rewired(op: AbstractOp, twin: dict[Tensor, Tensor]) -> AbstractOp:
+    inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
+    holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
+    outputs = tuple(
+        replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs
+    )
+    return replace(op, inputs=inputs, holds=holds, outputs=outputs)
+
+
+def _ancestors(run: list[AbstractOp], needed: set[Tensor]) -> list[AbstractOp]:
+    """Keep the ops on which something needed depends."""
+    wanted = set(needed)
+    kept = []
+    for op in reversed(run):
+        if wanted.intersection(op.outputs):
+            kept.append(op)
+            wanted.update(op.inputs)
+    return kept[::-1]

@@ -1,0 +1,96 @@
+"""Regroup the layers of a block: several layers become one repeated unit, so that a policy can treat them differently."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from roofsim.errors import PassError
+from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.tensor import Role, Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regroup:
+    """Write out `size` consecutive iterations of every block that repeats; the unit repeats n / size times.
+
+    What does not fill a unit stands behind it as a block of its own that runs once. Totals do not change.
+    """
+
+    name: ClassVar[str] = "regroup"
+    requires: ClassVar[frozenset[str]] = frozenset()
+    ensures: ClassVar[frozenset[str]] = frozenset({"regrouped"})
+
+    size: int
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        if self.size == 1:
+            return graph
+        writer = _Writer(self.size)
+        for block, body in graph.segments():
+            if block is None:
+                writer.ops += [writer.renamed(op) for op in body]
+            else:
+                writer.block(block, body)
+        return graph.replaced(writer.ops, *self.ensures)
+
+
+class _Writer:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.ops: list[AbstractOp] = []
+        self.env: dict[Tensor, Tensor] = {}
+
+    def find(self, tensor: Tensor) -> Tensor:
+        return self.env.get(tensor, tensor)
+
+    def renamed(self, op: AbstractOp) -> AbstractOp:
+        """Return an op outside of blocks that reads what the regrouped blocks left."""
+        outputs = tuple(t if t.base is None else replace(t, base=self.find(t.base)) for t in op.outputs)
+        self.env.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old is not new)
+        return replace(op, inputs=tuple(map(self.find, op.inputs)), holds=tuple(map(self.find, op.holds)), outputs=outputs)
+
+    def block(self, block: Block, body: list[AbstractOp]) -> None:
+        times = block.repeat
+        if type(times) is not float:
+            raise PassError(f"regroup: block {block.name!r} repeats an array of times; layers per unit need one number")
+        whole, rest = divmod(int(times), self.size)
+        if whole:
+            self._unit(Block(block.name, float(whole)), block, body, self.size)
+        if rest:
+            self._unit(Block(f"{block.name}_rest", 1.0), block, body, rest)
+
+    def _unit(self, unit: Block, old: Block, body: list[AbstractOp], copies: int) -> None:
+        entering = {entry: self.find(entry) for entry, _ in old.carries}
+        step = dict(entering)
+        for index in range(copies):
+            made: dict[Tensor, Tensor] = {}
+            for op in body:
+                self._copy(op, unit, index, step, made)
+            step = {entry: made[leaving] for entry, leaving in old.carries}
+        for entry, leaving in old.carries:
+            if step[entry] is not entering[entry]:
+                unit.carries.append((entering[entry], step[entry]))
+            self.env[leaving] = self.env[entry] = step[entry]
+
+    def _copy(
+        self, op: AbstractOp, unit: Block, index: int, step: dict[Tensor, Tensor], made: dict[Tensor, Tensor]
+    ) -> None:
+        def find(tensor: Tensor) -> Tensor:
+            if tensor in made:
+                return made[tensor]
+            if tensor in step:
+                return step[tensor]
+            if tensor.persistent and tensor.role is not Role.INPUT:
+                made[tensor] = replace(tensor, name=f"{unit.name}.{index}.{tensor.name}")
+                return made[tensor]
+            return self.find(tensor)
+
+        inputs, holds = tuple(map(find, op.inputs)), tuple(map(find, op.holds))
+        outputs = tuple(
+            replace(t, name=f"{t.name}.{index}", base=None if t.base is None else find(t.base)) for t in op.outputs
+        )
+        made.update(zip(op.outputs, outputs, strict=True))
+        name = f"{unit.name}.{index}.{op.name.removeprefix(op.block.name + '.') if op.block else op.name}"
+        self.ops.append(replace(op, name=name, block=unit, inputs=inputs, holds=holds, outputs=outputs))

@@ -1,0 +1,296 @@
+"""Follow what is alive through a program: the memory curve, its peak, the op that makes it, and what is there then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.tensor import Role, Tensor
+from roofsim.numeric import Real, is_scalar, maximum, round_up, where
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+
+#: PyTorch's caching allocator hands out multiples of this many bytes.
+ALLOCATION_GRANULE: Final = 512.0
+
+CATEGORIES: Final = ("parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary")
+
+_BY_ROLE: Final = {
+    Role.PARAMETER: "parameters",
+    Role.BUFFER: "parameters",
+    Role.MASTER_PARAMETER: "optimizer_state",
+    Role.OPTIMIZER_STATE: "optimizer_state",
+    Role.GRADIENT: "gradients",
+    Role.KEY_VALUE_CACHE: "key_value_cache",
+    Role.INPUT: "activations",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryProfile:
+    """What liveness found. Bytes; floats or arrays.
+
+    Attributes
+    ----------
+    peak
+        Largest sum of live storages, each rounded up to the allocator's granule.
+    components
+        The categories of `CATEGORIES` at that instant; they sum to `peak`.
+    saved_activations
+        Bytes at the end of the forward pass that wait for the backward pass, unrounded.
+    peak_op
+        Name of the op that runs at the peak (of the first element, where sizes are arrays).
+    peak_phase
+        Its phase.
+    curve
+        (op name, phase, bytes by category) after each allocation, blocks written out; scalars only.
+    """
+
+    peak: Real
+    components: dict[str, Real]
+    saved_activations: Real
+    peak_op: str
+    peak_phase: str
+    curve: list[tuple[str, str, dict[str, float]]]
+    phase_peaks: dict[str, Real]
+
+
+@dataclass
+class _Storage:
+    """One storage: where it is born, where it dies, and as what it counts."""
+
+    root: Tensor
+    category: str
+    size: Real
+    born: int
+    last: int
+    last_block: Block | None
+    saved: bool = False
+    held: bool = False
+
+
+def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCATION_GRANULE) -> MemoryProfile:
+    """Return the memory profile of a program on one device.
+
+    A storage is born with the op that first writes it and dies after the last op that reads or holds it (or a view of
+    it). What a block makes or frees, it does once per iteration; equal iterations make the curve linear over a block,
+    so that its peak lies in the first or the last.
+    """
+    return _Liveness(graph, granule).run(with_curve=with_curve)
+
+
+@dataclass
+class _Peak:
+    """The largest total so far, with what was alive then; elementwise for arrays."""
+
+    total: Real = -1.0
+    live: dict[str, Real] = field(default_factory=dict)
+    op: str = ""
+    phase: str = ""
+    by_phase: dict[str, Real] = field(default_factory=dict)
+
+    def offer(self, live: dict[str, Real], op: AbstractOp) -> None:
+        total: Real = 0.0
+        for amount in live.values():
+            total = total + amount
+        phase = str(op.phase)
+        self.by_phase[phase] = maximum(self.by_phase.get(phase, 0.0), total)
+        higher: Any = total > self.total
+        first = bool(higher) if is_scalar(total, self.total) else bool(np.ravel(higher)[0])
+        if first:
+            self.op, self.phase = op.name, phase
+        if is_scalar(total, self.total):
+            if first:
+                self.total, self.live = total, dict(live)
+            return
+        self.total = maximum(self.total, total)
+        self.live = {name: where(higher, amount, self.live.get(name, 0.0)) for name, amount in live.items()}
+
+
+class _Liveness:
+    def __init__(self, graph: OpGraph, granule: float) -> None:
+        self.graph = graph
+        self.granule = granule
+        self.leaving = {
+            leaving.root: entry.root
+            for block in graph.blocks
+            if block.mirror is None
+            for entry, leaving in block.carries
+            if leaving.root is not entry.root
+        }
+        self.saved_roots: set[Tensor] = set()
+        self.storages = self._collect()
+        self.births: dict[int, list[_Storage]] = {}
+        self.deaths: dict[int, list[_Storage]] = {}
+        self.block_deaths: dict[Block, list[_Storage]] = {}
+        self._place_events()
+
+    # -- lifetimes ----------------------------------------------------------------------------------------------
+
+    def _collect(self) -> dict[Tensor, _Storage]:
+        found: dict[Tensor, _Storage] = {}
+        for index, op in enumerate(self.graph.ops):
+            for tensor in op.outputs:
+                root = tensor.root
+                if root.persistent or root in found:
+                    continue
+                category = _BY_ROLE.get(root.role, "temporary")
+                found[root] = _Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
+            for tensor in op.inputs + op.holds:
+                if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
+                    self.saved_roots.add(tensor.root)
+                storage = found.get(tensor.root)
+                if storage is not None:
+                    storage.last, storage.last_block = index, op.block
+            for tensor in op.holds:
+                storage = found.get(tensor.root)
+                if storage is not None:
+                    storage.held = True
+        for storage in found.values():
+            self._mark_saved(storage)
+        for block in self.graph.blocks:
+            self._keep_carried(block, found)
+        return found
+
+    def _mark_saved(self, storage: _Storage) -> None:
+        if self.graph.ops[storage.born].phase is not Phase.FORWARD:
+            return
+        storage.saved = storage.root in self.saved_roots
+        if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
+            storage.category = "activations"
+
+    def _keep_carried(self, block: Block, found: dict[Tensor, _Storage]) -> None:
+        """What leaves an iteration lives at least to the end of the block."""
+        end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
+        for _, leaving in block.carries:
+            storage = found.get(leaving.root)
+            if storage is not None and storage.last <= end:
+                storage.last, storage.last_block = end, block
+
+    def _place_events(self) -> None:
+        ops = self.graph.ops
+        trains = any(op.phase is Phase.BACKWARD for op in ops)
+        for storage in self.storages.values():
+            if not trains and storage.category == "temporary":
+                storage.category = "activations"
+            self.births.setdefault(storage.born, []).append(storage)
+            if storage.category == "gradients":
+                continue
+            born_in, dies_in = ops[storage.born].block, storage.last_block
+            outside = dies_in is not None and dies_in is not born_in and not self._per_iteration(storage, born_in, dies_in)
+            if outside and dies_in is not None:
+                self.block_deaths.setdefault(dies_in, []).append(storage)
+            else:
+                self.deaths.setdefault(storage.last, []).append(storage)
+
+    def _per_iteration(self, storage: _Storage, born_in: Block | None, dies_in: Block) -> bool:
+        """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""
+        if dies_in.mirror is not None and (dies_in.mirror is born_in or self._entered(storage.root, dies_in.mirror)):
+            return True
+        return self._entered(storage.root, dies_in)
+
+    def _entered(self, root: Tensor, block: Block) -> bool:
+        return any(entry.root is root for entry, leaving in block.carries if leaving.root is not root)
+
+    # -- the walk -----------------------------------------------------------------------------------------------
+
+    def run(self, *, with_curve: bool) -> MemoryProfile:
+        live: dict[str, Real] = dict.fromkeys(CATEGORIES, 0.0)
+        self._start(live)
+        peak, curve = _Peak(), []
+        index = 0
+        for block, body in self.graph.segments():
+            indices = range(index, index + len(body))
+            index += len(body)
+            start = dict(live)
+            points = self._body(live, indices)
+            self._record(points, peak, curve if with_curve else None, block, start, live)
+            if block is not None:
+                for storage in self.block_deaths.get(block, ()):
+                    self._add(live, storage, -1.0)
+        return MemoryProfile(
+            peak=peak.total,
+            components={name: amount for name, amount in peak.live.items()},
+            saved_activations=self._saved(),
+            peak_op=peak.op,
+            peak_phase=peak.phase,
+            curve=curve,
+            phase_peaks=peak.by_phase,
+        )
+
+    def _start(self, live: dict[str, Real]) -> None:
+        for tensor, reader in self.graph.sources.items():
+            category = _BY_ROLE.get(tensor.role)
+            if category is not None:
+                copies = 1.0 if tensor.role is Role.INPUT else reader.count
+                live[category] = live[category] + self._rounded(tensor.numel * tensor.dtype.itemsize) * copies
+
+    def _rounded(self, size: Real) -> Real:
+        return size if self.granule <= 1.0 else round_up(size, self.granule)
+
+    def _add(self, live: dict[str, Real], storage: _Storage, sign: Real) -> None:
+        live[storage.category] = live[storage.category] + sign * self._rounded(storage.size)
+
+    def _body(self, live: dict[str, Real], indices: range) -> list[tuple[AbstractOp, dict[str, Real]]]:
+        """Run one iteration; `live` becomes its end, the returned points are its instants of allocation."""
+        points = []
+        for index in indices:
+            for storage in self.births.get(index, ()):
+                self._add(live, storage, 1.0)
+            points.append((self.graph.ops[index], dict(live)))
+            for storage in self.deaths.get(index, ()):
+                self._add(live, storage, -self._copies_freed(storage, index))
+        return points
+
+    def _copies_freed(self, storage: _Storage, index: int) -> Real:
+        """Return how many copies die at once: all that a block made, when an op outside of it held them."""
+        born_in = self.graph.ops[storage.born].block
+        held = storage.held and born_in is not None and self.graph.ops[index].block is None
+        return born_in.repeat if held and born_in is not None and storage.root not in self.leaving else 1.0
+
+    def _record(
+        self,
+        points: list[tuple[AbstractOp, dict[str, Real]]],
+        peak: _Peak,
+        curve: list[tuple[str, str, dict[str, float]]] | None,
+        block: Block | None,
+        start: dict[str, Real],
+        live: dict[str, Real],
+    ) -> None:
+        times = 1.0 if block is None else block.repeat
+        step = {name: live[name] - start[name] for name in live}
+        more = maximum(times - 1.0, 0.0)
+        for op, at in points:
+            peak.offer(at, op)
+        if block is not None:
+            for op, at in points:
+                peak.offer({name: at[name] + more * step[name] for name in at}, op)
+            for name in live:
+                live[name] = live[name] + more * step[name]
+        if curve is not None and is_scalar(times):
+            for iteration in range(int(times)):  # type: ignore[arg-type]
+                curve += [
+                    (op.name, str(op.phase), {name: float(at[name] + iteration * step[name]) for name in at})
+                    for op, at in points
+                ]
+
+    def _saved(self) -> Real:
+        total: Real = 0.0
+        for storage in self.storages.values():
+            total = total + storage.size * self._saved_copies(storage)
+        return total
+
+    def _saved_copies(self, storage: _Storage) -> Real:
+        """Return how many copies of a storage wait for the backward pass.
+
+        Of what leaves an iteration, all but the last are the next iteration's input, and kept if that is.
+        """
+        block = self.graph.ops[storage.born].block
+        if block is None or storage.root not in self.leaving:
+            return self.graph.ops[storage.born].count if storage.saved else 0.0
+        entry_saved = self.leaving[storage.root] in self.saved_roots
+        return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)

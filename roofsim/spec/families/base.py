@@ -1,0 +1,46 @@
+"""Define what every model schema shares: strict fields, a family, and conversion of sizes to floats."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roofsim.numeric import real
+
+#: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
+Size = Annotated[int, Field(gt=0, le=10**12)]
+#: A whole number of things that may be absent.
+Count = Annotated[int, Field(ge=0, le=10**12)]
+#: A small whole number that shapes the graph: it decides structure and cannot be swept.
+Depth = Annotated[int, Field(gt=0, le=100_000)]
+#: A probability of dropping.
+Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
+
+
+class ModelSpec(BaseModel):
+    """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
+
+    #: Fields that decide the structure of the graph although they are numbers.
+    structural: ClassVar[frozenset[str]] = frozenset()
+    #: What a sample is counted in: ``tokens`` or ``images``.
+    sample_unit: ClassVar[str] = "tokens"
+
+    family: str
+    name: str = Field(default="inline", description="Shown in the output.")
+    source: str = Field(default="", description="Where the shape was published.")
+
+    def with_sizes(self, **sizes: Any) -> Self:
+        """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
+        return self.model_copy(update=sizes)
+
+    def as_reals(self) -> Self:
+        """Return a copy whose integer sizes are floats, the only numbers that lowering works with."""
+        update = {
+            name: real(value)
+            for name, value in self.__dict__.items()
+            if type(value) is int and name not in self.structural
+        }
+        return self.model_copy(update=update)

@@ -1,0 +1,32 @@
+"""Find the schema class of a model family by its name; importing this imports no family."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.spec.families.base import ModelSpec
+
+#: family -> (module under roofsim.spec.families, class)
+FAMILIES: Final[dict[str, tuple[str, str]]] = {
+    "decoder": ("transformer", "DecoderModel"),
+    "encoder": ("transformer", "EncoderModel"),
+    "encoder-decoder": ("transformer", "EncoderDecoderModel"),
+}
+
+
+def family_schema(family: str) -> type[ModelSpec]:
+    """Return the schema class of a family.
+
+    Raises
+    ------
+    UnknownNameError
+        With near matches.
+    """
+    if family not in FAMILIES:
+        raise UnknownNameError(Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES)))
+    module, name = FAMILIES[family]
+    found = getattr(importlib.import_module(f"roofsim.spec.families.{module}"), name)
+    assert issubclass(found, ModelSpec)
+    return found

@@ -1,0 +1,177 @@
+"""Describe transformers: decoders, encoders, encoder-decoders."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from roofsim.spec.families.base import Count, Depth, ModelSpec, Rate, Size
+
+Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
+Normalization = Literal["layernorm", "rmsnorm"]
+
+
+class TransformerModel(ModelSpec):
+    """What decoders and encoders share. Defaults are those of the GPT-2 generation."""
+
+    num_layers: Size
+    hidden_size: Size
+    num_attention_heads: Size
+    vocab_size: Size
+    num_key_value_heads: Size | None = Field(default=None, description="As many as attention heads, if left out.")
+    head_size: Size | None = Field(default=None, description="hidden_size / num_attention_heads, if left out.")
+    intermediate_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
+    max_sequence_length: Size = 2048
+    gated_mlp: bool = Field(default=False, description="Gate and up projections instead of one; brings SiLU, no biases.")
+    activation: Activation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
+    normalization: Normalization = "layernorm"
+    position_embedding: Literal["learned", "rotary", "alibi", "relative", "none"] = "learned"
+    tie_embeddings: bool = True
+    biases: bool | None = Field(default=None, description="True, or False with gated_mlp, if left out.")
+    query_key_value_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    attention_output_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    mlp_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    normalization_bias: bool | None = Field(default=None, description="As `biases`, if left out (layernorm only).")
+    head_bias: bool = False
+    dropout: Rate = 0.0
+    embedding_dropout: Rate | None = Field(default=None, description="As `dropout`, if left out.")
+    attention_dropout: Rate | None = Field(default=None, description="As `dropout`, if left out.")
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        heads = self.num_attention_heads
+        if self.head_size is None and self.hidden_size % heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {heads}; give head_size, or "
+                f"{_nearest_divisor(self.hidden_size, heads)} heads"
+            )
+        shared = self.num_key_value_heads
+        if shared is not None and heads % shared:
+            raise ValueError(
+                f"num_attention_heads {heads} is not a multiple of num_key_value_heads {shared}; "
+                f"the nearest that divides is {_nearest_divisor(heads, shared)}"
+            )
+        return self
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        biases = not self.gated_mlp if self.biases is None else self.biases
+        h, a = self.hidden_size, self.num_attention_heads
+        derived: dict[str, Any] = {
+            "num_key_value_heads": a,
+            "head_size": h // a if isinstance(h, int) else h / a,
+            "intermediate_size": 4 * h,
+            "activation": "silu" if self.gated_mlp else "gelu",
+            "biases": biases,
+            "query_key_value_bias": biases,
+            "attention_output_bias": biases,
+            "mlp_bias": biases,
+            "normalization_bias": biases,
+            "embedding_dropout": self.dropout,
+            "attention_dropout": self.dropout,
+        }
+        return self.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min((d for d in range(1, min(number, 1_000_000) + 1) if number % d == 0), key=lambda d: (abs(d - wanted), d))
+
+
+class DecoderModel(TransformerModel):
+    """A decoder-only language model, dense or with experts, with multi-head, grouped-query or latent attention."""
+
+    structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
+
+    family: Literal["decoder"] = "decoder"
+    embedding_size: Size | None = Field(default=None, description="Width of the token embedding, if projected (OPT-350m).")
+    embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
+    embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
+    fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
+    rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
+    query_key_norm: Literal["none", "head", "full"] = Field(default="none", description="RMS norm on queries and keys.")
+    parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
+    shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
+    post_norms: bool = Field(default=False, description="Norms after attention and MLP as well (Gemma 2).")
+    final_normalization: bool = True
+    attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
+    logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
+    attention_sinks: bool = Field(default=False, description="A learned sink logit per head (gpt-oss).")
+    sliding_window: Size | None = None
+    full_attention_every: Depth | None = Field(default=None, description="Every n-th layer attends to everything.")
+    num_experts: Count = 0
+    experts_per_token: Size = 2
+    num_shared_experts: Count = 0
+    shared_expert_gate: bool = False
+    expert_intermediate_size: Size | None = Field(default=None, description="As intermediate_size, if left out.")
+    num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
+    router_bias: bool = False
+    expert_bias: bool = False
+    router_scores: Literal["softmax", "sigmoid"] = "softmax"
+    attention: Literal["mha", "mla"] = "mha"
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size | None = None
+    qk_nope_head_size: Size | None = None
+    qk_rope_head_size: Size | None = None
+    value_head_size: Size | None = None
+
+    @model_validator(mode="after")
+    def _check_experts(self) -> Self:
+        if self.num_experts and self.experts_per_token > self.num_experts:
+            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        if self.num_dense_layers > self.num_layers:
+            raise ValueError(f"num_dense_layers {self.num_dense_layers} exceeds num_layers {self.num_layers}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_latent(self) -> Self:
+        needed = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
+        missing = [name for name in needed if getattr(self, name) is None]
+        if self.attention == "mla" and missing:
+            raise ValueError(f"attention: mla needs {', '.join(missing)}")
+        return self
+
+    @model_validator(mode="before")
+    @classmethod
+    def _latent_heads(cls, data: Any) -> Any:
+        """Latent attention has head sizes of its own; the plain one is what queries and keys have together."""
+        if isinstance(data, dict) and data.get("attention") == "mla" and "head_size" not in data:
+            nope, rope = data.get("qk_nope_head_size"), data.get("qk_rope_head_size")
+            if isinstance(nope, int) and isinstance(rope, int):
+                return data | {"head_size": nope + rope}
+        return data
+
+    def completed(self) -> Self:
+        filled = super().completed()
+        width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
+        return filled.model_copy(update={"expert_intermediate_size": width})
+
+
+class EncoderModel(TransformerModel):
+    """A bidirectional encoder of the BERT kind (normalisation after each residual sum)."""
+
+    family: Literal["encoder"] = "encoder"
+    max_sequence_length: Size = 512
+    normalization_first: bool = False
+    token_types: Count = Field(default=2, description="Segment embeddings.")
+    position_offset: Count = Field(default=0, description="Extra rows of the position table (RoBERTa: 2).")
+    head: Literal["masked_lm", "span", "classification", "none"] = "masked_lm"
+    num_classes: Size = 2
+    pooler: bool | None = Field(default=None, description="A dense layer on the first token; with classification only.")
+    predictions_per_sequence: Size | None = Field(
+        default=None, description="Masked positions that the head runs on; all of them, if left out."
+    )
+
+
+class EncoderDecoderModel(TransformerModel):
+    """An encoder and a decoder with cross attention (T5, Whisper)."""
+
+    family: Literal["encoder-decoder"] = "encoder-decoder"
+    num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")
+    frontend: Literal["tokens", "audio"] = Field(default="tokens", description="audio: two convolutions over mel bands.")
+    mel_bands: Size = 80
+    max_target_length: Size | None = Field(default=None, description="Positions of the decoder; as the encoder's.")
+    relative_buckets: Size = 32
+    key_bias: bool = Field(default=True, description="Whisper's key projection has no bias.")
+    attention_scale: bool = Field(default=True, description="T5 does not scale scores.")

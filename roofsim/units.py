@@ -1,0 +1,157 @@
+"""Read and print quantities; the only place with powers of ten.
+
+Inside roofsim every amount is in SI base units: seconds, bytes, bytes/s, FLOP, FLOP/s, hertz, watts, joules, dollars.
+Text enters through `parse` and leaves through `humanize`; both go through decimals, so that reading what was printed
+gives the same double again.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from typing import Final
+
+from roofsim.errors import UnitError
+
+# Enough digits for a product of a 17-digit decimal and 2**60 to be exact.
+_EXACT: Final = Context(prec=80, rounding=ROUND_HALF_EVEN)
+
+_DECIMAL: Final = {
+    "f": -15, "p": -12, "n": -9, "u": -6, "µ": -6, "m": -3, "": 0, "k": 3, "K": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18,
+}  # fmt: skip
+_BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_PRINTED: Final = ("f", "p", "n", "u", "m", "", "k", "M", "G", "T", "P", "E")
+_PRINTED_BINARY: Final = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
+
+#: Canonical unit -> (stems that are read as it with their factor, whether binary prefixes are allowed, an example).
+UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
+    "B": ({"B": Decimal(1)}, True, "80 GiB"),
+    "B/s": (
+        {"B/s": Decimal(1), "b/s": Decimal("0.125"), "bit/s": Decimal("0.125"), "bps": Decimal("0.125")},
+        True,
+        "3.35 TB/s",
+    ),
+    "FLOP/s": ({"FLOP/s": Decimal(1), "FLOPS": Decimal(1), "OP/s": Decimal(1)}, False, "989 TFLOP/s"),
+    "FLOP": ({"FLOP": Decimal(1)}, False, "312 TFLOP"),
+    "s": ({"s": Decimal(1)}, False, "5 us"),
+    "Hz": ({"Hz": Decimal(1)}, False, "1.41 GHz"),
+    "W": ({"W": Decimal(1)}, False, "400 W"),
+    "J": ({"J": Decimal(1)}, False, "1.5 pJ"),
+    "USD": ({"USD": Decimal(1), "$": Decimal(1)}, False, "1599 USD"),
+    "USD/h": ({"USD/h": Decimal(1), "USD/hour": Decimal(1), "$/h": Decimal(1)}, False, "4.10 USD/h"),
+    "B/clock": ({"B/clock": Decimal(1)}, False, "64 B/clock"),
+}
+
+_NUMBER: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
+
+
+def _factor(suffix: str, unit: str) -> Decimal | None:
+    """Return what one `suffix` is worth in `unit`, or None when it is not a spelling of that unit."""
+    stems, binary, _ = UNITS[unit]
+    for stem, worth in stems.items():
+        if not suffix.endswith(stem):
+            continue
+        prefix = suffix[: len(suffix) - len(stem)]
+        if prefix in _DECIMAL:
+            return worth.scaleb(_DECIMAL[prefix], _EXACT)
+        if binary and prefix in _BINARY:
+            return _EXACT.multiply(worth, Decimal(2 ** _BINARY[prefix]))
+    return None
+
+
+def example(unit: str) -> str:
+    """Return a well-formed quantity in `unit`.
+
+    >>> example("B/s")
+    '3.35 TB/s'
+    """
+    return UNITS[unit][2]
+
+
+def parse(text: object, unit: str) -> float:
+    """Read a quantity such as ``3.35 TB/s`` as a float in the base unit `unit`.
+
+    Parameters
+    ----------
+    text
+        A string with a number and a unit. A bare number is an error: nobody can tell GB from GiB in it.
+    unit
+        One of `UNITS`.
+
+    Raises
+    ------
+    UnitError
+        When the text is no quantity of that kind.
+
+    Examples
+    --------
+    >>> parse("400 Gbit/s", "B/s")
+    50000000000.0
+    >>> parse("80 GiB", "B")
+    85899345920.0
+    """
+    expected = f"expected a quantity in {unit}, for example '{example(unit)}'; got {_shown(text)}"
+    if not isinstance(text, str):
+        raise UnitError(expected)
+    match = _NUMBER.fullmatch(text) if len(text) <= 100 else None
+    if match is None:
+        raise UnitError(expected)
+    number, suffix = match.group(1), match.group(2) or ""
+    factor = _factor(suffix, unit)
+    if factor is None:
+        raise UnitError(f"{expected} ({'no unit' if not suffix else f'{suffix!r} is no unit of that kind'})")
+    value = float(_EXACT.multiply(Decimal(number.replace("_", "")), factor))
+    if value in (float("inf"), float("-inf")):
+        raise UnitError(f"{expected} (beyond what a double holds)")
+    return value
+
+
+def _shown(value: object) -> str:
+    """Return a short form of a bad value for a message."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def humanize(value: float, unit: str, digits: int | None = None, *, binary: bool | None = None) -> str:
+    """Print a number of base units with a prefix that people use.
+
+    Parameters
+    ----------
+    value
+        An amount in `unit`.
+    unit
+        One of `UNITS`; bytes are printed with binary prefixes unless `binary` is False, rates never.
+    digits
+        Significant digits; None prints all that are needed to read the same double again.
+
+    Examples
+    --------
+    >>> humanize(3.35e12, "B/s")
+    '3.35 TB/s'
+    >>> humanize(85899345920.0, "B")
+    '80 GiB'
+    >>> humanize(0.01234567, "s", 3)
+    '12.3 ms'
+    """
+    value = float(value)
+    if value == 0 or value != value or value in (float("inf"), float("-inf")):
+        return f"{value:g} {unit}"
+    use_binary = unit == "B" if binary is None else binary
+    exact = Decimal(repr(value))
+    if use_binary:
+        rank = max(index for index in range(len(_PRINTED_BINARY)) if index == 0 or abs(value) >= 2.0 ** (10 * index))
+        prefix, scaled = _PRINTED_BINARY[rank], _EXACT.divide(exact, Decimal(2 ** (10 * rank)))
+    else:
+        rank = min(max((exact.adjusted() // 3) + _PRINTED.index(""), 0), len(_PRINTED) - 1)
+        prefix = _PRINTED[rank]
+        scaled = exact.scaleb(-_DECIMAL[prefix], _EXACT)
+    if unit in ("USD", "USD/h"):
+        prefix, scaled = "", exact
+    return f"{_decimal_text(scaled, digits)} {prefix}{unit}"
+
+
+def _decimal_text(number: Decimal, digits: int | None) -> str:
+    """Print a decimal without exponent, rounded to `digits` significant digits (None: 20, which identify a double)."""
+    rounded = Context(prec=digits or 20, rounding=ROUND_HALF_EVEN).plus(number)
+    text = f"{rounded:f}"
+    return text.rstrip("0").rstrip(".") if "." in text and digits is None else text
