@@ -95,7 +95,8 @@ class Tape:
         """Walk the body once; gradients of carried tensors are carried the other way."""
         mirror = Block(f"{block.name}.backward", block.repeat, mirror=block)
         outside = {entry: self.grads.pop(entry) for entry, _ in block.carries if entry in self.grads}
-        shared = self._accumulators(block, body)
+        once = type(block.repeat) is float and block.repeat == 1.0
+        shared = {} if once else self._accumulators(block, body)
         before = {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
         self.block = mirror
         self._body(body)

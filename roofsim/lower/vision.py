@@ -1,0 +1,139 @@
+"""Build the layers of convolutional networks: convolutions, batch and group norms, pooling, resizing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from roofsim.graph.ops import Convolution, Normalization, Pool, Resize
+from roofsim.graph.tensor import FP32, INT64, Tensor
+from roofsim.lower.layers import Layers
+from roofsim.numeric import Real, floor, product
+
+
+@dataclass(frozen=True)
+class VisionLayers(Layers):
+    """Layers over images ``[batch, channels, height, width]`` (or sequences ``[batch, channels, length]``)."""
+
+    def conv(
+        self,
+        x: Tensor,
+        out_channels: Real,
+        kernel: Real | tuple[Real, ...],
+        leaf: str,
+        *,
+        stride: Real = 1.0,
+        padding: Real | tuple[Real, ...] | None = None,
+        dilation: Real = 1.0,
+        groups: Real = 1.0,
+        bias: bool = False,
+        same_padding: bool = False,
+    ) -> Tensor:
+        """Convolve; `padding` left out keeps the size at stride 1 (half the dilated kernel).
+
+        `same_padding`: output size is ceil(size / stride) whatever the kernel (TensorFlow's SAME).
+        """
+        b, in_size = self.b, x.shape[2:]
+        kernels = tuple(kernel) if isinstance(kernel, tuple) else tuple(kernel for _ in in_size)
+        if padding is None:
+            pads: tuple[Real, ...] = tuple(dilation * (k - 1.0) / 2.0 for k in kernels)
+        else:
+            pads = padding if isinstance(padding, tuple) else tuple(padding for _ in in_size)
+        if same_padding:
+            out_size = tuple(floor((size - 1.0) / stride) + 1.0 for size in in_size)
+        else:
+            out_size = tuple(
+                floor((size + 2.0 * pad - dilation * (k - 1.0) - 1.0) / stride) + 1.0
+                for size, pad, k in zip(in_size, pads, kernels, strict=True)
+            )
+        with b.scope(leaf):
+            weight = b.parameter("weight", out_channels, x.shape[1] / groups, *kernels)
+            inputs = (x, weight, b.parameter("bias", out_channels)) if bias else (x, weight)
+            out = b.tensor("out", x.shape[0], out_channels, *out_size)
+            b.emit(
+                Convolution, "conv", inputs=inputs, outputs=(out,), batch=x.shape[0], in_channels=x.shape[1],
+                out_channels=out_channels, in_size=in_size, out_size=out_size, kernel_size=kernels, stride=stride,
+                groups=groups,
+            )  # fmt: skip
+            return out
+
+    def batch_norm(self, x: Tensor, leaf: str, *, affine: bool = True) -> Tensor:
+        """Normalise channels over batch and positions; keeps mean and inverse deviation per channel."""
+        b, channels = self.b, x.shape[1]
+        with b.scope(leaf):
+            weights = tuple(b.parameter(name, channels) for name in ("weight", "bias")) if affine else ()
+            running = tuple(b.buffer(name, channels) for name in ("running_mean", "running_var"))
+            out = b.tensor("out", *x.shape)
+            statistics = tuple(b.tensor(name, channels, dtype=FP32) for name in ("mean", "inverse_deviation"))
+            training = self.flavour.training
+            b.emit(
+                Normalization, "norm", inputs=(x, *weights, *running), outputs=(out, *statistics) if training else (out,),
+                method="batch", training=training,
+            )  # fmt: skip
+            return out
+
+    def group_norm(self, x: Tensor, groups: Real, leaf: str) -> Tensor:
+        """Normalise groups of channels of each sample; keeps mean and reciprocal deviation in the input's type."""
+        b, channels = self.b, x.shape[1]
+        with b.scope(leaf):
+            weights = tuple(b.parameter(name, channels) for name in ("weight", "bias"))
+            out = b.tensor("out", *x.shape)
+            statistics = tuple(b.tensor(name, x.shape[0], groups) for name in ("mean", "rstd"))
+            b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, *statistics), method="group")
+            return out
+
+    def relu(self, x: Tensor, *, inplace: bool = True) -> Tensor:
+        """Rectify, by default in place as the usual CNN code does."""
+        return self.pointwise("relu", x, inplace=inplace)
+
+    def pool(
+        self,
+        x: Tensor,
+        function: str,
+        kernel: Real,
+        leaf: str,
+        *,
+        stride: Real | None = None,
+        padding: Real = 0.0,
+        ceil_mode: bool = False,
+    ) -> Tensor:
+        """Pool windows; ``max`` writes an int64 index beside each output while training."""
+        stride = kernel if stride is None else stride
+        slack = stride - 1.0 if ceil_mode else 0.0
+        size = tuple(floor((length + 2.0 * padding - kernel + slack) / stride) + 1.0 for length in x.shape[2:])
+        out = self.b.tensor(leaf, *x.shape[:2], *size)
+        outputs = (out,)
+        if function == "max" and self.flavour.training:
+            outputs = (out, self.b.tensor("indices", *out.shape, dtype=INT64))
+        window = product(*(kernel for _ in size))
+        self.b.emit(Pool, leaf, inputs=(x,), outputs=outputs, function=function, window=window)
+        return out
+
+    def global_average(self, x: Tensor) -> Tensor:
+        """Average over all positions: ``[batch, channels]``."""
+        return self.reduce(x, x.shape[:2], "mean")
+
+    def resize(self, x: Tensor, size: tuple[Real, ...], function: str = "nearest") -> Tensor:
+        """Interpolate to another size."""
+        out = self.b.tensor("resized", *x.shape[:2], *size)
+        self.b.emit(Resize, "resize", inputs=(x,), outputs=(out,), function=function)
+        return out
+
+    def squeeze_excite(
+        self, x: Tensor, reduced: Real, leaf: str, *, activation: str = "relu", gate: str = "sigmoid"
+    ) -> Tensor:
+        """Scale channels by a gate computed from their means (two 1x1 convolutions with biases)."""
+        with self.b.scope(leaf):
+            pooled = self.reduce(x, (*x.shape[:2], 1.0, 1.0), "mean")
+            inner = self.conv(pooled, reduced, 1.0, "reduce", bias=True)
+            inner = self.pointwise(activation, inner, inplace=activation == "relu")
+            weights = self.pointwise(gate, self.conv(inner, x.shape[1], 1.0, "expand", bias=True))
+            return self.mul(x, weights)
+
+    def classify(self, x: Tensor, classes: Real, *, train: bool, bias: bool = True) -> Tensor:
+        """Apply a linear classifier to ``[batch, width]`` and, while training, the cross entropy loss."""
+        logits = self.linear(x, classes, "classifier", bias=bias)
+        return self.cross_entropy(logits, self.labels(x.shape[0])) if train else logits
+
+    def image(self, call_batch: Real, channels: Real, size: Real) -> Tensor:
+        """Return the input images."""
+        return self.b.input("images", call_batch, channels, size, size)
