@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -28,13 +28,23 @@ class ModelSpec(BaseModel):
     #: What a sample is counted in: ``tokens`` or ``images``.
     sample_unit: ClassVar[str] = "tokens"
 
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     family: str
     name: str = Field(default="inline", description="Shown in the output.")
+    aliases: tuple[str, ...] = Field(default=(), description="Other spellings under which the catalog finds it.")
     source: str = Field(default="", description="Where the shape was published.")
+    published_parameters: Size | None = Field(
+        default=None, description="Parameters as published or counted in the reference code; a test holds us to it."
+    )
+    published_parameters_source: str = ""
 
     def with_sizes(self, **sizes: Any) -> Self:
         """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
         return self.model_copy(update=sizes)
+
+    def completed(self) -> Self:
+        """Return a copy with every default that depends on other fields written out."""
+        return self
 
     def as_reals(self) -> Self:
         """Return a copy whose integer sizes are floats, the only numbers that lowering works with."""

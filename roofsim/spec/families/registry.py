@@ -13,6 +13,23 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "decoder": ("transformer", "DecoderModel"),
     "encoder": ("transformer", "EncoderModel"),
     "encoder-decoder": ("transformer", "EncoderDecoderModel"),
+    "vit": ("vision_transformer", "VitModel"),
+    "swin": ("vision_transformer", "SwinModel"),
+    "mixer": ("vision_transformer", "MixerModel"),
+    "resnet": ("vision", "ResNetModel"),
+    "vgg": ("vision", "VggModel"),
+    "densenet": ("vision", "DenseNetModel"),
+    "inception": ("vision", "InceptionModel"),
+    "regnet": ("vision", "RegNetModel"),
+    "convnext": ("vision", "ConvNextModel"),
+    "efficientnet": ("mobile", "EfficientNetModel"),
+    "mobilenet": ("mobile", "MobileNetModel"),
+    "unet": ("dense_prediction", "UnetModel"),
+    "ssd": ("dense_prediction", "SsdModel"),
+    "diffusion-unet": ("diffusion", "DiffusionUnetModel"),
+    "dit": ("diffusion", "DitModel"),
+    "mamba": ("mamba", "MambaModel"),
+    "dlrm": ("recommendation", "DlrmModel"),
 }
 
 

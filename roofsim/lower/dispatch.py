@@ -1,0 +1,59 @@
+"""Choose the lowering of a model's family; each module is imported when its family is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Final
+
+from roofsim.errors import SpecError
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.base import ModelSpec
+
+#: family -> (module under roofsim.lower, function)
+LOWERINGS: Final[dict[str, tuple[str, str]]] = {
+    "decoder": ("decoder", "lower_decoder"),
+    "encoder": ("encoder", "lower_encoder"),
+    "encoder-decoder": ("encoder_decoder", "lower_encoder_decoder"),
+    "vit": ("vit", "lower_vit"),
+    "swin": ("swin", "lower_swin"),
+    "mixer": ("mixer", "lower_mixer"),
+    "resnet": ("resnet", "lower_resnet"),
+    "vgg": ("vgg", "lower_vgg"),
+    "densenet": ("densenet", "lower_densenet"),
+    "inception": ("inception", "lower_inception"),
+    "regnet": ("regnet", "lower_regnet"),
+    "convnext": ("convnext", "lower_convnext"),
+    "efficientnet": ("efficientnet", "lower_efficientnet"),
+    "mobilenet": ("mobilenet", "lower_mobilenet"),
+    "unet": ("unet", "lower_unet"),
+    "ssd": ("ssd", "lower_ssd"),
+    "diffusion-unet": ("diffusion_unet", "lower_diffusion_unet"),
+    "dit": ("dit", "lower_dit"),
+    "mamba": ("mamba", "lower_mamba"),
+    "dlrm": ("dlrm", "lower_dlrm"),
+}
+
+#: Families that generate token by token and keep a cache.
+GENERATIVE: Final = frozenset({"decoder", "encoder-decoder"})
+
+
+def lower(model: ModelSpec, call: Call) -> OpGraph:
+    """Build the forward graph of one pass of `model`.
+
+    Raises
+    ------
+    SpecError
+        When the family has no such phase (only language models prefill and decode).
+    """
+    if call.cached and model.family not in GENERATIVE:
+        raise SpecError(
+            f"workload.phase: {call.phase} is for models that generate tokens; {model.name} is a {model.family}: "
+            "use forward or train"
+        )
+    module, function = LOWERINGS[model.family]
+    lowering = getattr(importlib.import_module(f"roofsim.lower.{module}"), function)
+    graph: OpGraph = lowering(model.completed().as_reals(), call)
+    return graph
