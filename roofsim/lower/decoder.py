@@ -13,7 +13,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.experts import experts_layer
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, floor, product
-from roofsim.spec.families.transformer import DecoderModel
+from roofsim.spec.families.transformer import DecoderModel, TransformerModel
 
 
 def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
@@ -279,7 +279,7 @@ def _rotated(model: DecoderModel) -> Real:
     return size
 
 
-def dense_mlp(layers: Layers, model: DecoderModel, x: Tensor, width: Real) -> Tensor:
+def dense_mlp(layers: Layers, model: TransformerModel, x: Tensor, width: Real) -> Tensor:
     """Build the feed-forward layer: up, activation, down; with a gate if the model has one."""
     assert model.activation is not None
     bias = bool(model.mlp_bias)

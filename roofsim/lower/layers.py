@@ -206,18 +206,21 @@ class Layers:
         out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
         return self._one(Softmax, leaf, (x,), out, row=x.shape[-1], logarithm=logarithm)
 
-    def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool = False) -> Tensor:
+    def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool | None = None) -> Tensor:
         """Return the mean cross entropy of ``[tokens, classes]`` logits.
 
-        `upcast` where the library widens them first; `alive` are other tensors that the calling function still holds.
+        `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
+        tensors that the calling function still holds.
         """
         with self.b.scope("loss"):
-            loss = self.b.tensor("loss", dtype=FP32)
             if self.flavour.cross_entropy == "fused":
+                loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
-            wide = self.cast(logits, FP32) if upcast or self.flavour.cross_entropy == "upcast" else logits
+            widens = self.flavour.cross_entropy == "upcast" if upcast is None else upcast
+            wide = self.cast(logits, FP32) if widens else logits
             log_probabilities = self.softmax(wide, logarithm=True)
-            weight = self.b.tensor("total_weight", dtype=FP32)
+            loss = self.b.tensor("loss", dtype=wide.dtype)
+            weight = self.b.tensor("total_weight", dtype=wide.dtype)
             # The caller's logits object lives until the loss function returns.
             self.b.emit(
                 Loss, "nll", inputs=(log_probabilities, labels), outputs=(loss, weight), holds=(logits, *alive), function="nll"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from roofsim.graph.ops import Convolution, Normalization, Pool, Resize
+from roofsim.graph.ops import Convolution, Elementwise, Normalization, Pool, Resize
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, floor, product
@@ -65,6 +65,10 @@ class VisionLayers(Layers):
             out = b.tensor("out", *x.shape)
             statistics = tuple(b.tensor(name, channels, dtype=FP32) for name in ("mean", "inverse_deviation"))
             training = self.flavour.training
+            if training:
+                seen = b.buffer("num_batches_tracked", dtype=INT64)
+                counted = b.tensor("counted", dtype=INT64, base=seen)
+                b.emit(Elementwise, "count", inputs=(seen,), outputs=(counted,), function="add_scalar")
             b.emit(
                 Normalization, "norm", inputs=(x, *weights, *running), outputs=(out, *statistics) if training else (out,),
                 method="batch", training=training,

@@ -1,0 +1,1 @@
+"""Transformations of op graphs, one module each; `manager` knows their order."""

@@ -25,6 +25,7 @@ _BY_ROLE: Final = {
     Role.MASTER_PARAMETER: "optimizer_state",
     Role.OPTIMIZER_STATE: "optimizer_state",
     Role.GRADIENT: "gradients",
+    Role.GRADIENT_BUFFER: "gradients",
     Role.KEY_VALUE_CACHE: "key_value_cache",
     Role.INPUT: "activations",
 }

@@ -30,6 +30,14 @@ class Fused(AbstractOp):
             total = total + part.flops()
         return total
 
+    def bytes_written(self) -> Real:
+        views = {tensor for part in self.parts if part.kind is Kind.VIEW for tensor in part.outputs}
+        written = {tensor.root: tensor for tensor in self.outputs if tensor not in views}
+        total: Real = 0.0
+        for tensor in written.values():
+            total = total + tensor.bytes
+        return total
+
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class OptimizerUpdate(AbstractOp):

@@ -14,6 +14,7 @@ from roofsim.graph.ops import (
     Dropout,
     Elementwise,
     Embedding,
+    Fused,
     Gather,
     GroupedMatmul,
     Loss,
@@ -316,6 +317,13 @@ def _slice_gradients(op: View, tape: Tape) -> None:
             out = tape.new(source, grad.dtype)
             tape.emit(Copy, "pad_gradient", (grad,), (out,), function="pad")
             tape.give(source, out)
+
+
+@backward.register
+def _(op: Fused, tape: Tape) -> None:
+    for part in reversed(op.parts):
+        if any(tape.grad(tensor) is not None for tensor in part.outputs):
+            backward(part, tape)
 
 
 @backward.register(CacheAppend)

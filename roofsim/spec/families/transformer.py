@@ -153,15 +153,44 @@ class EncoderModel(TransformerModel):
 
     family: Literal["encoder"] = "encoder"
     max_sequence_length: Size = 512
-    normalization_first: bool = False
+    normalization_first: bool = Field(default=False, description="Norms before attention and MLP, none after the embedding.")
     token_types: Count = Field(default=2, description="Segment embeddings.")
-    position_offset: Count = Field(default=0, description="Extra rows of the position table (RoBERTa: 2).")
+    position_offset: Count = Field(
+        default=0, description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens."
+    )
+    fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    attention_output_dropout: Rate | None = Field(
+        default=None, description="After the output projection (DistilBERT: 0); as `dropout`, if left out."
+    )
     head: Literal["masked_lm", "span", "classification", "none"] = "masked_lm"
-    num_classes: Size = 2
-    pooler: bool | None = Field(default=None, description="A dense layer on the first token; with classification only.")
+    num_classes: Size = Field(default=2, description="Of the classification head, and of next-sentence prediction.")
+    pooler: bool | None = Field(
+        default=None,
+        description="A dense layer on the first token, by default with classification only; with masked_lm it brings "
+        "next-sentence prediction.",
+    )
     predictions_per_sequence: Size | None = Field(
         default=None, description="Masked positions that the head runs on; all of them, if left out."
     )
+
+    @model_validator(mode="after")
+    def _check_encoder(self) -> Self:
+        if self.position_embedding in ("alibi", "relative"):
+            raise ValueError(f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}")
+        if self.pooler and self.head == "span":
+            raise ValueError("pooler: true has no use with head: span, which reads every token")
+        predictions = self.predictions_per_sequence
+        if predictions is not None and self.head != "masked_lm":
+            raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
+        return self
+
+    def completed(self) -> Self:
+        filled = super().completed()
+        derived: dict[str, Any] = {
+            "pooler": self.head == "classification",
+            "attention_output_dropout": self.dropout,
+        }
+        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
 
 
 class EncoderDecoderModel(TransformerModel):

@@ -1,0 +1,174 @@
+"""Price every op of a graph: op by op on arrays, or all at once where sizes are plain numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from roofsim.cost.kernels import KernelWork, Pricing, kernels_of
+from roofsim.cost.roofline import Price, price
+from roofsim.graph.base import Phase
+from roofsim.numeric import Real, is_scalar
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.opgraph import OpGraph
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scales:
+    """Factors on the rates of the hardware: 1 is the card as it is. Floats or arrays."""
+
+    tensor_flops: Real = 1.0
+    vector_flops: Real = 1.0
+    memory_bandwidth: Real = 1.0
+    launch_rate: Real = 1.0
+    host_issue_rate: Real = 1.0
+
+    @classmethod
+    def resources(cls) -> tuple[str, ...]:
+        """Return the names of the time-like resources."""
+        return tuple(field.name for field in fields(cls))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpCost:
+    """Seconds of one launch of an op, split by what takes them."""
+
+    op: AbstractOp
+    time: Real
+    compute: Real
+    memory_bandwidth: Real
+    launch: Real
+    bound: Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassCost:
+    """Seconds of one pass over a graph by phase, split by what takes them, and the host's time to issue it.
+
+    `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue.
+    """
+
+    device: dict[str, dict[str, Real]]
+    host: dict[str, Real]
+
+    def device_time(self, phase: str) -> Real:
+        """Return the device seconds of a phase."""
+        parts = self.device.get(phase)
+        return 0.0 if parts is None else parts["compute"] + parts["memory_bandwidth"] + parts["launch"]
+
+
+PARTS = ("compute", "memory_bandwidth", "launch")
+
+
+class PricedGraph:
+    """The kernels of a graph on a device. Pricing again with other `Scales` costs one array expression."""
+
+    def __init__(self, graph: OpGraph, context: Pricing) -> None:
+        self.graph = graph
+        self.context = context
+        self.works: list[tuple[int, KernelWork]] = [
+            (index, work) for index, op in enumerate(graph.ops) for work in kernels_of(op, context)
+        ]
+        self.counts = [op.count for op in graph.ops]
+        scalar = is_scalar(context.device.bandwidth, *self.counts) and all(_scalar(work) for _, work in self.works)
+        self._stack = _stack([work for _, work in self.works]) if scalar and self.works else None
+
+    # -- per op -------------------------------------------------------------------------------------------------
+
+    def per_op(self) -> list[OpCost]:
+        """Return the cost of one launch of every op, in program order."""
+        found: dict[int, list[Price]] = {}
+        for (index, _), cost in zip(self.works, self._prices(Scales()), strict=True):
+            found.setdefault(index, []).append(cost)
+        return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
+
+    def _prices(self, scales: Scales) -> list[Price]:
+        if self._stack is None:
+            return [self._price(work, scales) for _, work in self.works]
+        stacked = self._price(self._stack, scales)
+        rows = np.broadcast_arrays(stacked.time, stacked.compute, stacked.memory_bandwidth, stacked.launch, stacked.bound)
+        columns = [row.tolist() for row in rows]
+        return [Price(*values) for values in zip(*columns, strict=True)]
+
+    def _price(self, work: KernelWork, scales: Scales) -> Price:
+        device = self.context.device
+        compute_scale = _choose(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        return price(
+            work.flops,
+            work.flop_peak * work.compute_share * compute_scale,
+            work.traffic,
+            device.bandwidth * work.bandwidth_share * scales.memory_bandwidth,
+            work.launches * device.architecture.kernel_floor / scales.launch_rate,
+        )
+
+    # -- totals -------------------------------------------------------------------------------------------------
+
+    def totals(self, scales: Scales | None = None) -> PassCost:
+        """Return the seconds of one pass by phase; `scales` may hold arrays of shape (n, 1): one pricing for each."""
+        scales = Scales() if scales is None else scales
+        if self._stack is not None:
+            return self._stacked_totals(scales)
+        device: dict[str, dict[str, Real]] = {}
+        host: dict[str, Real] = {}
+        for (index, work), cost in zip(self.works, self._prices(scales), strict=True):
+            phase, count = str(self.graph.ops[index].phase), self.counts[index]
+            parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
+            for part in PARTS:
+                parts[part] = parts[part] + getattr(cost, part) * count
+            host[phase] = host.get(phase, 0.0) + work.launches * count * self.context.device.issue_time / scales.host_issue_rate
+        return PassCost(device=device, host=host)
+
+    def _stacked_totals(self, scales: Scales) -> PassCost:
+        assert self._stack is not None
+        cost = self._price(self._stack, scales)
+        counts = np.array([self.counts[index] for index, _ in self.works])
+        phases = np.array([list(Phase).index(self.graph.ops[index].phase) for index, _ in self.works])
+        launches = np.asarray(self._stack.launches) * counts * self.context.device.issue_time
+        device, host = {}, {}
+        for number, phase in enumerate(Phase):
+            chosen = phases == number
+            if chosen.any():
+                device[str(phase)] = {part: _sum(getattr(cost, part) * counts, chosen) for part in PARTS}
+                host[str(phase)] = _sum(launches / scales.host_issue_rate, chosen)
+        return PassCost(device=device, host=host)
+
+
+def _sum(values: Any, chosen: Any) -> Real:
+    """Sum the chosen ops; the op axis is the last, others are kept."""
+    total = np.asarray(values)[..., chosen].sum(axis=-1)
+    return float(total) if total.ndim == 0 else total
+
+
+def _choose(on_tensor: Any, tensor: Real, vector: Real) -> Real:
+    if isinstance(on_tensor, bool):
+        return tensor if on_tensor else vector
+    chosen: Real = np.where(on_tensor, tensor, vector)
+    return chosen
+
+
+def _scalar(work: KernelWork) -> bool:
+    return is_scalar(work.flops, work.flop_peak, work.traffic, work.launches)
+
+
+def _stack(works: list[KernelWork]) -> KernelWork:
+    """Put the fields of many kernels into arrays, one element a kernel."""
+    columns: dict[str, Any] = {
+        field.name: np.array([getattr(work, field.name) for work in works]) for field in fields(KernelWork)
+    }
+    return replace(works[0], **columns)
+
+
+def _merged(op: AbstractOp, prices: list[Price]) -> OpCost:
+    """Add up the kernels of one op; what bounds the longest bounds the op."""
+    time: Real = 0.0
+    parts: dict[str, Real] = dict.fromkeys(PARTS, 0.0)
+    for cost in prices:
+        time = time + cost.time
+        for part in PARTS:
+            parts[part] = parts[part] + getattr(cost, part)
+    bound = prices[0].bound if prices else 0.0
+    return OpCost(op=op, time=time, bound=bound, **parts)

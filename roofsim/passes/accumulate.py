@@ -1,0 +1,93 @@
+"""Keep gradients in a buffer across micro batches, or in a wider type than they are computed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from roofsim.graph.base import AbstractOp, Phase
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.ops import Elementwise, Matmul
+from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.numeric import Real
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccumulateGradients:
+    """Add each parameter's gradient to its buffer as soon as it is there.
+
+    Attributes
+    ----------
+    share
+        Share of the micro batches that add to earlier ones: 1 - 1/m; the first one's gradient is simply kept, unless
+        `buffer_type` says that there is a buffer of another type from the start.
+    buffer_type
+        Type of a separate gradient buffer (Megatron's fp32 main gradients); None: gradients stay where they are.
+    fused
+        Whether the weight-gradient matmul adds into the buffer itself: no extra pass over the gradient.
+    """
+
+    name: ClassVar[str] = "accumulate"
+    requires: ClassVar[frozenset[str]] = frozenset({"backward"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"accumulated"})
+
+    share: Real = 0.0
+    buffer_type: DType | None = None
+    fused: bool = False
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        last = _last_writer(graph)
+        ops: list[AbstractOp] = []
+        env: dict[Tensor, Tensor] = {}
+        for op in graph:
+            current = _rewired(op, env)
+            finished = [tensor for tensor in op.outputs if last.get(tensor.root) is op]
+            if finished and self.fused and isinstance(op, Matmul):
+                ops.append(self._fused(current, op))
+                continue
+            ops.append(current)
+            ops += [self._add(op, tensor, env[tensor]) for tensor in finished]
+        return graph.replaced(ops, *self.ensures)
+
+    def _buffer(self, gradient: Tensor) -> Tensor:
+        dtype = gradient.dtype if self.buffer_type is None else self.buffer_type
+        return Tensor(f"{gradient.name}.buffer", gradient.shape, dtype, Role.GRADIENT_BUFFER)
+
+    def _fused(self, current: AbstractOp, op: AbstractOp) -> AbstractOp:
+        """Let the matmul read the buffer and write it back."""
+        buffer = self._buffer(op.outputs[0])
+        written = replace(buffer, name=f"{buffer.name}.sum", role=Role.TEMPORARY, base=buffer)
+        return replace(current, inputs=(*current.inputs, buffer), outputs=(written,))
+
+    def _add(self, op: AbstractOp, gradient: Tensor, temporary: Tensor) -> Elementwise:
+        share = 1.0 if self.buffer_type is not None else self.share
+        buffer = self._buffer(gradient)
+        written = replace(buffer, name=f"{buffer.name}.sum", role=Role.TEMPORARY, base=buffer)
+        return Elementwise(
+            name=f"{op.name}.accumulate.{gradient.name}", inputs=(temporary, buffer), outputs=(written,),
+            function="add", phase=Phase.BACKWARD, block=op.block, origin=op.origin, share=share,
+        )  # fmt: skip
+
+
+def _rewired(op: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:
+    """Return `op` with the gradients of parameters as temporaries, which die once they are in the buffer."""
+    outputs = []
+    for tensor in op.outputs:
+        base = None if tensor.base is None else env.get(tensor.base, tensor.base)
+        if tensor.role is Role.GRADIENT or base is not tensor.base:
+            env[tensor] = replace(tensor, role=Role.TEMPORARY, base=base)
+        outputs.append(env.get(tensor, tensor))
+    if not any(tensor in env for tensor in (*op.inputs, *op.holds, *op.outputs)):
+        return op
+    inputs, holds = (tuple(env.get(tensor, tensor) for tensor in group) for group in (op.inputs, op.holds))
+    return replace(op, inputs=inputs, holds=holds, outputs=tuple(outputs))
+
+
+def _last_writer(graph: OpGraph) -> dict[Tensor, AbstractOp]:
+    """Return, for each gradient storage, the op that writes it last (shared weights are written twice)."""
+    writer: dict[Tensor, AbstractOp] = {}
+    for op in graph:
+        for tensor in op.outputs:
+            if tensor.root.role is Role.GRADIENT:
+                writer[tensor.root] = op
+    return writer

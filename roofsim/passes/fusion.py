@@ -1,0 +1,201 @@
+"""Merge ops whose intermediates need not reach memory: a compiler's pointwise kernels, a library's hand-written ones."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from roofsim.graph.base import AbstractOp, Kind, Phase
+from roofsim.graph.opgraph import OpGraph
+from roofsim.graph.ops import Dropout, Elementwise, Fused
+from roofsim.graph.tensor import Tensor
+
+#: What a pointwise compiler merges between two heavy ops.
+FUSIBLE: Final = frozenset(
+    {
+        Kind.ELEMENTWISE, Kind.CAST, Kind.DROPOUT, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.REDUCTION, Kind.COPY, Kind.LOSS,
+        Kind.VIEW,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class FusePointwise:
+    """Make one kernel of all connected pointwise and reduction ops between the same two heavy ops.
+
+    Runs after autograd on both passes: everything that autograd saves is still written. A compiler that computes
+    pointwise values again in the backward pass saves less than this (docs/concepts/passes.md).
+    """
+
+    name: ClassVar[str] = "fuse_pointwise"
+    requires: ClassVar[frozenset[str]] = frozenset({"typed"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"fused"})
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        readers = _readers(graph)
+        ops: list[AbstractOp] = []
+        for _, body in graph.segments():
+            for phase_run in _phase_runs(body):
+                ops += _fused_run(phase_run, readers)
+        return graph.replaced(ops, *self.ensures)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FuseDropoutAdd:
+    """Merge a dropout with the residual addition behind it, as Megatron's bias-dropout-add kernel does.
+
+    Runs before autograd; the backward is that of the dropout.
+    """
+
+    name: ClassVar[str] = "fuse_dropout_add"
+    requires: ClassVar[frozenset[str]] = frozenset({"typed"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"dropout_add"})
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        return graph.replaced(_join(list(graph), _readers(graph)), *self.ensures)
+
+
+def _only_adder(op: AbstractOp, readers: dict[Tensor, list[AbstractOp]]) -> AbstractOp | None:
+    if not isinstance(op, Dropout) or op.backward:
+        return None
+    users = readers.get(op.outputs[0], [])
+    if len(users) == 1 and isinstance(users[0], Elementwise) and users[0].function == "add":
+        return users[0]
+    return None
+
+
+def _join(ops: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> list[AbstractOp]:
+    """Replace each dropout by nothing and its addition by the fused kernel."""
+    adders = {adder: op for op in ops if (adder := _only_adder(op, readers)) is not None}
+    dropped = set(adders.values())
+    result: list[AbstractOp] = []
+    for op in ops:
+        if op in dropped:
+            continue
+        if op in adders:
+            dropout = adders[op]
+            result.append(_fuse([dropout, op], {op.outputs[0], dropout.outputs[1]}, "bias_dropout_add"))
+        else:
+            result.append(op)
+    return result
+
+
+def _readers(graph: OpGraph) -> dict[Tensor, list[AbstractOp]]:
+    found: dict[Tensor, list[AbstractOp]] = {}
+    for op in graph:
+        for tensor in dict.fromkeys(op.inputs + op.holds):
+            found.setdefault(tensor, []).append(op)
+    for block in graph.blocks:
+        for _, leaving in block.carries:
+            found.setdefault(leaving, []).append(graph.ops[-1])
+    return found
+
+
+def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:
+    runs: list[list[AbstractOp]] = []
+    for op in body:
+        if not runs or runs[-1][-1].phase is not op.phase:
+            runs.append([])
+        runs[-1].append(op)
+    return runs
+
+
+def _fusible(op: AbstractOp) -> bool:
+    return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER
+
+
+def _levels(run: list[AbstractOp]) -> dict[AbstractOp, int]:
+    """Return, for each op, how many heavy ops stand on the longest way to it."""
+    producer = {tensor: op for op in run for tensor in op.outputs}
+    levels: dict[AbstractOp, int] = {}
+    for op in run:
+        before = [producer[tensor] for tensor in op.inputs + op.holds if tensor in producer]
+        levels[op] = max((levels[other] + (not _fusible(other)) for other in before), default=0)
+    return levels
+
+
+def _fused_run(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> list[AbstractOp]:
+    group_of = _connected_groups(run, readers)
+    groups: dict[int, list[AbstractOp]] = {}
+    for op in run:
+        groups.setdefault(group_of[op], []).append(op)
+    kernels: dict[int, AbstractOp] = {}
+    for number, members in groups.items():
+        if len(members) == 1 or all(op.kind is Kind.VIEW for op in members):
+            continue
+        outside = {
+            tensor
+            for op in members
+            for tensor in op.outputs
+            if any(reader not in members for reader in readers.get(tensor, ()))
+        }
+        kernels[number] = _fuse(members, outside, "pointwise")
+    return _ordered(groups, kernels, group_of)
+
+
+def _connected_groups(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> dict[AbstractOp, int]:
+    """Number the groups: fusible ops of one level that exchange or share tensors."""
+    levels, order = _levels(run), {op: index for index, op in enumerate(run)}
+    parent = dict(order)
+
+    def find(op: AbstractOp) -> int:
+        root = parent[op]
+        while root != parent[run[root]]:
+            root = parent[run[root]]
+        return root
+
+    for op in run:
+        if not _fusible(op):
+            continue
+        for tensor in op.outputs:
+            for reader in readers.get(tensor, ()):
+                if reader in order and _fusible(reader) and levels[reader] == levels[op]:
+                    low, high = sorted((find(op), find(reader)))
+                    parent[run[high]] = low
+    return {op: find(op) for op in run}
+
+
+def _ordered(
+    groups: dict[int, list[AbstractOp]], kernels: dict[int, AbstractOp], group_of: dict[AbstractOp, int]
+) -> list[AbstractOp]:
+    """Put groups into an order that respects their dependencies and stays close to the program's."""
+    producer = {tensor: group_of[op] for members in groups.values() for op in members for tensor in op.outputs}
+    waiting = {
+        number: {
+            producer[tensor]
+            for op in members
+            for tensor in op.inputs + op.holds
+            if tensor in producer and producer[tensor] != number
+        }
+        for number, members in groups.items()
+    }
+    followers: dict[int, list[int]] = {}
+    for number, before in waiting.items():
+        for other in before:
+            followers.setdefault(other, []).append(number)
+    ready = [number for number, before in waiting.items() if not before]
+    heapq.heapify(ready)
+    result: list[AbstractOp] = []
+    while ready:
+        number = heapq.heappop(ready)
+        result += [kernels[number]] if number in kernels else groups[number]
+        for other in followers.get(number, ()):
+            waiting[other].discard(number)
+            if not waiting[other]:
+                heapq.heappush(ready, other)
+    return result
+
+
+def _fuse(members: list[AbstractOp], outside: set[Tensor], pattern: str) -> Fused:
+    """Return one kernel that reads what comes from outside and writes what is read outside."""
+    made = {tensor for op in members for tensor in op.outputs}
+    inputs = tuple(dict.fromkeys(t for op in members for t in op.inputs if t not in made))
+    holds = tuple(dict.fromkeys(t for op in members for t in op.holds if t not in made and t not in inputs))
+    roots = {t.root for t in outside}  # whoever reads a view outside needs the storage behind it
+    outputs = tuple(dict.fromkeys(t for op in members for t in op.outputs if t in outside or t in roots))
+    last = members[-1]
+    return Fused(
+        name=f"{last.name}.fused", inputs=inputs, outputs=outputs, holds=holds, phase=last.phase, block=last.block,
+        parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,
+    )  # fmt: skip

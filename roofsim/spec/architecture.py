@@ -1,0 +1,34 @@
+"""Describe what a generation of GPUs achieves of its datasheet: the schema of hardware/architectures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roofsim.spec.quantity import BytesOrNone, Seconds
+
+Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
+
+
+class Architecture(BaseModel):
+    """Achieved fractions of the datasheet, by class of kernel; every group names its source.
+
+    Fractions above 1 are possible where the datasheet's clock is below the one that parts run at.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: str
+    description: str = ""
+    measured: bool = Field(description="Whether kernels of this architecture stand behind the numbers.")
+    matmul: dict[str, Fraction] = Field(description="Number format of the arithmetic -> achieved share of its peak.")
+    convolution: dict[str, Fraction]
+    attention: dict[str, Fraction] = Field(description="Fused attention kernels, forward and backward.")
+    bandwidth: Fraction = Field(description="Share of the memory bandwidth that streaming kernels reach.")
+    classes: dict[str, Fraction] = Field(description="Class of kernel -> its bandwidth against a streaming copy.")
+    kernel_floor: Seconds = Field(description="Device time of the smallest kernel.")
+    context: BytesOrNone = Field(description="Memory of the CUDA (or HIP) context with the framework's kernels loaded.")
+    sources: dict[str, str]
+    notes: str = ""

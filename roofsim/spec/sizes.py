@@ -1,0 +1,147 @@
+"""Write out the sizes of a batch: which words a phase and a family use, their defaults, what must divide what."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from roofsim.spec.families.base import ModelSpec
+    from roofsim.spec.source import Document
+    from roofsim.spec.workload import Parallel, Workload
+
+GENERATION = ("prefill", "decode", "generate")
+
+
+def complete_workload(
+    given: Workload, parallel: Parallel, model: ModelSpec, gpus: int, document: Document
+) -> tuple[Workload, list[str], list[str]]:
+    """Return the workload with every size written out, what was assumed, and warnings.
+
+    Raises
+    ------
+    SpecError
+        Sizes that the phase or the family does not use, or that do not divide.
+    """
+    checker = _Sizes(given, model, document)
+    checker.refuse_foreign()
+    update: dict[str, Any] = {}
+    batch = given.micro_batch_size or given.batch_size
+    if batch is None:
+        batch = 1
+        checker.notes.append("micro_batch_size: 1" if given.phase in ("train", "forward") else "batch_size: 1")
+    update |= {"micro_batch_size": batch, "batch_size": batch}
+    if given.phase == "train":
+        update["global_batch_size"] = checker.global_batch(batch, parallel, gpus)
+    update |= checker.lengths()
+    return given.model_copy(update=update), checker.notes, checker.warnings
+
+
+class _Sizes:
+    def __init__(self, given: Workload, model: ModelSpec, document: Document) -> None:
+        self.given = given
+        self.model = model
+        self.document = document
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+        self.images = model.sample_unit == "images"
+
+    def fail(self, key: str, message: str, hint: str = "") -> SpecError:
+        return SpecError(Problem(message, self.document.place(("workload", key)), f"workload.{key}", hint))
+
+    def refuse_foreign(self) -> None:
+        """Refuse words that this phase or family has no use for, instead of ignoring them."""
+        given, phase = self.given, self.given.phase
+        for key in ("concurrency", "request_rate"):
+            if getattr(given, key) is not None:
+                raise self.fail(key, "describes a running server, which this version does not price", "Use batch_size.")
+        if phase != "train" and given.global_batch_size is not None:
+            raise self.fail("global_batch_size", f"belongs to phase train, not {phase}", "Use batch_size.")
+        generation = ("prompt_length", "output_length", "context_length")
+        for key in generation:
+            if getattr(given, key) is not None and phase not in GENERATION:
+                raise self.fail(key, f"belongs to prefill, decode and generate, not to {phase}", "Use sequence_length.")
+        if self.images and given.sequence_length is not None:
+            raise self.fail("sequence_length", f"{self.model.name} takes images", "Use image_size.")
+        if not self.images and given.image_size is not None:
+            raise self.fail("image_size", f"{self.model.name} takes no images", "Use sequence_length.")
+        if given.target_length is not None and self.model.family != "encoder-decoder":
+            raise self.fail("target_length", f"{self.model.name} is no encoder-decoder")
+
+    def global_batch(self, micro: int, parallel: Parallel, gpus: int) -> int:
+        """Return sequences per optimizer step; it must be a multiple of micro batch x data."""
+        data = parallel.data or max(gpus // (parallel.tensor * parallel.pipeline * parallel.context), 1)
+        unit = micro * data
+        whole = self.given.global_batch_size
+        if whole is None:
+            self.notes.append(f"global_batch_size: {unit}")
+            return unit
+        if whole % unit:
+            below, above = whole // unit * unit, -(-whole // unit) * unit
+            nearest = " or ".join(str(value) for value in (below, above) if value)
+            raise self.fail(
+                "global_batch_size", f"{whole} is not a multiple of micro batch x data = {micro} x {data} = {unit}",
+                f"Nearest: {nearest}.",
+            )  # fmt: skip
+        return whole
+
+    def lengths(self) -> dict[str, Any]:
+        """Return the lengths that the phase uses."""
+        phase = self.given.phase
+        if self.images:
+            return self._image()
+        if phase in ("train", "forward"):
+            return self._sequence()
+        return self._generation(phase)
+
+    def _image(self) -> dict[str, Any]:
+        own = getattr(self.model, "image_size", None)
+        size = self.given.image_size
+        if size is None and own is not None:
+            self.notes.append(f"image_size: {own}, the model's own")
+            size = own
+        return {"image_size": size}
+
+    def _sequence(self) -> dict[str, Any]:
+        longest = getattr(self.model, "max_sequence_length", None)
+        length = self.given.sequence_length
+        if length is None:
+            if longest is None:
+                return {}
+            self.notes.append(f"sequence_length: {longest}, the model's own")
+            length = longest
+        elif longest is not None and length > longest:
+            self.warnings.append(f"sequence_length {length} is beyond the model's max_sequence_length {longest}")
+        return {"sequence_length": length} | self._target()
+
+    def _target(self) -> dict[str, Any]:
+        if self.model.family != "encoder-decoder":
+            return {}
+        own = getattr(self.model, "max_target_length", None) or getattr(self.model, "max_sequence_length", None)
+        if self.given.target_length is None:
+            self.notes.append(f"target_length: {own}, the model's own")
+        return {"target_length": self.given.target_length or own}
+
+    def _generation(self, phase: str) -> dict[str, Any]:
+        given = self.given
+        prompt, context, output = given.prompt_length, given.context_length, given.output_length
+        if phase == "decode":
+            if given.sequence_length is not None:
+                raise self.fail("sequence_length", "decode has a context_length and an output_length")
+            start = (context or 0) + (prompt or 0)
+            if context is None and prompt is None and output is None:
+                raise self.fail("context_length", "decode needs a context_length or an output_length")
+            result = {"prompt_length": 0, "context_length": start, "output_length": output or 1}
+        else:
+            prompt = prompt or given.sequence_length
+            if prompt is None:
+                raise self.fail("prompt_length", f"{phase} needs a prompt_length", "For example prompt_length: 512.")
+            if phase == "generate" and output is None:
+                raise self.fail("output_length", "generate needs an output_length", "For example output_length: 128.")
+            result = {"prompt_length": prompt, "context_length": context or 0, "output_length": output or 1}
+        whole = result["context_length"] + result["prompt_length"] + (output or 0)
+        longest = getattr(self.model, "max_sequence_length", None)
+        if longest is not None and whole > longest:
+            self.warnings.append(f"{whole} tokens are beyond the model's max_sequence_length {longest}")
+        return result

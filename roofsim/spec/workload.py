@@ -1,0 +1,133 @@
+"""Describe what is run: phase, sizes of the batch, precision, optimizer, recomputation, engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from roofsim.spec.families.base import Rate
+from roofsim.spec.precision import PrecisionRoles
+
+Positive = Annotated[int, Field(gt=0, le=10**12)]
+NonNegative = Annotated[int, Field(ge=0, le=10**12)]
+
+OPTIMIZERS: Final = (
+    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "none",
+)  # fmt: skip
+
+TRAIN_ONLY: Final = ("global_batch_size",)
+SERVING: Final = ("concurrency", "request_rate")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
+    )
+
+
+class RecomputePlan(_Strict):
+    """Which layers are checkpointed."""
+
+    policy: Literal["full", "selective", "none"] = "full"
+    every: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="One layer in so many.")
+    layers: Annotated[int, Field(ge=0, le=100_000)] | None = Field(default=None, description="The first so many layers.")
+    segment: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="So many layers are one checkpoint (the square root of all is least memory)."
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [name for name in ("every", "layers", "segment") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of every, layers, segment; got {' and '.join(given)}")
+        if given and self.policy != "full":
+            raise ValueError(f"{given[0]} goes with policy: full")
+        return self
+
+
+class Workload(_Strict):
+    """What is run. Sizes may be replaced by arrays with `model_copy`."""
+
+    phase: Literal["train", "forward", "prefill", "decode", "generate"] = "train"
+    micro_batch_size: Positive | None = Field(default=None, description="Sequences (or images) per pass of one rank; 1.")
+    batch_size: Positive | None = Field(default=None, description="The inference word for the same.")
+    global_batch_size: Positive | None = Field(default=None, description="Sequences per optimizer step, over all ranks.")
+    sequence_length: Positive | None = Field(default=None, description="Tokens per sequence; the model's own, if left out.")
+    image_size: Positive | None = Field(default=None, description="Side in pixels; the model's own, if left out.")
+    target_length: Positive | None = Field(default=None, description="Decoder tokens of an encoder-decoder.")
+    prompt_length: NonNegative | None = None
+    output_length: Positive | None = None
+    context_length: NonNegative | None = Field(default=None, description="Tokens in the cache before the (first) step.")
+    concurrency: Positive | None = None
+    request_rate: Annotated[float, Field(gt=0.0)] | None = None
+    precision: str | PrecisionRoles | None = Field(default=None, description="A name, or a mapping of roles.")
+    optimizer: Literal[
+        "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "none"
+    ] = "adamw"  # fmt: skip
+    recompute: Literal["none", "selective", "full"] | RecomputePlan = "none"
+    engine: str = "pytorch-eager"
+    attention: Literal["flash", "sdpa", "unfused"] | None = Field(default=None, description="The engine's own, if left out.")
+    engine_facts: dict[str, Any] = Field(default_factory=dict, description="Facts of the engine to override.")
+    memory_format: Literal["channels_last", "channels_first"] | None = Field(
+        default=None, description="The engine's own, if left out (vision)."
+    )
+    dropout: Rate | None = Field(default=None, description="The model's own, if left out.")
+
+    @model_validator(mode="after")
+    def _one_batch_word(self) -> Self:
+        both = self.micro_batch_size is not None and self.batch_size is not None
+        if both and self.micro_batch_size != self.batch_size:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} and batch_size {self.batch_size} mean the same; give one"
+            )
+        return self
+
+
+class Offload(_Strict):
+    """Where parts of the state live."""
+
+    parameters: Literal["none", "host", "nvme"] = "none"
+    gradients: Literal["none", "host", "nvme"] = "none"
+    optimizer_state: Literal["none", "host", "nvme"] = "none"
+    activations: Literal["none", "host", "nvme"] = "none"
+
+
+class ShardedOver(_Strict):
+    """Full sharding over fewer ranks than there are (hybrid sharding)."""
+
+    full: Positive
+
+
+class Parallel(_Strict):
+    """How the work is spread over GPUs."""
+
+    tensor: Positive = 1
+    pipeline: Positive = 1
+    virtual_stages: Positive = 1
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
+    data: Positive | None = Field(default=None, description="What remains of the GPUs, if left out.")
+    context: Positive = 1
+    expert: Positive = 1
+    sequence: bool = Field(default=False, description="Megatron sequence parallelism along tensor.")
+    sharding: Literal["none", "optimizer", "gradients", "full"] | ShardedOver = "none"
+    offload: Offload = Offload()
+
+
+class HardwareChoice(_Strict):
+    """On what it runs."""
+
+    gpu: str | dict[str, Any] = Field(default="a100-sxm4-80gb", description="A catalog name, or an inline card.")
+    gpus: Positive = 1
+    system: str | dict[str, Any] | None = Field(default=None, description="The GPU's usual one, if left out.")
+    override: dict[str, Any] = Field(default_factory=dict, description="gpu.memory.bandwidth: 3 TB/s")
+
+
+class Scenario(_Strict):
+    """A request: a model, what is done with it, and on what."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    model: str | dict[str, Any]
+    workload: Workload = Workload()
+    parallel: Parallel = Parallel()
+    hardware: HardwareChoice = HardwareChoice()
