@@ -98,6 +98,15 @@ def is_scalar(*values: Real) -> bool:
     return all(type(value) is float for value in values)
 
 
+def any_above(a: Real, b: Real) -> bool:
+    """Tell whether `a` exceeds `b` anywhere: for structure that the largest element decides.
+
+    >>> any_above(2048.0, 4096.0)
+    False
+    """
+    return bool(np.any(np.asarray(a) > np.asarray(b)))
+
+
 def same(a: Real, b: Real) -> bool:
     """Tell whether two sizes agree to rounding, over all elements."""
     if type(a) is float and type(b) is float:

@@ -8,7 +8,7 @@ from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, INT64, Role, Tensor
 from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
-from roofsim.numeric import Real, round_up, same
+from roofsim.numeric import Real, minimum, round_up, same
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,31 +41,53 @@ def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
 
     PyTorch's `scaled_dot_product_attention` takes flash attention for 16-bit inputs without an additive mask and with
     query and value heads of one size up to 256; else the memory-efficient kernel, unless grouped heads come
-    unexpanded, which only flash takes: then plain products (truth: oracle quirk 4).
+    unexpanded, which only flash takes: then plain products (truth: oracle quirk 4). Soft caps and sinks are beyond it.
     """
     wanted = call.flavour.attention
-    if heads.soft_cap or heads.sinks or wanted in ("unfused", "fused_softmax"):
-        return "unfused"
     if wanted == "flash":
         return "flash"
+    if wanted != "sdpa" or heads.soft_cap or heads.sinks:
+        return "unfused"
     half = call.compute.itemsize <= 2.0
     if half and not masked and same(heads.head_size, heads.value_head_size):
         return "flash"
-    return "unfused" if heads.grouped and not half else "efficient"
+    return "unfused" if heads.grouped and not half and not masked else "efficient"
 
 
-def attend(layers: Layers, call: Call, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return ``[batch, q_length, heads * value_head_size]`` from queries, keys and values ``[batch, length, heads, size]``."""
-    kernel = kernel_of(call, heads, masked=mask is not None and not heads.causal)
+def attend(
+    layers: Layers,
+    call: Call,
+    heads: Heads,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    bias: Tensor | None = None,
+) -> Tensor:
+    """Return ``[batch, q_length, heads * value_head_size]`` from queries, keys and values ``[batch, length, heads, size]``.
+
+    A fused kernel reads `mask` only where `heads` are not causal by themselves; products of their own add it always.
+    `bias` is what the unfused code adds to the scores before the mask (for a fused kernel it is part of the mask).
+    """
+    additive = None if heads.causal else mask
+    kernel = kernel_of(call, heads, masked=additive is not None)
     with layers.b.scope("attention"):
+        sinks = layers.b.parameter("sinks", heads.heads) if heads.sinks else None
         if kernel == "unfused":
-            return _unfused(layers, heads, q, k, v, mask)
-        return _fused(layers, heads, kernel, q, k, v, mask if not heads.causal else None)
+            return _unfused(layers, heads, q, k, v, (bias, mask), sinks)
+        extra = tuple(tensor for tensor in (additive, sinks) if tensor is not None)
+        return _fused(layers, heads, kernel, q, k, v, extra)
 
 
-def _fused(layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def _fused(
+    layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, extra: tuple[Tensor, ...]
+) -> Tensor:
     b = layers.b
     batch, length = q.shape[0], q.shape[1]
+    dimensions = _dimensions(heads, q, k)
+    if kernel == "efficient" and heads.grouped:
+        k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
+        dimensions["kv_heads"] = heads.heads
     rows = round_up(length, 32.0) if kernel == "efficient" else length
     out = b.tensor("out", batch, length, heads.heads * heads.value_head_size)
     log_sum_exp = b.tensor("log_sum_exp", batch, heads.heads, rows, dtype=FP32)
@@ -74,14 +96,19 @@ def _fused(layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: T
     b.emit(
         Attention,
         kernel,
-        inputs=(q, k, v) if mask is None else (q, k, v, mask),
+        inputs=(q, k, v, *extra),
         outputs=outputs,
         kernel=kernel,
         causal=heads.causal,
         window=heads.window,
-        **_dimensions(heads, q, k),
+        **dimensions,
     )
     return out
+
+
+def _repeated(layers: Layers, heads: Heads, x: Tensor) -> Tensor:
+    """Write shared key or value heads out for every query head."""
+    return layers.copy(x, "expand", (x.shape[0], heads.heads, x.shape[1], x.shape[3]))
 
 
 def _dimensions(heads: Heads, q: Tensor, k: Tensor) -> dict[str, Real]:
@@ -96,13 +123,15 @@ def _dimensions(heads: Heads, q: Tensor, k: Tensor) -> dict[str, Real]:
     }
 
 
-def _unfused(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+def _unfused(
+    layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
+) -> Tensor:
     """Run the products, scale, mask, softmax and dropout of attention as kernels of their own."""
     batch, length, size = q.shape[0], q.shape[1], heads.value_head_size
     kv_length, groups = k.shape[1], batch * heads.heads
     q, k, v = _contiguous(layers, heads, q, k, v)
     scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), groups, heads.head_size)
-    weights = _softmax_of_scores(layers, heads, scores, mask)
+    weights = _softmax_of_scores(layers, heads, scores, added, sinks)
     weights = layers.dropout(weights, heads.dropout)
     context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), groups, kv_length)
     return layers.copy(context, "transpose", (batch, length, heads.heads * size))
@@ -129,25 +158,35 @@ def _product(
     return out
 
 
-def _softmax_of_scores(layers: Layers, heads: Heads, scores: Tensor, mask: Tensor | None) -> Tensor:
+def _softmax_of_scores(
+    layers: Layers, heads: Heads, scores: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
+) -> Tensor:
     if layers.flavour.attention == "fused_softmax":
-        return layers.softmax(scores)  # scale and mask ride along
+        # One kernel scales, masks and normalises, in the scores' type.
+        return layers.softmax(scores)
     if heads.scale:
         scores = layers.pointwise("mul_scalar", scores)
     if heads.soft_cap:
-        scores = layers.pointwise("mul_scalar", layers.pointwise("tanh", layers.pointwise("mul_scalar", scores)))
-    if mask is not None:
-        scores = layers.add(scores, mask)
-    if heads.sinks:
-        sink = layers.b.parameter("sinks", heads.heads)
-        column = layers.view(sink, "expand", *scores.shape[:3], 1.0)
-        scores = layers.concat((scores, column), -1)
+        scores = layers.soft_cap(scores)
+    for tensor in added:
+        if tensor is not None:
+            scores = layers.add(scores, tensor)
+    if sinks is not None:
+        return _softmax_with_sinks(layers, scores, sinks)
     wide = layers.cast(scores, FP32) if heads.wide_softmax else scores
     weights = layers.softmax(wide)
-    weights = layers.cast(weights, scores) if heads.wide_softmax else weights
-    if heads.sinks:
-        weights, _ = layers.split(weights, scores.shape[3] - 1.0, 1.0)
-    return weights
+    return layers.cast(weights, scores) if heads.wide_softmax else weights
+
+
+def _softmax_with_sinks(layers: Layers, scores: Tensor, sinks: Tensor) -> Tensor:
+    """Append one logit per head to each row, shift by the row's maximum, normalise, drop the column again."""
+    columns = scores.shape[3]
+    column = layers.view(sinks, "expand", *scores.shape[:3], 1.0)
+    combined = layers.concat((scores, column), -1)
+    largest = layers.reduce(combined, (*combined.shape[:3], 1.0), "max")
+    weights = layers.softmax(layers.pointwise("sub", combined, largest))
+    kept, _ = layers.split(weights, columns, 1.0, function="slices")
+    return kept
 
 
 # -- rotary embedding -----------------------------------------------------------------------------------------------
@@ -191,12 +230,16 @@ def rotate_part(layers: Layers, x: Tensor, tables: tuple[Tensor, Tensor], share:
 # -- key-value cache ------------------------------------------------------------------------------------------------
 
 
-def cached(layers: Layers, call: Call, new: Tensor, leaf: str) -> Tensor:
-    """Put new keys or values ``[batch, length, ...]`` behind the cached ones; returns what attention reads."""
+def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | None = None) -> Tensor:
+    """Put new keys or values ``[batch, length, ...]`` behind the cached ones; returns what attention reads.
+
+    While decoding, a layer that looks back `window` tokens keeps no more of them.
+    """
     if not call.cached:
         return new
     batch, length, *rest = new.shape
-    whole = (batch, call.context_length, *rest)
+    context = call.context_length if window is None else minimum(call.context_length, window)
+    whole = (batch, context, *rest)
     b = layers.b
     if call.phase == "prefill":
         cache = Tensor(b.name(leaf), (batch, length, *rest), role=Role.KEY_VALUE_CACHE)

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import INT64, Tensor
-from roofsim.lower.attention import Heads, attend, cached, expand_heads, kernel_of, rotary_tables, rotate, rotate_part
+from roofsim.lower.attention import Heads, attend, cached, kernel_of, rotary_tables, rotate_part
 from roofsim.lower.call import Call
-from roofsim.lower.experts import experts_layer
+from roofsim.lower.experts import experts_layer, shared_experts
+from roofsim.lower.latent import latent_projections, latent_tables
 from roofsim.lower.layers import Layers
-from roofsim.numeric import Real, floor, product
-from roofsim.spec.families.transformer import DecoderModel, TransformerModel
+from roofsim.lower.mlp import dense_mlp
+from roofsim.numeric import Real, any_above, floor, product
+from roofsim.spec.families.transformer import DecoderModel
 
 
 def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
     """Build one pass of a decoder over ``batch x length`` tokens."""
     b = Builder()
     return _Decoder(model, call, b, Layers(b, call.flavour)).build()
+
+
+@dataclass(frozen=True)
+class _Shared:
+    """What all layers read: rotary tables, the additive mask, and that of windowed layers."""
+
+    tables: tuple[Tensor, ...] | None
+    mask: Tensor | None
+    window_mask: Tensor | None
 
 
 @dataclass(frozen=True)
@@ -31,23 +42,30 @@ class _Decoder:
 
     @property
     def length(self) -> Real:
+        """Tokens per sequence in this pass."""
         if self.call.phase == "decode":
             return 1.0
         return self.model.max_sequence_length if self.call.length is None else self.call.length
 
     def build(self) -> OpGraph:
-        model, b, layers = self.model, self.b, self.layers
+        """Return the graph of embedding, layers, final norm, head and loss."""
+        model, b = self.model, self.b
         tokens = b.input("input_ids", self.call.batch, self.length, dtype=INT64)
         x, table = self._embed(tokens)
-        shared = self._shared_tables(x)
+        shared = self._shared(x)
         dense = model.num_dense_layers if model.num_experts else model.num_layers
         x = self._stack(x, shared, "dense_layers" if model.num_experts else "layers", dense, expert=False)
         if model.num_experts:
             x = self._stack(x, shared, "layers", model.num_layers - dense, expert=True)
         if model.final_normalization:
-            x = layers.norm(x, model.normalization, "final_norm", bias=bool(model.normalization_bias))
+            x = self._norm(x, "final_norm")
         self._head(x, table)
         return b.graph()
+
+    def _norm(self, x: Tensor, leaf: str) -> Tensor:
+        model = self.model
+        bias = bool(model.normalization_bias)
+        return self.layers.norm(x, model.normalization, leaf, bias=bias, zero_centered=model.zero_centered_norm)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         model, b, layers = self.model, self.b, self.layers
@@ -62,7 +80,7 @@ class _Decoder:
             if model.position_embedding == "learned":
                 x = layers.add(x, self._positions())
             if model.embedding_normalization:
-                x = layers.norm(x, model.normalization, "norm")
+                x = self._norm(x, "norm")
             return layers.dropout(x, model.embedding_dropout or 0.0), table
 
     def _positions(self) -> Tensor:
@@ -73,29 +91,54 @@ class _Decoder:
             table = b.parameter("weight", self.model.max_sequence_length + self.model.position_offset, self.model.hidden_size)
             return self.layers.lookup(indices, table)
 
-    def _shared_tables(self, x: Tensor) -> tuple[tuple[Tensor, Tensor] | None, Tensor | None]:
-        """Return rotary tables and the additive mask, made once for all layers."""
-        model, b = self.model, self.b
-        tables = None
-        if model.position_embedding == "rotary":
-            size = model.qk_rope_head_size if model.attention == "mla" else _rotated(model)
-            assert size is not None
-            tables = rotary_tables(self.layers, self.length, size, x)
-        mask = None
-        kernel = kernel_of(self.call, self._heads(model.sliding_window), masked=False)
-        fused = self.layers.flavour.attention == "fused_softmax"
-        if (kernel == "unfused" and not fused and self.call.phase != "decode") or model.position_embedding == "alibi":
-            with b.scope("mask"):
-                heads = model.num_attention_heads if model.position_embedding == "alibi" else 1.0
-                columns = self.call.context_length if self.call.phase == "decode" else self.length
-                mask = b.tensor("mask", heads, self.length, columns)
-                b.emit(Elementwise, "mask", inputs=(), outputs=(mask,), function="mask")
-        return tables, mask
+    # -- what layers share --------------------------------------------------------------------------------------
+
+    def _shared(self, x: Tensor) -> _Shared:
+        model = self.model
+        mixed = model.full_attention_every is not None and model.sliding_window is not None
+        plain = None if model.sliding_window is not None and not mixed else self._mask("mask", None)
+        windowed = None if model.sliding_window is None else self._mask("window_mask", model.sliding_window)
+        return _Shared(self._tables(x), plain, windowed)
+
+    def _tables(self, x: Tensor) -> tuple[Tensor, ...] | None:
+        model = self.model
+        if model.position_embedding != "rotary":
+            return None
+        if model.attention == "mla":
+            return latent_tables(self.layers, model, self.length, x)
+        assert model.head_size is not None
+        return rotary_tables(self.layers, self.length, model.head_size * model.rotary_fraction, x)
+
+    def _mask(self, leaf: str, window: Real | None) -> Tensor | None:
+        """Return the additive mask of the layers with this window, if their kernel reads one."""
+        model, call = self.model, self.call
+        alibi = model.position_embedding == "alibi"
+        kernel = kernel_of(call, self._heads(window), masked=False)
+        decodes = call.phase == "decode"
+        by_hand = kernel == "unfused" and call.flavour.attention != "fused_softmax" and not decodes
+        if not (by_hand or (alibi and kernel != "flash") or self._masked_by_window(window)):
+            return None
+        with self.b.scope(leaf):
+            columns = call.context_length if decodes else self.length
+            heads = model.num_attention_heads if alibi else 1.0
+            mask = self.b.tensor("mask", call.batch, heads, self.length, columns)
+            self.b.emit(Elementwise, "mask", inputs=(), outputs=(mask,), function="mask")
+            return mask
+
+    def _masked_by_window(self, window: Real | None) -> bool:
+        """Tell whether PyTorch's own attention needs a mask: a window shorter than the sequence it cannot express.
+
+        Structure for all elements of an array: the longest sequence decides.
+        """
+        if window is None or self.call.flavour.attention != "sdpa" or self.call.phase == "decode":
+            return False
+        return any_above(self.length, window)
 
     def _heads(self, window: Real | None) -> Heads:
-        model = self.model
+        model, kernel = self.model, self.call.flavour.attention
         assert model.num_key_value_heads is not None
         assert model.head_size is not None
+        alibi = model.position_embedding == "alibi"
         return Heads(
             heads=model.num_attention_heads,
             kv_heads=model.num_attention_heads if model.attention == "mla" else model.num_key_value_heads,
@@ -105,152 +148,114 @@ class _Decoder:
             dropout=model.attention_dropout or 0.0,
             soft_cap=model.attention_soft_cap,
             sinks=model.attention_sinks,
-            wide_softmax=model.position_embedding == "rotary" and not model.attention_sinks,
-            causal=model.position_embedding != "alibi" or self.call.flavour.attention == "flash",
+            wide_softmax=model.position_embedding in ("rotary", "alibi"),
+            causal=kernel == "flash" or not (alibi or self._masked_by_window(window)),
         )
 
     # -- layers -------------------------------------------------------------------------------------------------
 
-    def _stack(
-        self, x: Tensor, shared: tuple[tuple[Tensor, Tensor] | None, Tensor | None], name: str, times: Real, *, expert: bool
+    def _stack(self, x: Tensor, shared: _Shared, name: str, times: Real, *, expert: bool) -> Tensor:
+        """Repeat the layer; where windowed and full attention alternate, the windowed layers come first.
+
+        Totals, and what each layer keeps, do not depend on the order.
+        """
+        window, every = self.model.sliding_window, self.model.full_attention_every
+        full: Real = times if window is None else 0.0
+        if window is not None and every is not None:
+            full = floor(times / float(every))
+        x = self._repeated(x, shared, f"windowed_{name}", times - full, window, expert=expert)
+        return self._repeated(x, shared, name, full, None, expert=expert)
+
+    def _repeated(
+        self, x: Tensor, shared: _Shared, name: str, times: Real, window: Real | None, *, expert: bool
     ) -> Tensor:
-        """Repeat the layer; where full and windowed attention alternate, a period of layers repeats."""
         if type(times) is float and times == 0.0:
             return x
-        period = self.model.full_attention_every or 1
-        if self.model.sliding_window is None:
-            period = 1
-        if type(times) is float and times < period:
-            period = int(times)
-        whole = times if period == 1 else floor(times / float(period))
-        with self.b.repeat(name, whole):
-            inner = x
-            for index in range(period):
-                inner = self._indexed_layer(inner, shared, index, period, expert=expert)
-            x = self.b.carry(x, inner)
-        rest = times - whole * float(period)
-        if period > 1 and type(rest) is float:
-            for index in range(int(rest)):
-                with self.b.scope(f"{name}_rest"):
-                    x = self._indexed_layer(x, shared, index, period, expert=expert)
-        return x
+        with self.b.repeat(name, times):
+            return self.b.carry(x, self._layer(x, shared, window, expert=expert))
 
-    def _indexed_layer(
-        self, x: Tensor, shared: tuple[tuple[Tensor, Tensor] | None, Tensor | None], index: int, period: int, *, expert: bool
-    ) -> Tensor:
-        every = self.model.full_attention_every
-        full = every is not None and index == every - 1
-        window = None if full else self.model.sliding_window
-        if period == 1:
-            return self._layer(x, shared, window, expert=expert)
-        with self.b.scope(f"{index}"):
-            return self._layer(x, shared, window, expert=expert)
-
-    def _layer(
-        self, x: Tensor, shared: tuple[tuple[Tensor, Tensor] | None, Tensor | None], window: Real | None, *, expert: bool
-    ) -> Tensor:
+    def _layer(self, x: Tensor, shared: _Shared, window: Real | None, *, expert: bool) -> Tensor:
         model, layers = self.model, self.layers
-        bias = bool(model.normalization_bias)
-        normed = layers.norm(x, model.normalization, "attention_norm", bias=bias)
-        attended = self._attention(normed, shared, window)
         if model.parallel_block:
-            second = normed if model.shared_norm else layers.norm(x, model.normalization, "mlp_norm", bias=bias)
-            mixed = layers.add(attended, self._mlp(second, expert=expert))
-            return layers.add(mixed, x)
+            return self._parallel_layer(x, shared, window, expert=expert)
+        if not model.normalization_first:
+            x = self._norm(layers.add(self._attention(x, shared, window), x), "attention_norm")
+            return self._norm(layers.add(self._mlp(x, expert=expert), x), "mlp_norm")
+        attended = self._attention(self._norm(x, "attention_norm"), shared, window)
         if model.post_norms:
-            attended = layers.norm(attended, model.normalization, "attention_post_norm", bias=bias)
+            attended = self._norm(attended, "attention_post_norm")
         x = layers.add(attended, x)
-        result = self._mlp(layers.norm(x, model.normalization, "mlp_norm", bias=bias), expert=expert)
+        result = self._mlp(self._norm(x, "mlp_norm"), expert=expert)
         if model.post_norms:
-            result = layers.norm(result, model.normalization, "mlp_post_norm", bias=bias)
+            result = self._norm(result, "mlp_post_norm")
         return layers.add(result, x)
 
-    def _attention(
-        self, x: Tensor, shared: tuple[tuple[Tensor, Tensor] | None, Tensor | None], window: Real | None
-    ) -> Tensor:
+    def _parallel_layer(self, x: Tensor, shared: _Shared, window: Real | None, *, expert: bool) -> Tensor:
+        normed = self._norm(x, "attention_norm")
+        attended = self._attention(normed, shared, window)
+        second = normed if self.model.shared_norm else self._norm(x, "mlp_norm")
+        mixed = self.layers.add(attended, self._mlp(second, expert=expert))
+        return self.layers.add(mixed, x)
+
+    def _attention(self, x: Tensor, shared: _Shared, window: Real | None) -> Tensor:
         model, layers = self.model, self.layers
-        tables, mask = shared
         heads = self._heads(window)
         with self.b.scope("self_attention"):
-            q, k, v = self._latent(x, tables) if model.attention == "mla" else self._projections(x, heads, tables)
-            context = attend(layers, self.call, heads, q, k, v, mask)
+            if model.attention == "mla":
+                assert shared.tables is not None
+                q, k, v = latent_projections(layers, model, self.call, x, shared.tables)
+            else:
+                q, k, v = self._projections(x, heads, shared.tables)
+            context = attend(layers, self.call, heads, q, k, v, shared.mask if window is None else shared.window_mask)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
             return layers.dropout(out, model.dropout)
 
-    def _projections(
-        self, x: Tensor, heads: Heads, tables: tuple[Tensor, Tensor] | None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _projections(self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, length, heads, size]``, rotated, the latter two from the cache."""
         model, layers = self.model, self.layers
-        bias = bool(model.query_key_value_bias)
-        wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
-        if model.fused_query_key_value:
-            both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias)
-            flat = layers.split(both, wide, narrow, narrow)
-        else:
-            flat = (
-                layers.linear(x, wide, "query", bias=bias),
-                layers.linear(x, narrow, "key", bias=bias),
-                layers.linear(x, narrow, "value", bias=bias),
-            )
-        if model.query_key_norm == "full":
-            flat = (layers.rms_norm(flat[0], "query_norm"), layers.rms_norm(flat[1], "key_norm"), flat[2])
+        flat = self._flat_projections(x, heads)
         counts = (heads.heads, heads.kv_heads, heads.kv_heads)
         q, k, v = (
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
             for part, count in zip(flat, counts, strict=True)
         )
         if model.query_key_norm == "head":
-            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
+            q, k = (
+                layers.rms_norm(part, leaf, zero_centered=model.zero_centered_norm)
+                for part, leaf in ((q, "query_norm"), (k, "key_norm"))
+            )
         if tables is not None:
-            q = rotate_part(layers, q, tables, model.rotary_fraction, "rotate_query")
-            k = rotate_part(layers, k, tables, model.rotary_fraction, "rotate_key")
-        return q, cached(layers, self.call, k, "key_cache"), cached(layers, self.call, v, "value_cache")
+            q = rotate_part(layers, q, (tables[0], tables[1]), model.rotary_fraction, "rotate_query")
+            k = rotate_part(layers, k, (tables[0], tables[1]), model.rotary_fraction, "rotate_key")
+        window = heads.window
+        return q, cached(layers, self.call, k, "key_cache", window), cached(layers, self.call, v, "value_cache", window)
 
-    def _latent(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Build multi-head latent attention: low-rank queries, one compressed key-value vector per token (the cache)."""
+    def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, ...]:
+        """Return queries, keys and values ``[batch, length, heads x size]``."""
         model, layers = self.model, self.layers
-        assert tables is not None
-        assert model.kv_lora_rank and model.qk_rope_head_size and model.qk_nope_head_size and model.value_head_size
-        heads, nope, rope = model.num_attention_heads, model.qk_nope_head_size, model.qk_rope_head_size
-        if model.q_lora_rank is None:
-            q = layers.linear(x, heads * (nope + rope), "query")
+        bias = bool(model.query_key_value_bias)
+        wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
+        if model.fused_query_key_value:
+            both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias)
+            q, k, v = layers.split(both, wide, narrow, narrow)
         else:
-            low = layers.rms_norm(layers.linear(x, model.q_lora_rank, "query_down"), "query_norm")
-            q = layers.linear(low, heads * (nope + rope), "query_up")
-        q = layers.view(q, "reshape", *x.shape[:2], heads, nope + rope)
-        q_pass, q_turned = layers.split(q, nope, rope)
-        compressed = layers.linear(x, model.kv_lora_rank + rope, "key_value_down")
-        latent, k_turned = layers.split(compressed, model.kv_lora_rank, rope)
-        latent = layers.rms_norm(latent, "key_value_norm")
-        k_turned = layers.view(k_turned, "reshape", *x.shape[:2], 1.0, rope)
-        q_turned = rotate(layers, q_turned, tables, "rotate_query")
-        k_turned = rotate(layers, k_turned, tables, "rotate_key")
-        latent = cached(layers, self.call, latent, "latent_cache")
-        k_turned = cached(layers, self.call, k_turned, "rotary_key_cache")
-        q = layers.concat((q_pass, q_turned), -1)
-        both = layers.linear(latent, heads * (nope + model.value_head_size), "key_value_up")
-        both = layers.view(both, "reshape", *latent.shape[:2], heads, nope + model.value_head_size)
-        k_pass, v = layers.split(both, nope, model.value_head_size)
-        k = layers.concat((k_pass, expand_heads(layers, k_turned, heads)), -1)
+            q = layers.linear(x, wide, "query", bias=bias)
+            k = layers.linear(x, narrow, "key", bias=bias)
+            v = layers.linear(x, narrow, "value", bias=bias)
+        if model.query_key_norm == "full":
+            q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
         return q, k, v
 
     def _mlp(self, x: Tensor, *, expert: bool) -> Tensor:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
-        if not expert:
-            with self.b.scope("mlp"):
-                return layers.dropout(dense_mlp(layers, model, x, model.intermediate_size), model.dropout)
-        routed = experts_layer(layers, model, x)
-        if type(model.num_shared_experts) is float and model.num_shared_experts == 0.0:
-            return routed
-        assert model.expert_intermediate_size is not None
-        with self.b.scope("shared_experts"):
-            shared = dense_mlp(layers, model, x, model.expert_intermediate_size * model.num_shared_experts)
-            if model.shared_expert_gate:
-                gate = layers.pointwise("sigmoid", layers.linear(x, 1.0, "gate"))
-                shared = layers.mul(shared, gate)
-            return layers.add(routed, shared)
+        if expert:
+            routed = experts_layer(layers, model, x)
+            without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
+            return routed if without else shared_experts(layers, model, x, routed)
+        with self.b.scope("mlp"):
+            out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
+            return layers.dropout(out, model.dropout)
 
     def _head(self, x: Tensor, table: Tensor) -> None:
         model, layers, call = self.model, self.layers, self.call
@@ -262,33 +267,18 @@ class _Decoder:
             weight = table if model.tie_embeddings else None
             logits = layers.linear(x, model.vocab_size, "logits", weight=weight, bias=model.head_bias)
             if model.logit_soft_cap:
-                logits = layers.pointwise("mul_scalar", logits)
-                logits = layers.pointwise("mul_scalar", layers.pointwise("tanh", logits))
+                logits = layers.soft_cap(logits)
             if call.trains:
-                tokens = product(*x.shape[:2])
-                flat = layers.view(logits, "reshape", tokens, model.vocab_size)
-                labels = layers.labels(tokens)
-                if layers.flavour.cross_entropy == "upcast":
-                    labels = layers.copy(labels, "shift")
-                layers.cross_entropy(flat, labels, x)
+                self._loss(logits, x)
+
+    def _loss(self, logits: Tensor, x: Tensor) -> None:
+        model, layers = self.model, self.layers
+        tokens = product(*x.shape[:2])
+        flat = layers.view(logits, "reshape", tokens, model.vocab_size)
+        labels = layers.labels(tokens)
+        if layers.flavour.cross_entropy == "upcast":
+            labels = layers.copy(labels, "shift")
+        layers.cross_entropy(flat, labels, x)
 
 
-def _rotated(model: DecoderModel) -> Real:
-    assert model.head_size is not None
-    size = model.head_size * model.rotary_fraction
-    return size
-
-
-def dense_mlp(layers: Layers, model: TransformerModel, x: Tensor, width: Real) -> Tensor:
-    """Build the feed-forward layer: up, activation, down; with a gate if the model has one."""
-    assert model.activation is not None
-    bias = bool(model.mlp_bias)
-    if model.gated_mlp:
-        gate = layers.activation(layers.linear(x, width, "gate", bias=bias), model.activation)
-        hidden = layers.mul(gate, layers.linear(x, width, "up", bias=bias))
-    else:
-        hidden = layers.activation(layers.linear(x, width, "up", bias=bias), model.activation)
-    return layers.linear(hidden, model.hidden_size, "down", bias=bias)
-
-
-__all__ = ["dense_mlp", "lower_decoder", "replace"]
+__all__ = ["dense_mlp", "lower_decoder"]

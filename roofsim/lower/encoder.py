@@ -207,11 +207,16 @@ class _Encoder:
         logits = [layers.copy(part, "contiguous", part.shape[:2]) for part in parts]
         if not self.call.trains:
             return logits
-        return [layers.cross_entropy(part, layers.labels(part.shape[0]), x, upcast=False) for part in logits]
+        # Positions beyond the sequence are clamped to its end.
+        ends = [layers.pointwise("clamp", layers.labels(part.shape[0]), dtype=INT64) for part in logits]
+        return [layers.cross_entropy(part, end, x, upcast=False) for part, end in zip(logits, ends, strict=True)]
 
     def _classify(self, pooled: Tensor) -> Tensor:
+        """Classify the pooled token: a head of its own, or next-sentence prediction beside the masked words."""
         model, layers = self.model, self.layers
-        logits = layers.linear(layers.dropout(pooled, model.dropout), model.num_classes, "classifier", bias=True)
+        if model.head == "classification":
+            pooled = layers.dropout(pooled, model.dropout)
+        logits = layers.linear(pooled, model.num_classes, "classifier", bias=True)
         return layers.cross_entropy(logits, layers.labels(pooled.shape[0]), upcast=False) if self.call.trains else logits
 
 

@@ -1,10 +1,12 @@
-"""Build mixture-of-experts layers: router, permutation, grouped matmuls, weighted sum."""
+"""Build mixture-of-experts layers: permutation, grouped matmuls, weighted sum."""
 
 from __future__ import annotations
 
-from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Reduction, Sort
-from roofsim.graph.tensor import FP32, INT32, INT64, Tensor
+from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
+from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.layers import Layers
+from roofsim.lower.mlp import dense_mlp, gated
+from roofsim.lower.router import route
 from roofsim.numeric import Real, product
 from roofsim.spec.families.transformer import DecoderModel
 
@@ -13,42 +15,36 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
-    library does with `torch._grouped_mm`. Shared experts, where the model has them, run on every token.
+    library does with `torch._grouped_mm`.
     """
     with layers.b.scope("experts"):
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
-        weights, indices = _route(layers, model, flat)
-        rows, sorted_weights, order, offsets = _permute(layers, model, flat, weights, indices)
-        result = _expert_mlp(layers, model, rows, offsets)
+        weights, indices = route(layers, model, flat)
+        rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
+        result = _expert_mlp(layers, model, rows, experts, offsets)
         combined = _combine(layers, flat, result, sorted_weights, order)
-        out = layers.view(combined, "reshape", *x.shape)
-    return out
+        return layers.view(combined, "reshape", *x.shape)
 
 
-def _route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the weights and the indices ``[tokens, k]`` of the experts that each token takes."""
-    b, k = layers.b, model.experts_per_token
-    tokens = x.shape[0]
-    with b.scope("router"):
-        wide = layers.cast(x, FP32) if model.attention == "mla" else x
-        weight = b.parameter("weight", model.num_experts, x.shape[-1])
-        used = layers.cast(weight, FP32) if model.attention == "mla" else weight
-        logits = layers.linear(wide, model.num_experts, "logits", weight=used, bias=model.router_bias)
-        scores = layers.softmax(layers.cast(logits, FP32)) if model.router_scores == "softmax" else layers.pointwise(
-            "sigmoid", logits
-        )
-        top = b.tensor("top_weights", tokens, k, dtype=FP32)
-        indices = b.tensor("top_indices", tokens, k, dtype=INT64)
-        b.emit(Sort, "topk", inputs=(scores,), outputs=(top, indices), function="topk")
-        total = layers.reduce(top, (tokens, 1.0))
-        return layers.pointwise("div", top, total), indices
+def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor) -> Tensor:
+    """Add to `routed` what the experts that every token takes return, gated or not."""
+    width = model.shared_expert_intermediate_size
+    assert width is not None
+    with layers.b.scope("shared_experts"):
+        shared = dense_mlp(layers, model, x, width)
+        if model.shared_expert_gate:
+            shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, "gate_of_all")))
+        return layers.add(routed, shared)
 
 
 def _permute(
     layers: Layers, model: DecoderModel, x: Tensor, weights: Tensor, indices: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Sort (token, expert) pairs by expert; return the rows, their weights, the order, the ends of each expert's rows."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Sort (token, expert) pairs by expert.
+
+    Returns the rows, their weights, the order, the expert of each row, and where each expert's rows end.
+    """
     b = layers.b
     pairs = x.shape[0] * model.experts_per_token
     with b.scope("permute"):
@@ -59,7 +55,7 @@ def _permute(
         b.emit(Elementwise, "floor_divide", inputs=(order,), outputs=(source,), function="floor_divide")
         rows = b.tensor("rows", pairs, x.shape[-1])
         b.emit(Gather, "rows", inputs=(x, source), outputs=(rows,))
-        row_weights = b.tensor("row_weights", pairs, dtype=FP32)
+        row_weights = b.tensor("row_weights", pairs, dtype=weights.dtype)
         b.emit(Gather, "weights", inputs=(weights, order), outputs=(row_weights,))
         narrow = b.tensor("narrow", pairs, dtype=INT32)
         b.emit(Elementwise, "to_int", inputs=(ordered,), outputs=(narrow,), function="to_int")
@@ -67,11 +63,13 @@ def _permute(
         b.emit(Sort, "histogram", inputs=(narrow,), outputs=(counts,), function="histogram")
         offsets = b.tensor("offsets", model.num_experts, dtype=INT32)
         b.emit(Sort, "cumsum", inputs=(counts,), outputs=(offsets,), function="cumsum")
-    return rows, row_weights, order, offsets
+    return rows, row_weights, order, ordered, offsets
 
 
-def grouped_linear(layers: Layers, model: DecoderModel, rows: Tensor, offsets: Tensor, width: Real, leaf: str) -> Tensor:
-    """Multiply each expert's rows with its own matrix ``[width, k]``."""
+def grouped_linear(
+    layers: Layers, model: DecoderModel, rows: Tensor, experts: Tensor, offsets: Tensor, width: Real, leaf: str
+) -> Tensor:
+    """Multiply each expert's rows with its own matrix ``[width, k]``; a bias is picked per row and added in place."""
     b = layers.b
     with b.scope(leaf):
         k = rows.shape[-1]
@@ -81,38 +79,41 @@ def grouped_linear(layers: Layers, model: DecoderModel, rows: Tensor, offsets: T
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
             rows=rows.shape[0], n=width, k=k, experts=model.num_experts,
         )  # fmt: skip
-        if model.expert_bias:
-            bias = b.parameter("bias", model.num_experts, width)
-            picked = b.tensor("picked", rows.shape[0], width)
-            b.emit(Gather, "bias", inputs=(bias,), outputs=(picked,))
-            out = layers.add(out, picked)
-        return out
+        if not model.expert_bias:
+            return out
+        bias = b.parameter("bias", model.num_experts, width)
+        picked = b.tensor("picked", rows.shape[0], width)
+        b.emit(Gather, "bias", inputs=(bias, experts), outputs=(picked,))
+        return layers.add(out, picked, inplace=True)
 
 
-def _expert_mlp(layers: Layers, model: DecoderModel, rows: Tensor, offsets: Tensor) -> Tensor:
+def _expert_mlp(layers: Layers, model: DecoderModel, rows: Tensor, experts: Tensor, offsets: Tensor) -> Tensor:
     width = model.expert_intermediate_size
-    assert width is not None and model.activation is not None
+    assert width is not None
+    assert model.activation is not None
     if not model.gated_mlp:
-        hidden = layers.activation(grouped_linear(layers, model, rows, offsets, width, "up"), model.activation)
+        up = grouped_linear(layers, model, rows, experts, offsets, width, "up")
+        hidden = layers.activation(up, model.activation)
     else:
-        both = grouped_linear(layers, model, rows, offsets, 2.0 * width, "gate_up")
-        gate, up = layers.split(both, width, width)
-        hidden = layers.mul(layers.activation(gate, model.activation), up)
-    return grouped_linear(layers, model, hidden, offsets, rows.shape[-1], "down")
+        both = grouped_linear(layers, model, rows, experts, offsets, 2.0 * width, "gate_up")
+        # gpt-oss interleaves gate and up: two strided slices instead of one split.
+        how = "split" if model.gate == "plain" else "slices"
+        first, second = layers.split(both, width, width, function=how)
+        hidden = gated(layers, first, second, model.activation, model.gate)
+    return grouped_linear(layers, model, hidden, experts, offsets, rows.shape[-1], "down")
 
 
 def _combine(layers: Layers, x: Tensor, result: Tensor, weights: Tensor, order: Tensor) -> Tensor:
-    """Weight the experts' rows, bring them back into token order and sum the k rows of each token, in fp32."""
+    """Weight the experts' rows, bring them back into token order and sum the rows of each token."""
     b = layers.b
-    pairs, width = result.shape
+    (pairs, width), tokens = result.shape, x.shape[0]
     with b.scope("combine"):
-        column = layers.view(weights, "reshape", pairs, 1.0)
-        weighted = layers.pointwise("mul", result, column, dtype=FP32)
+        weighted = layers.mul(result, layers.view(weights, "reshape", pairs, 1.0))
+        positions = b.tensor("positions", pairs, dtype=INT64)
+        b.emit(Elementwise, "arange", inputs=(), outputs=(positions,), function="arange")
         inverse = b.tensor("inverse", pairs, dtype=INT64)
-        b.emit(Gather, "invert", inputs=(order,), outputs=(inverse,), function="scatter")
-        restored = b.tensor("restored", pairs, width, dtype=FP32)
+        b.emit(Gather, "invert", inputs=(positions, order), outputs=(inverse,), function="scatter")
+        restored = b.tensor("restored", pairs, width)
         b.emit(Gather, "restore", inputs=(weighted, inverse), outputs=(restored,))
-        summed = b.tensor("sum", x.shape[0], width, dtype=FP32)
-        b.emit(Reduction, "sum", inputs=(restored,), outputs=(summed,), function="sum")
-        return layers.cast(summed, x)
-
+        by_token = layers.view(restored, "reshape", tokens, pairs / tokens, width, copies_gradient=True)
+        return layers.cast(layers.reduce(by_token, (tokens, width)), x)

@@ -161,27 +161,36 @@ class Layers:
             self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, mean, rstd), method="layer")
             return out
 
-    def rms_norm(self, x: Tensor, leaf: str) -> Tensor:
+    def rms_norm(self, x: Tensor, leaf: str, *, zero_centered: bool = False) -> Tensor:
         """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library."""
         with self.b.scope(leaf):
             width = x.shape[-1]
             weight = self.b.parameter("weight", width)
             if self.flavour.rms_norm == "chain":
-                return self._rms_chain(x, weight)
+                return self._rms_chain(x, weight, zero_centered=zero_centered)
             out = self.b.tensor("out", *x.shape)
             rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
             self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
             return out
 
-    def _rms_chain(self, x: Tensor, weight: Tensor) -> Tensor:
+    def _rms_chain(self, x: Tensor, weight: Tensor, *, zero_centered: bool) -> Tensor:
         wide = self.cast(x, FP32)
         variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
         scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        if zero_centered:
+            factor = self.pointwise("add_scalar", self.cast(weight, FP32))
+            return self.cast(self.mul(self.mul(wide, scale), factor), x)
         return self.mul(weight, self.cast(self.mul(wide, scale), x))
 
-    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True) -> Tensor:
+    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True, zero_centered: bool = False) -> Tensor:
         """Apply the normalisation that a model names: ``layernorm`` or ``rmsnorm``."""
-        return self.rms_norm(x, leaf) if kind == "rmsnorm" else self.layer_norm(x, leaf, bias=bias)
+        if kind == "rmsnorm":
+            return self.rms_norm(x, leaf, zero_centered=zero_centered)
+        return self.layer_norm(x, leaf, bias=bias)
+
+    def soft_cap(self, x: Tensor) -> Tensor:
+        """Bound values smoothly: ``cap * tanh(x / cap)``."""
+        return self.pointwise("mul_scalar", self.pointwise("tanh", self.pointwise("div_scalar", x)))
 
     def activation(self, x: Tensor, function: str) -> Tensor:
         """Apply an activation function by its usual name."""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from roofsim.graph.ops import Convolution, Elementwise, Normalization, Pool, Resize
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, floor, product
+
+#: Activations whose gradient is computed from the input, also where they run in place.
+OVERWRITTEN: Final = frozenset({"silu", "hardswish", "hardsigmoid", "mish", "relu6"})
 
 
 @dataclass(frozen=True)
@@ -89,6 +93,47 @@ class VisionLayers(Layers):
         """Rectify, by default in place as the usual CNN code does."""
         return self.pointwise("relu", x, inplace=inplace)
 
+    def activate(self, x: Tensor, function: str) -> Tensor:
+        """Apply an activation in place; where its gradient needs the input that this overwrites, PyTorch copies it first."""
+        kept = (self.copy(x),) if self.flavour.training and function in OVERWRITTEN else ()
+        out = self.b.tensor(function, *x.shape, dtype=x.dtype, base=x)
+        return self._one(Elementwise, function, (x,), out, function=function, holds=kept)
+
+    def conv_norm(
+        self,
+        x: Tensor,
+        out_channels: Real,
+        kernel: Real | tuple[Real, ...],
+        leaf: str,
+        *,
+        stride: Real = 1.0,
+        padding: Real | tuple[Real, ...] | None = None,
+        groups: Real = 1.0,
+        activation: str | None = "relu",
+    ) -> Tensor:
+        """Convolve without bias, normalise by batch, and apply an activation in place."""
+        with self.b.scope(leaf):
+            x = self.conv(x, out_channels, kernel, "conv", stride=stride, padding=padding, groups=groups)
+            x = self.batch_norm(x, "norm")
+            return x if activation is None else self.activate(x, activation)
+
+    def dropout_in_place(self, x: Tensor, rate: float) -> Tensor:
+        """Drop elements in place: no fused kernel does it, a factor for each is drawn, scaled and multiplied by."""
+        return self.pointwise("mul", x, self._drawn(x, *x.shape), inplace=True) if self._drops(rate) else x
+
+    def stochastic_depth(self, x: Tensor, rate: float) -> Tensor:
+        """Drop whole samples of a residual branch: a factor for each is drawn, scaled and multiplied by."""
+        ones = (1.0 for _ in x.shape[1:])
+        return self.mul(x, self._drawn(x, x.shape[0], *ones)) if self._drops(rate) else x
+
+    def _drops(self, rate: float) -> bool:
+        return self.flavour.training and rate > 0.0 and self.flavour.dropout != 0.0
+
+    def _drawn(self, like: Tensor, *shape: Real) -> Tensor:
+        drawn = self.b.tensor("drawn", *shape)
+        self.b.emit(Elementwise, "random", outputs=(drawn,), function="random")
+        return self.pointwise("div_scalar", self.cast(drawn, like), inplace=True)
+
     def pool(
         self,
         x: Tensor,
@@ -112,6 +157,12 @@ class VisionLayers(Layers):
         self.b.emit(Pool, leaf, inputs=(x,), outputs=outputs, function=function, window=window)
         return out
 
+    def adaptive_average(self, x: Tensor, side: Real, leaf: str) -> Tensor:
+        """Average over a grid of ``side x side`` windows that together cover the image, whatever its size."""
+        out = self.b.tensor(leaf, *x.shape[:2], *(side for _ in x.shape[2:]))
+        self.b.emit(Pool, leaf, inputs=(x,), outputs=(out,), function="adaptive_average", window=x.numel / out.numel)
+        return out
+
     def global_average(self, x: Tensor) -> Tensor:
         """Average over all positions: ``[batch, channels]``."""
         return self.reduce(x, x.shape[:2], "mean")
@@ -129,7 +180,7 @@ class VisionLayers(Layers):
         with self.b.scope(leaf):
             pooled = self.reduce(x, (*x.shape[:2], 1.0, 1.0), "mean")
             inner = self.conv(pooled, reduced, 1.0, "reduce", bias=True)
-            inner = self.pointwise(activation, inner, inplace=activation == "relu")
+            inner = self.activate(inner, activation)
             weights = self.pointwise(gate, self.conv(inner, x.shape[1], 1.0, "expand", bias=True))
             return self.mul(x, weights)
 

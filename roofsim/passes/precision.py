@@ -50,11 +50,11 @@ def autocast_policy(op: AbstractOp) -> str:
 
 for _class in (Matmul, GroupedMatmul, Attention, Convolution):
     autocast_policy.register(_class, lambda _op: LOW)
-for _class in (Loss, Scan):
+for _class in (Loss, Resize, Scan):
     autocast_policy.register(_class, lambda _op: WIDE)
 for _class in (Copy, Fused):
     autocast_policy.register(_class, lambda _op: WIDEST)
-for _class in (Dropout, Embedding, Gather, Pool, Resize, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
+for _class in (Dropout, Embedding, Gather, Pool, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
     autocast_policy.register(_class, lambda _op: KEEP)
 
 

@@ -28,8 +28,8 @@ class Recompute:
     first_of_unit
         With ``full`` on regrouped blocks: only the first layer of each unit is checkpointed; else the whole unit is one
         checkpoint.
-    blocks
-        With ``full``: names of the blocks to treat; None: all.
+    only_leading
+        Treat only the blocks that `Regroup` set apart as leading.
     early_stop
         Stop running again once everything that backward reads is there (PyTorch's non-reentrant checkpoint); the
         reentrant one runs the whole block.
@@ -41,7 +41,7 @@ class Recompute:
 
     policy: str = "full"
     first_of_unit: bool = False
-    blocks: frozenset[str] | None = None
+    only_leading: bool = False
     early_stop: bool = True
 
     def __call__(self, graph: OpGraph) -> OpGraph:
@@ -56,7 +56,7 @@ class Recompute:
         return graph.replaced(ops, *self.ensures)
 
     def _wanted(self, block: Block) -> bool:
-        return self.blocks is None or block.name in self.blocks
+        return not self.only_leading or block.name.startswith("leading.")
 
     def _region(self, block: Block) -> Callable[[AbstractOp], bool]:
         """Return which forward ops of a block are run again."""
@@ -85,7 +85,7 @@ class Recompute:
                 twin.update((old, new) for old, new in zip(op.outputs, result[-1].outputs, strict=True) if old is not new)
             else:
                 result.append(op)
-        return result
+        return _holding_inputs(result, again, names)
 
     def _kept(self, region: list[AbstractOp]) -> set[Tensor]:
         if self.policy != "every_second_matmul":
@@ -118,6 +118,17 @@ class Recompute:
                 )
             )
         return clones, twin
+
+
+def _holding_inputs(body: list[AbstractOp], again: list[AbstractOp], names: set[str]) -> list[AbstractOp]:
+    """Let the last backward op of a checkpoint hold what the checkpoint was called with: it is freed with it, not before."""
+    made = {tensor for op in again for tensor in op.outputs}
+    entered = dict.fromkeys(t for op in again for t in op.inputs if t not in made and not t.root.persistent)
+    last = max((at for at, op in enumerate(body) if op.origin in names), default=None)
+    if last is None or not entered:
+        return body
+    holds = tuple(dict.fromkeys((*body[last].holds, *entered)))
+    return [*body[:last], replace(body[last], holds=holds), *body[last + 1 :]]
 
 
 def _rewired(op: AbstractOp, twin: dict[Tensor, Tensor]) -> AbstractOp:

@@ -15,19 +15,21 @@ from roofsim.graph.tensor import Role, Tensor
 class Regroup:
     """Write out `size` consecutive iterations of every block that repeats; the unit repeats n / size times.
 
-    What does not fill a unit stands behind it as a block of its own that runs once. Totals do not change.
+    What does not fill a unit stands behind it as a block of its own that runs once. Totals do not change. With `leading`,
+    the first so many iterations (over all blocks, in program order) become blocks of their own, named ``leading.*``.
     """
 
     name: ClassVar[str] = "regroup"
     requires: ClassVar[frozenset[str]] = frozenset()
     ensures: ClassVar[frozenset[str]] = frozenset({"regrouped"})
 
-    size: int
+    size: int = 1
+    leading: int | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
-        if self.size == 1:
+        if self.size == 1 and self.leading is None:
             return graph
-        writer = _Writer(self.size)
+        writer = _Writer(self.size, self.leading)
         for block, body in graph.segments():
             if block is None:
                 writer.ops += [writer.renamed(op) for op in body]
@@ -37,8 +39,9 @@ class Regroup:
 
 
 class _Writer:
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, leading: int | None) -> None:
         self.size = size
+        self.leading = leading
         self.ops: list[AbstractOp] = []
         self.env: dict[Tensor, Tensor] = {}
 
@@ -55,6 +58,14 @@ class _Writer:
         times = block.repeat
         if type(times) is not float:
             raise PassError(f"regroup: block {block.name!r} repeats an array of times; layers per unit need one number")
+        if self.leading is not None:
+            first = min(self.leading, int(times))
+            self.leading -= first
+            if first:
+                self._unit(Block(f"leading.{block.name}", float(first)), block, body, 1)
+            if times > first:
+                self._unit(Block(block.name, times - first), block, body, 1)
+            return
         whole, rest = divmod(int(times), self.size)
         if whole:
             self._unit(Block(block.name, float(whole)), block, body, self.size)

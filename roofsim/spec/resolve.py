@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
@@ -20,14 +20,9 @@ from roofsim.spec.workload import Parallel, Scenario, Workload
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pydantic import BaseModel
-
     from roofsim.spec.families.base import ModelSpec
 
-S = TypeVar("S", bound="BaseModel")
-
-#: Reads another tool's model description (a config.json or a folder with one) into a mapping of ours.
-Importer = "Callable[[Path], dict[str, Any]]"
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,17 +60,24 @@ class Resolver:
         SpecError
             With every problem of a section that is wrong.
         """
-        scenario = validate(Scenario, self.document)
-        model = self.model(scenario.model)
-        engine = self.engine(scenario.workload)
-        gpu, system = self.hardware(scenario)
+        scenario = self._scenario()
+        with _Collector() as problems:
+            model = problems.of(lambda: self.model(scenario.model))
+            engine = problems.of(lambda: self.engine(scenario.workload))
+            gpu, system = problems.of(lambda: self.hardware(scenario)) or (None, None)
+            parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
+        assert model is not None
+        assert engine is not None
+        assert gpu is not None
+        assert system is not None
+        assert parallel is not None
         architecture = self.architecture(gpu)
         precision = self.precision(scenario.workload, engine, gpu)
         workload = self.workload(scenario.workload, scenario.parallel, model, scenario.hardware.gpus)
         return Resolved(
             model=model,
             workload=workload,
-            parallel=self.parallel(scenario.parallel, scenario.hardware.gpus),
+            parallel=parallel,
             gpu=gpu,
             gpus=scenario.hardware.gpus,
             system=system,
@@ -86,6 +88,29 @@ class Resolver:
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,
         )
+
+    def _scenario(self) -> Scenario:
+        """Check the scenario; where keys are wrong, look up the names as well, so that all problems come at once."""
+        try:
+            return validate(Scenario, self.document)
+        except SpecError as error:
+            raise SpecError([*error.problems, *self._wrong_names()]) from None
+
+    def _wrong_names(self) -> list[Problem]:
+        places: dict[catalog.Kind, tuple[str, ...]] = {
+            "engine": ("workload", "engine"), "gpu": ("hardware", "gpu"), "system": ("hardware", "system"),
+        }  # fmt: skip
+        found: list[Problem] = []
+        for kind, path in places.items():
+            at: Any = self.document.data
+            for part in path:
+                at = at.get(part) if isinstance(at, dict) else None
+            if isinstance(at, str):
+                try:
+                    catalog.resolve_name(kind, at, self.document.place(path), ".".join(path))
+                except SpecError as error:
+                    found += error.problems
+        return found
 
     # -- model --------------------------------------------------------------------------------------------------
 
@@ -270,6 +295,30 @@ class Resolver:
             place = self.document.place(("parallel", "offload", moved[0]))
             raise SpecError(Problem("offload is not priced by this version", place, f"parallel.offload.{moved[0]}"))
         return given.model_copy(update={"data": 1})
+
+
+class _Collector:
+    """Run several checks and raise all their problems together at the end."""
+
+    def __init__(self) -> None:
+        self.errors: list[SpecError] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def of(self, check: Callable[[], T]) -> T | None:
+        """Return what a check gives, or note its problems."""
+        try:
+            return check()
+        except SpecError as error:
+            self.errors.append(error)
+            return None
+
+    def __exit__(self, kind: object, value: object, trace: object) -> None:
+        if len(self.errors) == 1:
+            raise self.errors[0]
+        if self.errors:
+            raise SpecError([problem for error in self.errors for problem in error.problems])
 
 
 def _with(document: Document, path: tuple[Any, ...], value: Any, place: Place) -> Document:

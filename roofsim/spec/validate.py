@@ -34,21 +34,41 @@ def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
         return schema.model_validate_json(json.dumps(document.data), strict=True)
     except ValidationError as error:
-        problems = [_problem(schema, detail, document, prefix) for detail in error.errors()]
+        problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
     except (TypeError, ValueError) as error:
         raise SpecError(Problem(f"holds something that is no plain data: {error}", document.place(()), prefix)) from None
-    raise SpecError(dict.fromkeys(problems))
+    raise SpecError(problems)
+
+
+def _merged(problems: list[Problem]) -> list[Problem]:
+    """Join what the alternatives of one value say: "expected a text or a mapping; got 3"."""
+    by_path: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        by_path.setdefault((problem.path, str(problem.place)), []).append(problem)
+    return [_one(group) for group in by_path.values()]
+
+
+def _one(group: list[Problem]) -> Problem:
+    first = group[0]
+    split = [problem.message.removeprefix("expected ").split("; got ") for problem in group]
+    if len(group) == 1 or not all(problem.message.startswith("expected ") for problem in group):
+        return first
+    wanted = " or ".join(dict.fromkeys(part[0] for part in split))
+    return Problem(f"expected {wanted}; got {split[0][-1]}", first.place, first.path, first.hint)
 
 
 def _problem(schema: type[BaseModel], detail: ErrorDetails, document: Document, prefix: str) -> Problem:
-    path = _data_path(detail["loc"], document.data)
+    path = _data_path(detail["loc"], document.data, keep_last=detail["type"] in ("missing", "extra_forbidden"))
     dotted = ".".join(part for part in (prefix, *map(str, path)) if part)
     message, hint = _message(schema, detail, path)
     return Problem(message, document.place(path), dotted, hint)
 
 
-def _data_path(loc: tuple[int | str, ...], data: Any) -> Path_:
-    """Drop the parts of a pydantic location that name a union member instead of a key."""
+def _data_path(loc: tuple[int | str, ...], data: Any, *, keep_last: bool) -> Path_:
+    """Drop the parts of a pydantic location that name a union member instead of a key.
+
+    `keep_last` for problems about a key that the data does not have.
+    """
     path: list[str | int] = []
     at = data
     for index, part in enumerate(loc):
@@ -57,7 +77,7 @@ def _data_path(loc: tuple[int | str, ...], data: Any) -> Path_:
         if inside or listed:
             at = at[part]
             path.append(part)
-        elif index == len(loc) - 1:
+        elif keep_last and index == len(loc) - 1:
             path.append(part)
     return tuple(path)
 

@@ -62,7 +62,10 @@ class Cast(AbstractOp):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Copy(AbstractOp):
-    """Move elements without arithmetic: ``clone``, ``concat``, ``pad``, ``transpose``, ``shift``."""
+    """Move elements without arithmetic: ``clone``, ``concat``, ``pad``, ``roll``, ``transpose``, ``shift``.
+
+    A ``contiguous`` copy changes the layout for its reader only: the gradient passes without one.
+    """
 
     kind: ClassVar[Kind] = Kind.COPY
 

@@ -24,7 +24,7 @@ IDENTITY: Final = frozenset({"add_scalar"})
 SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
 #: No gradient flows: integer work, masks and tables.
 CONSTANT: Final = frozenset(
-    {"fill", "arange", "mask", "angles", "cos", "sin", "floor_divide", "to_int", "compare", "random"}
+    {"fill", "arange", "mask", "angles", "cos", "sin", "polar", "floor_divide", "to_int", "compare", "random"}
 )
 
 
@@ -41,11 +41,16 @@ def elementwise_backward(op: Elementwise, tape: Tape) -> None:
     elif name in SCALED:
         tape.give(op.inputs[0], tape.pointwise(name, op.inputs[0], grad))
     elif name in FROM_INPUT:
-        tape.give(op.inputs[0], tape.pointwise(f"{name}_backward", op.inputs[0], grad, op.inputs[0]))
+        tape.give(op.inputs[0], tape.pointwise(f"{name}_backward", op.inputs[0], grad, _kept_input(op)))
     elif name in FROM_OUTPUT:
         tape.give(op.inputs[0], tape.pointwise(f"{name}_backward", op.inputs[0], grad, op.outputs[0]))
     else:
         raise RoofsimError(f"no gradient rule for the elementwise function {name!r} ({op.name!r})")
+
+
+def _kept_input(op: Elementwise) -> Tensor:
+    """Return the input, or the copy that was made of it (and is held) before an in-place kernel overwrote it."""
+    return op.holds[0] if op.holds else op.inputs[0]
 
 
 def known_functions() -> frozenset[str]:
@@ -80,7 +85,8 @@ def _div(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     if tape.needs(first):
         tape.give_reduced(first, tape.pointwise("div", op.outputs[0], grad, second))
     if tape.needs(second):
-        ratio = tape.pointwise("div", op.outputs[0], op.outputs[0], second)
+        # -grad * ((first / second) / second): PyTorch keeps both operands, not the quotient.
+        ratio = tape.pointwise("div", op.outputs[0], tape.pointwise("div", op.outputs[0], first, second), second)
         tape.give_reduced(second, tape.pointwise("mul", op.outputs[0], tape.pointwise("neg", op.outputs[0], grad), ratio))
 
 
@@ -97,17 +103,24 @@ def _rsqrt(op: Elementwise, tape: Tape, grad: Tensor) -> None:
 
 
 def _silu(op: Elementwise, tape: Tape, grad: Tensor) -> None:
-    x = op.inputs[0]
+    x, kept = op.inputs[0], _kept_input(op)
     if tape.silu_backward == "fused":
-        tape.give(x, tape.pointwise("silu_backward", x, grad, x))
+        tape.give(x, tape.pointwise("silu_backward", x, grad, kept))
         return
     # PyTorch's composite formula grad * (sigmoid * (1 + x * (1 - sigmoid))); C++ keeps every temporary to the end.
-    sigmoid, ones = tape.pointwise("sigmoid", x, x), tape.zeros(x)
+    sigmoid, ones = tape.pointwise("sigmoid", x, kept), tape.zeros(x)
     rest = tape.pointwise("sub", x, ones, sigmoid, base=ones)
-    product = tape.pointwise("mul", x, x, rest)
+    product = tape.pointwise("mul", x, kept, rest)
     inner = tape.pointwise("add_scalar", x, product)
     outer = tape.pointwise("mul", x, sigmoid, inner)
     tape.give(x, tape.pointwise("mul", x, grad, outer, holds=(sigmoid, ones, product, inner)))
+
+
+def _where(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    condition, *choices = op.inputs
+    for tensor in choices:
+        if tape.needs(tensor):
+            tape.give_reduced(tensor, tape.pointwise("where", op.outputs[0], grad, condition))
 
 
 def _exp(op: Elementwise, tape: Tape, grad: Tensor) -> None:
@@ -135,4 +148,5 @@ SPECIAL: Final[dict[str, "Callable[[Elementwise, Tape, Tensor], None]"]] = {
     "exp": _exp,
     "log": _log,
     "rotary": _rotary,
+    "where": _where,
 }

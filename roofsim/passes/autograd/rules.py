@@ -183,6 +183,11 @@ def _(op: Softmax, tape: Tape) -> None:
 @backward.register
 def _(op: Reduction, tape: Tape) -> None:
     source, grad = op.inputs[0], tape.incoming(op)
+    if op.function == "max":
+        out = tape.new(source, grad.dtype)
+        tape.emit(Gather, "scatter_gradient", (tape.zeros(source, grad.dtype), grad), (out,), function="scatter")
+        tape.give(source, out)
+        return
     stretched = Tensor(f"{source.name}.expanded_grad", source.shape, grad.dtype, Role.TEMPORARY, base=grad)
     tape.emit(View, "expand", (grad,), (stretched,), function="expand")
     if op.function == "mean":
@@ -233,9 +238,9 @@ def _(op: Sort, tape: Tape) -> None:
 def _(op: Pool, tape: Tape) -> None:
     x = op.inputs[0]
     out = tape.new(x)
-    reads = (tape.incoming(op), *op.outputs[1:])
-    tape.emit(Pool, "gradient", (*reads, x) if op.outputs[1:] else reads, (out,),
-              function=op.function, window=op.window, backward=True)  # fmt: skip
+    # Average pooling keeps its input as max pooling does, though only the shape of it is used.
+    reads = (tape.incoming(op), *op.outputs[1:], x)
+    tape.emit(Pool, "gradient", reads, (out,), function=op.function, window=op.window, backward=True)
     tape.give(x, out)
 
 
@@ -259,6 +264,10 @@ def _(op: Copy, tape: Tape) -> None:
     elif op.function == "pad":
         out = tape.new(source, grad.dtype, base=grad)
         tape.emit(View, "slice_gradient", (grad,), (out,), function="slice")
+    elif op.function == "contiguous":
+        # Only the layout changed: the gradient may come in any.
+        out = tape.new(source, grad.dtype, base=grad)
+        tape.emit(View, "gradient", (grad,), (out,), function="reshape")
     else:
         out = tape.new(source, grad.dtype)
         tape.emit(Copy, "gradient", (grad,), (out,), function=op.function)
@@ -286,6 +295,9 @@ def _(op: View, tape: Tape) -> None:
         return
     if op.function == "slices":
         _slice_gradients(op, tape)
+        return
+    if op.function == "assembled":
+        _assembled_gradients(op, tape)
         return
     grad = tape.incoming(op)
     if op.function == "expand":
@@ -317,6 +329,20 @@ def _slice_gradients(op: View, tape: Tape) -> None:
             out = tape.new(source, grad.dtype)
             tape.emit(Copy, "pad_gradient", (grad,), (out,), function="pad")
             tape.give(source, out)
+
+
+def _assembled_gradients(op: View, tape: Tape) -> None:
+    """Parts copied one after the other into an empty tensor: each copy's gradient starts from one of the whole."""
+    grad, first = tape.incoming(op), op.inputs[0]
+    for tensor in reversed(op.inputs):
+        whole = tape.new(op.outputs[0], grad.dtype)
+        tape.emit(Copy, "whole_gradient", (grad,), (whole,), function="clone")
+        part = tape.new(tensor, grad.dtype, base=whole)
+        tape.emit(View, "slice", (whole,), (part,), function="slice")
+        tape.give(tensor, part)
+        if tensor is not first:
+            tape.pointwise("fill", tensor, base=whole)
+        grad = whole
 
 
 @backward.register

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import ClassVar
 
@@ -59,6 +59,8 @@ class Tape:
         self._needing = self._propagate()
         self._names: Counter[str] = Counter()
         self._op: AbstractOp | None = None
+        #: Ops that follow a node's own kernels: whether they fit a gradient to its tensor, or add it to another.
+        self._after_node: dict[AbstractOp, bool] = {}
 
     def _propagate(self) -> set[Tensor]:
         needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
@@ -87,9 +89,34 @@ class Tape:
         for op in reversed(body):
             if any(tensor in self.grads for tensor in op.outputs):
                 self._op = op
+                start = len(self.ops)
+                incoming = {self.grads[tensor] for tensor in op.outputs if tensor in self.grads}
                 backward(op, self)
+                self._release(start, incoming)
                 for tensor in op.outputs:
                     self.grads.pop(tensor, None)
+
+    def _release(self, start: int, incoming: set[Tensor]) -> None:
+        """Let the last kernel of a node hold what the earlier ones read.
+
+        Autograd frees the incoming gradient when a node's function returns, and what the node had saved when its
+        gradients have been summed and cast to their tensors' shapes and types.
+        """
+        own = [at for at in range(start, len(self.ops)) if self.ops[at] not in self._after_node]
+        if not own:
+            return
+        made = {tensor for op in self.ops[start:] for tensor in op.outputs}
+        read = dict.fromkeys(tensor for at in own for tensor in self.ops[at].inputs if tensor not in made)
+        self._hold(own[-1], [tensor for tensor in read if tensor in incoming])
+        fitted = [at for at in range(own[-1], len(self.ops)) if self._after_node.get(self.ops[at], True)]
+        self._hold(fitted[-1], [tensor for tensor in read if tensor not in incoming and not tensor.root.persistent])
+
+    def _hold(self, at: int, tensors: list[Tensor]) -> None:
+        op = self.ops[at]
+        more = tuple(tensor for tensor in tensors if tensor not in op.inputs and tensor not in op.holds)
+        if more:
+            self.ops[at] = replace(op, holds=op.holds + more)
+            self._after_node[self.ops[at]] = self._after_node.get(op, True)
 
     def _repeated(self, block: Block, body: list[AbstractOp]) -> None:
         """Walk the body once; gradients of carried tensors are carried the other way."""
@@ -161,7 +188,7 @@ class Tape:
         name = base if self._names[base] == 1 else f"{base}.{self._names[base]}"
         self.ops.append(
             op_class(name=name, inputs=inputs, outputs=outputs, phase=Phase.BACKWARD, block=self.block,
-                     origin=self._op.name, **fields)  # type: ignore[arg-type]
+                     origin=self._op.name, share=self._op.share, **fields)  # type: ignore[arg-type]
         )
 
     def pointwise(
@@ -186,6 +213,7 @@ class Tape:
         if gradient.dtype is not tensor.dtype and tensor.dtype is not FP8:
             converted = self.new(tensor)
             self.emit(Cast, "cast_gradient", (gradient,), (converted,))
+            self._after_node[self.ops[-1]] = True
             gradient = converted
         earlier = self.grads.get(tensor)
         if earlier is None:
@@ -197,6 +225,7 @@ class Tape:
         )
         total = self.new(tensor, earlier.dtype, base=earlier if alone else None)
         self.emit(Elementwise, "accumulate", (earlier, gradient), (total,), function="add")
+        self._after_node[self.ops[-1]] = False
         self.grads[tensor] = total
 
     def give_reduced(self, tensor: Tensor, gradient: Tensor) -> None:
@@ -206,6 +235,7 @@ class Tape:
         if len(tensor.shape) < len(gradient.shape) or _stretched(tensor, gradient):
             reduced = self.new(tensor, gradient.dtype)
             self.emit(Reduction, "sum_gradient", (gradient,), (reduced,), function="sum")
+            self._after_node[self.ops[-1]] = True
             gradient = reduced
         self.give(tensor, gradient)
 

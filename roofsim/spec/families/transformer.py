@@ -88,8 +88,15 @@ class DecoderModel(TransformerModel):
     embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    fused_gate_up: bool = Field(default=False, description="One projection for gate and up (Phi-3).")
+    gate: Literal["plain", "clamped"] = Field(default="plain", description="clamped: gpt-oss limits gate and up.")
+    normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
+    zero_centered_norm: bool = Field(default=False, description="Norm weights are offsets from one (Gemma).")
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
+    rotary_layout: Literal["half", "interleaved", "complex"] = Field(
+        default="half", description="Which elements of a head form a pair, and how the library's code multiplies them."
+    )
     query_key_norm: Literal["none", "head", "full"] = Field(default="none", description="RMS norm on queries and keys.")
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
@@ -104,11 +111,23 @@ class DecoderModel(TransformerModel):
     experts_per_token: Size = 2
     num_shared_experts: Count = 0
     shared_expert_gate: bool = False
+    shared_expert_intermediate_size: Size | None = Field(
+        default=None, description="num_shared_experts x expert_intermediate_size, if left out."
+    )
     expert_intermediate_size: Size | None = Field(default=None, description="As intermediate_size, if left out.")
     num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
     router_bias: bool = False
     expert_bias: bool = False
-    router_scores: Literal["softmax", "sigmoid"] = "softmax"
+    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = Field(
+        default="softmax", description="softmax_of_top: over the logits of the chosen experts only (gpt-oss)."
+    )
+    router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
+    router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")
+    router_in_fp32: bool = Field(default=False, description="The router's product runs on fp32 copies (DeepSeek).")
+    router_weights_in_fp32: bool = Field(default=True, description="Else in the compute type, as Qwen's are.")
+    router_correction_bias: bool = Field(default=False, description="A balancing bias in the choice (DeepSeek-V3).")
+    router_groups: Size | None = Field(default=None, description="Experts are chosen inside the best groups only.")
+    router_groups_per_token: Size = 1
     attention: Literal["mha", "mla"] = "mha"
     q_lora_rank: Size | None = None
     kv_lora_rank: Size | None = None
@@ -120,6 +139,11 @@ class DecoderModel(TransformerModel):
     def _check_experts(self) -> Self:
         if self.num_experts and self.experts_per_token > self.num_experts:
             raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        groups = self.router_groups
+        if groups is not None and self.num_experts % groups:
+            raise ValueError(f"num_experts {self.num_experts} is not a multiple of router_groups {groups}")
+        if groups is not None and self.router_groups_per_token > groups:
+            raise ValueError(f"router_groups_per_token {self.router_groups_per_token} exceeds router_groups {groups}")
         if self.num_dense_layers > self.num_layers:
             raise ValueError(f"num_dense_layers {self.num_dense_layers} exceeds num_layers {self.num_layers}")
         return self
@@ -145,7 +169,10 @@ class DecoderModel(TransformerModel):
     def completed(self) -> Self:
         filled = super().completed()
         width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
-        return filled.model_copy(update={"expert_intermediate_size": width})
+        assert width is not None
+        shared = self.shared_expert_intermediate_size
+        shared = width * self.num_shared_experts if shared is None else shared
+        return filled.model_copy(update={"expert_intermediate_size": width, "shared_expert_intermediate_size": shared})
 
 
 class EncoderModel(TransformerModel):
@@ -194,13 +221,36 @@ class EncoderModel(TransformerModel):
 
 
 class EncoderDecoderModel(TransformerModel):
-    """An encoder and a decoder with cross attention (T5, Whisper)."""
+    """An encoder and a decoder with cross attention (T5, Whisper), norms before attention and MLP."""
 
     family: Literal["encoder-decoder"] = "encoder-decoder"
     num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")
-    frontend: Literal["tokens", "audio"] = Field(default="tokens", description="audio: two convolutions over mel bands.")
-    mel_bands: Size = 80
+    frontend: Literal["tokens", "audio"] = Field(
+        default="tokens", description="audio: two convolutions over mel bands and sinusoidal positions (Whisper)."
+    )
+    mel_bands: Size = Field(default=80, description="Of the audio frontend, which reads two frames a position.")
     max_target_length: Size | None = Field(default=None, description="Positions of the decoder; as the encoder's.")
-    relative_buckets: Size = 32
-    key_bias: bool = Field(default=True, description="Whisper's key projection has no bias.")
-    attention_scale: bool = Field(default=True, description="T5 does not scale scores.")
+    relative_buckets: Size = Field(default=32, description="Distances that position_embedding: relative tells apart.")
+    key_bias: bool | None = Field(default=None, description="As query_key_value_bias (Whisper: none), if left out.")
+    activation_dropout: Rate = Field(default=0.0, description="Between the matmuls of the MLP (T5).")
+    final_dropout: Rate = Field(default=0.0, description="After the last norm of each stack (T5).")
+    scaled_output: bool = Field(default=False, description="Scale the decoder's output before a tied head (T5).")
+
+    @model_validator(mode="after")
+    def _check_positions(self) -> Self:
+        if self.position_embedding in ("rotary", "alibi"):
+            raise ValueError(
+                f"an encoder-decoder has position_embedding learned, relative or none, not {self.position_embedding}"
+            )
+        if self.frontend == "audio" and self.position_embedding != "learned":
+            raise ValueError("frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)")
+        return self
+
+    def completed(self) -> Self:
+        filled = super().completed()
+        derived: dict[str, Any] = {
+            "num_decoder_layers": self.num_layers,
+            "max_target_length": self.max_sequence_length,
+            "key_bias": filled.query_key_value_bias,
+        }
+        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})

@@ -1,0 +1,109 @@
+"""Show what the catalogs hold, and the schemas that their files follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.spec import catalog
+from roofsim.spec.architecture import Architecture
+from roofsim.spec.engine import Engine
+from roofsim.spec.families.registry import FAMILIES, family_schema
+from roofsim.spec.hardware import Gpu, System
+from roofsim.spec.validate import validate
+from roofsim.spec.workload import Scenario
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+SCHEMAS: dict[str, type[BaseModel]] = {
+    "scenario": Scenario,
+    "gpu": Gpu,
+    "system": System,
+    "engine": Engine,
+    "architecture": Architecture,
+}
+KINDS = ("gpu", "system", "engine", "model", "architecture")
+
+
+def catalog_rows(kind: str) -> list[dict[str, Any]]:
+    """Return one row an entry with the figures people look for."""
+    key = cast("catalog.Kind", kind)
+    by_name: dict[str, list[str]] = {}
+    for alias, name in catalog.aliases(key).items():
+        by_name.setdefault(name, []).append(alias)
+    return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.names(key)]
+
+
+def _figures(kind: str, name: str) -> dict[str, Any]:
+    document = catalog.load(cast("catalog.Kind", kind), name)
+    data = document.data
+    if kind == "gpu":
+        gpu = validate(Gpu, document)
+        best = next((gpu.peak[dtype] for dtype in ("bf16", "fp16") if dtype in gpu.peak), None)
+        return {
+            "architecture": gpu.architecture,
+            "16-bit peak": "-" if best is None else humanize(best, "FLOP/s", 4),
+            "fp32 peak": "-" if "fp32" not in gpu.vector_peak else humanize(gpu.vector_peak["fp32"], "FLOP/s", 4),
+            "memory": humanize(gpu.memory.capacity, "B", 4),
+            "bandwidth": humanize(gpu.memory.bandwidth, "B/s", 4),
+            "tdp": "-" if gpu.tdp is None else humanize(gpu.tdp, "W", 4),
+        }
+    if kind == "system":
+        return {"gpus": f"{data['gpus_per_node']} x {data.get('gpu') or 'any'}", "topology": data["topology"]}
+    if kind == "model":
+        total = data.get("published_parameters")
+        return {"family": data["family"], "parameters": "-" if total is None else f"{total:,}"}
+    return {"description": data.get("description", "")}
+
+
+def entry(what: str, name: str | None) -> dict[str, Any]:
+    """Return everything a catalog file says, with the file's kind and name.
+
+    Raises
+    ------
+    UnknownNameError
+        For a kind or name that does not exist.
+    """
+    kind = what.rstrip("s") if what.rstrip("s") in KINDS else None
+    if kind is None and name is None:
+        return _unique_entry(what)
+    if kind is None or name is None:
+        problem = f"unknown catalog {what!r}" if kind is None else f"name the {kind} to show"
+        hint = did_you_mean(what, KINDS) if kind is None else f"`roofsim list {kind}s` shows all."
+        raise UnknownNameError(Problem(problem, hint=hint))
+    found = catalog.resolve_name(cast("catalog.Kind", kind), name)
+    return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), found).data}
+
+
+def _unique_entry(name: str) -> dict[str, Any]:
+    """Find a name in whichever catalog has it."""
+    known: list[str] = []
+    for kind in KINDS:
+        key = cast("catalog.Kind", kind)
+        if catalog.normal(name) in (*catalog.names(key), *catalog.aliases(key)):
+            return entry(kind, name)
+        known += [*catalog.names(key), *catalog.aliases(key)]
+    raise UnknownNameError(Problem(f"no catalog has {name!r}", hint=_close(name, known)))
+
+
+def _close(name: str, known: list[str]) -> str:
+    hint = did_you_mean(name, known)
+    return hint if hint.startswith("Did") else "`roofsim list gpus` (systems, engines, models) shows what there is."
+
+
+def json_schema(what: str) -> dict[str, Any]:
+    """Return the JSON Schema of a kind of file; of ``model``, one alternative per family.
+
+    Raises
+    ------
+    UnknownNameError
+        For a kind that has none.
+    """
+    if what == "model":
+        families = [family_schema(name).model_json_schema() for name in FAMILIES]
+        return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
+    if what not in SCHEMAS:
+        raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))
+    return SCHEMAS[what].model_json_schema()

@@ -1,0 +1,250 @@
+"""Unfold a figure of a result: the formula, what goes into it, and down to constants and their sources."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from roofsim.analyze.ops import op_rows
+from roofsim.cost.kernels import kernels_of
+from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from roofsim.analyze.result import Result
+    from roofsim.evaluate import Evaluation
+    from roofsim.graph.base import AbstractOp
+
+#: How many ops of a sum are written out; the rest is one line.
+SHOWN = 12
+
+
+@dataclass
+class Explanation:
+    """A figure, how it is computed, and what it is computed from."""
+
+    title: str
+    value: str
+    formula: str = ""
+    source: str = ""
+    parts: list[Explanation] = field(default_factory=list)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "title": self.title,
+            "value": self.value,
+            "formula": self.formula,
+            "source": self.source,
+            "parts": [part.to_dict() for part in self.parts],
+        }
+
+
+def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
+    """Unfold a key of the result (``step_time``, ``memory.peak``, ``work.forward.matmul.flops`` ...) or an op by name.
+
+    Raises
+    ------
+    UnknownNameError
+        With near matches.
+    """
+    op = next((op for stage in evaluation.program.stages for op in stage.graph if op.name == figure), None)
+    if op is not None:
+        return _op(evaluation, op)
+    data = result.to_dict()
+    value = _lookup(data, figure)
+    head = figure.split(".")[0]
+    if head in ("step_time", "time", "throughput", "latency"):
+        return _time(evaluation, result, figure, value)
+    if head in ("memory",):
+        return _memory(evaluation, result, figure, value)
+    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work"):
+        return _flops(evaluation, result, figure, value)
+    if head == "parameters":
+        return _parameters(evaluation, figure, value)
+    return _plain(result, figure, value)
+
+
+def _lookup(data: dict[str, Any], figure: str) -> Any:
+    at: Any = data
+    for part in figure.split("."):
+        if not isinstance(at, dict) or part not in at:
+            known = _keys(data)
+            raise UnknownNameError(Problem(f"no figure or op is called {figure[:80]!r}", hint=did_you_mean(figure, known)))
+        at = at[part]
+    return at
+
+
+def _keys(data: dict[str, Any], prefix: str = "") -> list[str]:
+    found = []
+    for key, value in data.items():
+        if key in ("scenario", "provenance", "schema", "assumed", "warnings"):
+            continue
+        found.append(f"{prefix}{key}")
+        if isinstance(value, dict):
+            found += _keys(value, f"{prefix}{key}.")
+    return found
+
+
+def _seconds(value: float) -> str:
+    return humanize(value, "s", 4)
+
+
+def _text(value: Any, unit: str = "") -> str:
+    if isinstance(value, float) and unit:
+        return humanize(value, unit, 4)
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
+    """Time is the slower of device and host; the device's is a sum over ops."""
+    step = evaluation.step
+    device = Explanation(
+        "device time", _seconds(float(step.device)), "sum over ops of (time of one launch x launches in a step)"
+    )
+    device.parts = _longest_ops(evaluation)
+    issue = _seconds(float(evaluation.device.issue_time))
+    host = Explanation(
+        "host time",
+        _seconds(float(step.host)),
+        f"kernels in a step x {issue} to issue one (engine {evaluation.resolved.engine.name}, system "
+        f"{evaluation.resolved.system.name} factor {evaluation.resolved.system.host.issue_factor:g})",
+        evaluation.resolved.engine.sources.get("host_issue_time", ""),
+    )
+    root = Explanation(figure, _text(value, "s" if figure.split(".")[0] != "throughput" else ""))
+    root.formula = {
+        "step_time": "max(device time, host time): kernels are issued ahead, so the slower of the two sets the pace",
+        "throughput": "what a step handles / step_time",
+    }.get(figure.split(".")[0], "a part of step_time")
+    root.parts = [device, host, _constants(result)]
+    return root
+
+
+def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
+    rows = op_rows(evaluation)
+    parts = [
+        Explanation(
+            row["name"],
+            f"{_seconds(row['time'])} ({100 * row['share']:.1f} %)",
+            f"{row['count']:g} launches, {humanize(row['flops'], 'FLOP', 4)}, {humanize(row['bytes'], 'B', 4)} in all; "
+            f"bound by {row['bound'].replace('_', ' ')}",
+        )
+        for row in rows[:SHOWN]
+    ]
+    if len(rows) > SHOWN:
+        rest = sum(row["time"] for row in rows[SHOWN:])
+        parts.append(Explanation(f"{len(rows) - SHOWN} other ops", _seconds(rest), "`roofsim ops` lists all"))
+    return parts
+
+
+def _constants(result: Result) -> Explanation:
+    root = Explanation("constants", f"{len(result.provenance)} numbers", "achieved rate = datasheet rate x achieved fraction")
+    root.parts = [Explanation(row["what"], str(row["value"]), "", row["source"]) for row in result.provenance]
+    return root
+
+
+def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
+    """One op: its work, and the roofline of each kernel it launches."""
+    context = evaluation.priced[0].context
+    root = Explanation(op.name, f"{type(op).__name__}, {op.phase}, runs {_text(op.count)} times a pass")
+    root.parts.append(Explanation("FLOPs", _text(op.flops(), "FLOP"), _dimensions(op)))
+    if _text(op.executed_flops()) != _text(op.flops()):
+        root.parts.append(
+            Explanation("FLOPs executed", _text(op.executed_flops(), "FLOP"), "without what the mask hides; used for time")
+        )
+    for name, tensors, amount in (("bytes read", op.inputs, op.bytes_read()), ("bytes written", op.outputs, op.bytes_written())):
+        parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
+        root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
+    architecture = context.device.architecture
+    for work in kernels_of(op, context):
+        rate, moved = work.flop_peak * work.compute_share, context.device.bandwidth * work.bandwidth_share
+        root.parts.append(
+            Explanation(
+                "kernel",
+                f"max({_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}, {_text(work.traffic, 'B')} / {_text(moved, 'B/s')})"
+                f" + {_seconds(architecture.kernel_floor)}",
+                f"{work.compute_share:.3g} of {_text(work.flop_peak, 'FLOP/s')}; {work.bandwidth_share:.3g} of "
+                f"{_text(context.device.bandwidth, 'B/s')}",
+                f"architecture {architecture.name}: {architecture.sources.get('matmul', '')}",
+            )
+        )
+    return root
+
+
+def _dimensions(op: AbstractOp) -> str:
+    names = ("batch", "m", "n", "k", "heads", "q_length", "kv_length", "head_size", "in_channels", "out_channels", "groups", "rows", "experts")
+    found = [f"{name}={_text(getattr(op, name))}" for name in names if hasattr(op, name)]
+    return ", ".join(found)
+
+
+def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
+    """Memory at the peak by category, and what stands behind each."""
+    memory = result.memory
+    root = Explanation(
+        figure,
+        _text(float(value), "B") if isinstance(value, float) else str(value),
+        "live tensors at the peak (each rounded up to 512 B) + what the allocator reserves beyond them + the context",
+    )
+    notes = {
+        "context": evaluation.resolved.architecture.sources.get("context", ""),
+        "fragmentation": evaluation.resolved.engine.sources.get("reserved_overhead", ""),
+    }
+    root.parts = [
+        Explanation(name.replace("_", " "), _text(float(amount), "B"), "", notes.get(name, ""))
+        for name, amount in memory.components.items()
+    ]
+    root.parts.append(Explanation("peak op", memory.peak_op, f"in the {memory.peak_phase} phase"))
+    root.parts.append(
+        Explanation(
+            "saved activations",
+            _text(float(memory.saved_activations), "B"),
+            "storages made in the forward pass that a backward op reads, each once",
+        )
+    )
+    return root
+
+
+def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
+    peak, _ = evaluation.device.rate(evaluation.resolved.precision.math)
+    math = evaluation.resolved.precision.math
+    formulas = {
+        "mfu": f"model_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
+        "hfu": f"hardware_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
+        "model_flops": "matmuls, convolutions and attention products of forward and backward; a multiply-add is two FLOPs; "
+        "causal scores counted in full; no recomputation",
+        "hardware_flops": "as model_flops, with recomputation and the second computation of scores in fused attention",
+    }
+    root = Explanation(figure, _text(value, "FLOP" if "flops" in figure else ""), formulas.get(figure, "sum over ops"))
+    for phase, classes in result.work.items():
+        total = sum(float(row["flops"]) for row in classes.values())
+        part = Explanation(phase, _text(total, "FLOP"))
+        part.parts = [Explanation(name, _text(float(row["flops"]), "FLOP")) for name, row in classes.items() if row["flops"]]
+        root.parts.append(part)
+    return root
+
+
+def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
+    root = Explanation(figure, f"{value:,.0f}", "sum over parameter tensors of elements x copies")
+    rows = sorted(
+        ((tensor, float(tensor.numel) * float(copies), float(copies)) for tensor, copies in evaluation.program.stages[0].graph.parameters().items()),
+        key=lambda row: -row[1],
+    )
+    root.parts = [Explanation(str(tensor), f"{total:,.0f}", f"{copies:g} copies") for tensor, total, copies in rows[:SHOWN]]
+    if len(rows) > SHOWN:
+        root.parts.append(Explanation(f"{len(rows) - SHOWN} other tensors", f"{sum(row[1] for row in rows[SHOWN:]):,.0f}"))
+    return root
+
+
+def _plain(result: Result, figure: str, value: Any) -> Explanation:
+    formulas = {
+        "elasticity": "d ln(step_time) / d ln(rate): the step priced again on hardware with the rate changed by 0.01 %",
+        "bound": "the resource with the largest share of the step",
+        "runner_up": "the resource with the second largest share; headroom: how much faster the bound one must get to tie",
+        "cost": "hourly price x time; the catalog's price and its date",
+    }
+    root = Explanation(figure, _text(value), formulas.get(figure.split(".")[0], ""))
+    if isinstance(value, dict):
+        root.value = ""
+        root.parts = [Explanation(key, _text(item)) for key, item in value.items()]
+    root.parts.append(_constants(result))
+    return root

@@ -1,0 +1,83 @@
+"""Table the ops of a step: FLOPs, bytes, arithmetic intensity, time and bound, each or in groups."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.cost.roofline import BOUNDS
+from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.graph.base import Kind, Phase
+
+if TYPE_CHECKING:
+    from roofsim.cost.pricing import OpCost
+    from roofsim.evaluate import Evaluation
+
+GROUPS: Final = ("op", "class", "layer", "phase")
+ORDERS: Final = ("time", "flops", "bytes", "intensity", "program")
+
+
+def op_rows(evaluation: Evaluation, *, by: str = "op", sort: str = "time") -> list[dict[str, Any]]:
+    """Return one row an op (or group): amounts of one step, seconds, share of the step, what binds it.
+
+    Raises
+    ------
+    SpecError
+        For an unknown grouping or order.
+    """
+    for value, known, name in ((by, GROUPS, "--by"), (sort, ORDERS, "--sort")):
+        if value not in known:
+            raise SpecError(Problem(f"unknown value {value!r}", path=name, hint=did_you_mean(value, known)))
+    rows: dict[str, dict[str, Any]] = {}
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        for cost in priced.per_op():
+            if cost.op.kind is not Kind.VIEW:
+                _add(rows, evaluation, cost, _key(cost, by), stage.times)
+    found = [_finished(row, evaluation) for row in rows.values()]
+    if sort != "program":
+        found.sort(key=lambda row: -(row[sort] if row[sort] is not None else 0.0))
+    return found
+
+
+def _key(cost: OpCost, by: str) -> str:
+    op = cost.op
+    return {"op": op.name, "class": str(op.group), "layer": op.layer, "phase": str(op.phase)}[by]
+
+
+def _add(rows: dict[str, dict[str, Any]], evaluation: Evaluation, cost: OpCost, key: str, times: Any) -> None:
+    op = cost.op
+    micro = 1.0 if op.phase is Phase.OPTIMIZER else evaluation.program.num_micro_batches
+    runs = _number(op.count) * _number(times) * _number(micro)
+    row = rows.setdefault(
+        key,
+        {
+            "name": key, "phase": str(op.phase), "class": str(op.group), "count": 0.0, "flops": 0.0, "bytes": 0.0,
+            "time": 0.0, "compute": 0.0, "memory_bandwidth": 0.0, "launch": 0.0,
+        },
+    )  # fmt: skip
+    row["count"] += runs
+    row["flops"] += runs * _number(op.flops())
+    row["bytes"] += runs * (_number(op.bytes_read()) + _number(op.bytes_written()))
+    for part in ("time", "compute", "memory_bandwidth", "launch"):
+        row[part] += runs * _number(getattr(cost, part))
+
+
+def _number(value: Any) -> float:
+    """Return a number; of the contexts of a decode, their mean."""
+    return float(value) if isinstance(value, float) else float(value.mean())
+
+
+def _finished(row: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
+    intensity = row["flops"] / row["bytes"] if row["bytes"] else None
+    bound = max(BOUNDS, key=lambda part: row[part])
+    return {
+        "name": row["name"],
+        "phase": row["phase"],
+        "class": row["class"],
+        "count": row["count"],
+        "flops": row["flops"],
+        "bytes": row["bytes"],
+        "intensity": intensity,
+        "time": row["time"],
+        "share": row["time"] / float(evaluation.step.device),
+        "bound": bound,
+    }

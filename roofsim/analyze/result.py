@@ -1,0 +1,130 @@
+"""Hold what a run found: one type for scalars and arrays, with its plain-data form of schema roofsim/result/1."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
+
+SCHEMA: Final = "roofsim/result/1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Bytes on the fullest rank; `peak` is what is compared with the card's capacity.
+
+    `components` sum to `peak`.
+    """
+
+    allocated_peak: Real
+    reserved: Real
+    device_total: Real
+    saved_activations: Real
+    capacity: Real
+    components: dict[str, Real]
+    peak_op: str = ""
+    peak_phase: str = ""
+
+    @property
+    def fits(self) -> Any:
+        """Whether the peak is within the capacity (a bool, or an array of them)."""
+        return self.device_total <= self.capacity
+
+    @property
+    def shortfall(self) -> Real:
+        """Bytes that are missing; 0 where it fits."""
+        missing = np.maximum(np.asarray(self.device_total) - np.asarray(self.capacity), 0.0)
+        return float(missing) if missing.ndim == 0 else missing
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """The answer to a scenario. Amounts are floats, or float64 arrays where sizes or hardware were arrays."""
+
+    scenario: dict[str, Any]
+    step_time: Real
+    step_time_interval: tuple[float, float] | None = None
+    throughput: dict[str, Real | None]
+    latency: dict[str, Real | None]
+    model_flops: Real
+    hardware_flops: Real
+    mfu: Real
+    hfu: Real
+    bound: str | None
+    runner_up: dict[str, Any] | None
+    time: dict[str, Real]
+    host_time: Real
+    device_time: Real
+    parameters: dict[str, Real]
+    work: dict[str, dict[str, dict[str, Real]]]
+    memory: Memory
+    elasticity: dict[str, float] | None
+    cost: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
+    provenance: tuple[dict[str, Any], ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def bandwidth_bound(self) -> bool | None:
+        """Whether memory bandwidth is what limits the step."""
+        return None if self.bound is None else self.bound == "memory_bandwidth"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: numbers, texts, lists and mappings, ready for JSON."""
+        memory = self.memory
+        return plain(
+            {
+                "schema": SCHEMA,
+                "scenario": self.scenario,
+                "step_time": self.step_time,
+                "step_time_interval": self.step_time_interval,
+                "throughput": self.throughput,
+                "latency": self.latency,
+                "model_flops": self.model_flops,
+                "hardware_flops": self.hardware_flops,
+                "mfu": self.mfu,
+                "hfu": self.hfu,
+                "bound": self.bound,
+                "runner_up": self.runner_up,
+                "bandwidth_bound": self.bandwidth_bound,
+                "time": self.time,
+                "parameters": self.parameters,
+                "work": self.work,
+                "memory": {
+                    "allocated_peak": memory.allocated_peak,
+                    "reserved": memory.reserved,
+                    "device_total": memory.device_total,
+                    "peak": memory.device_total,
+                    "saved_activations": memory.saved_activations,
+                    "capacity": memory.capacity,
+                    "fits": memory.fits,
+                    "shortfall": memory.shortfall,
+                    "peak_op": memory.peak_op,
+                    "peak_phase": memory.peak_phase,
+                    "components": memory.components,
+                },
+                "elasticity": self.elasticity,
+                "cost": self.cost,
+                "assumed": self.assumed,
+                "warnings": self.warnings,
+                "provenance": self.provenance,
+            }
+        )
+
+
+def plain(value: Any) -> Any:
+    """Convert numpy values, tuples and whole floats' containers to what JSON knows."""
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    return value

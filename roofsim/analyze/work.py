@@ -1,0 +1,70 @@
+"""Count what a step does: FLOPs, bytes and seconds by phase and class of op, and the parameters behind them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.evaluate import mean_over_contexts
+from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.ops import GroupedMatmul
+from roofsim.numeric import Real, maximum, real
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+
+
+def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
+    """Return FLOPs, bytes and seconds of one step by phase and class of op."""
+    table: dict[str, dict[str, dict[str, Real]]] = {}
+    micro = evaluation.program.num_micro_batches
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        for cost, count in zip(priced.per_op(), priced.counts, strict=True):
+            op = cost.op
+            times = stage.times * count * (1.0 if op.phase is Phase.OPTIMIZER else micro)
+            row = table.setdefault(str(op.phase), {}).setdefault(
+                str(op.group), {"flops": 0.0, "bytes_read": 0.0, "bytes_written": 0.0, "time": 0.0}
+            )
+            amounts = (op.flops(), op.bytes_read(), op.bytes_written(), cost.time)
+            for key, amount in zip(row, amounts, strict=True):
+                row[key] = row[key] + _over(amount, averaged=stage.averaged) * times
+    for classes in table.values():
+        classes.pop("view", None)
+    return table
+
+
+def _over(value: Real, *, averaged: bool) -> Real:
+    return mean_over_contexts(value) if averaged else value
+
+
+def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
+    """Return the FLOPs of one step that the model asks for, and those that the hardware runs.
+
+    Both count matmuls, convolutions and attention. The model's leave out recomputation and the second computation of
+    scores in fused attention's backward; both count a causal score matrix in full, as PyTorch's counter does.
+    """
+    model: Real = 0.0
+    hardware: Real = 0.0
+    for stage in evaluation.program.stages:
+        for op in stage.graph:
+            if op.group not in HEAVY_KINDS:
+                continue
+            times = op.count * stage.times * evaluation.program.num_micro_batches
+            hardware = hardware + _over(op.flops(), averaged=stage.averaged) * times
+            if op.phase is not Phase.RECOMPUTE:
+                model = model + _over(op.model_flops(), averaged=stage.averaged) * times
+    return model, hardware
+
+
+def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
+    """Return parameters in all, and those that one token uses (a share of the experts only)."""
+    graph = evaluation.program.stages[0].graph
+    total: Real = 0.0
+    for tensor, copies in graph.parameters().items():
+        total = total + tensor.numel * copies
+    idle: Real = 0.0
+    per_token = getattr(evaluation.resolved.model, "experts_per_token", 1)
+    for op in graph:
+        if isinstance(op, GroupedMatmul) and op.phase is Phase.FORWARD:
+            weights = op.inputs[1].numel * op.count
+            idle = idle + weights * maximum(0.0, 1.0 - real(per_token) / op.experts)
+    return {"total": total, "active": total - idle}

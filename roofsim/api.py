@@ -1,0 +1,205 @@
+"""The recipe: resolve a scenario, build its program, price it, and say what it means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.money import cost
+from roofsim.analyze.provenance import provenance
+from roofsim.analyze.result import Memory, Result, plain
+from roofsim.analyze.sensitivity import elasticities
+from roofsim.analyze.work import flops_of, parameters_of, work_of
+from roofsim.evaluate import Evaluation, evaluate
+from roofsim.numeric import Real, divide, is_scalar, real
+from roofsim.spec.resolve import Resolved, Resolver
+from roofsim.spec.scenario import load_scenario
+
+if TYPE_CHECKING:
+    from roofsim.schedule.step import StepTime
+    from roofsim.spec.source import Document
+    from roofsim.spec.workload import Scenario
+
+
+def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Result:
+    """Predict one scenario.
+
+    Parameters
+    ----------
+    scenario
+        A path, a catalog model name, a mapping of the form of DESIGN.md 4.1, or a `Scenario`.
+    overrides
+        Values for ``section.key``, written with two underscores (``workload__micro_batch_size=8``), or by the short
+        names of the command line (``gpu="h100"``, ``precision="bf16"``).
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong; the message says where and what would be right.
+    """
+    return answer(evaluate(resolve(scenario, **overrides)))
+
+
+def compare(scenario: str | Path | dict[str, Any] | Scenario, gpus: list[str], **overrides: Any) -> list[Result]:
+    """Predict one scenario on several GPUs, in the order given."""
+    return [run(scenario, **{**overrides, "gpu": gpu}) for gpu in gpus]
+
+
+def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:
+    """Find everything a scenario names and write out its defaults."""
+    return resolve_document(load_scenario(scenario, overrides))
+
+
+def resolve_document(document: Document) -> Resolved:
+    """Resolve a request that was read (and perhaps changed by flags) already."""
+    return Resolver(document, _import_model).run()
+
+
+def _import_model(path: Path) -> dict[str, Any]:
+    from roofsim.importers.huggingface import read_config
+
+    return read_config(path)
+
+
+def answer(evaluation: Evaluation) -> Result:
+    """Say what an evaluation means."""
+    resolved, step = evaluation.resolved, evaluation.step
+    model_flops, hardware_flops = flops_of(evaluation)
+    peak, _ = evaluation.device.rate(resolved.precision.math)
+    memory = memory_of(evaluation)
+    scalar = is_scalar(step.step, evaluation.device.bandwidth)
+    limits = bottleneck(step, evaluation.reprice) if scalar else None
+    return Result(
+        scenario=scenario_of(resolved),
+        step_time=step.step,
+        throughput=_throughput(evaluation),
+        latency=_latency(evaluation),
+        model_flops=model_flops,
+        hardware_flops=hardware_flops,
+        mfu=divide(model_flops, step.step * peak),
+        hfu=divide(hardware_flops, step.step * peak),
+        bound=None if limits is None else limits.bound,
+        runner_up=None if limits is None else {"bound": limits.runner_up, "headroom": limits.headroom},
+        time=step.breakdown,
+        host_time=step.host,
+        device_time=step.device,
+        parameters=parameters_of(evaluation),
+        work=work_of(evaluation),
+        memory=memory,
+        elasticity=elasticities(evaluation.reprice) if scalar else None,
+        cost=_cost(evaluation, step) if scalar else {},
+        warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
+        assumed=resolved.assumed,
+        provenance=tuple(
+            provenance(
+                resolved.gpu, resolved.architecture, resolved.engine, resolved.precision.math, resolved.override
+            )
+        ),
+    )
+
+
+def scenario_of(resolved: Resolved) -> dict[str, Any]:
+    """Return the scenario as resolved, defaults included, as plain data."""
+    precision = resolved.precision
+    roles = ("compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache")
+    workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
+    workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
+    workload["engine"] = resolved.engine.name
+    workload["attention"] = resolved.engine.attention
+    workload["memory_format"] = resolved.engine.memory_format
+    facts = resolved.engine.model_dump(exclude={"schema_version", "name", "description", "aliases", "sources", "notes"})
+    hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
+    result: dict[str, Any] = plain(
+        {
+            "model": resolved.model.completed().model_dump(exclude=hidden),
+            "workload": workload | {"engine_facts": facts},
+            "parallel": resolved.parallel.model_dump(),
+            "hardware": {
+                "gpu": resolved.gpu.name,
+                "gpus": resolved.gpus,
+                "system": resolved.system.name,
+                "override": resolved.override,
+            },
+        }
+    )
+    return result
+
+
+def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
+    """Return samples and units (tokens or images) that one step handles, and the unit's name."""
+    workload = resolved.workload
+    samples = real(workload.global_batch_size if workload.phase == "train" else workload.micro_batch_size)
+    if resolved.model.sample_unit != "tokens":
+        return samples, samples, resolved.model.sample_unit
+    tokens: Real = 1.0
+    if workload.phase in ("train", "forward"):
+        length = workload.sequence_length if workload.target_length is None else workload.target_length
+        tokens = real(1.0 if length is None else length)
+    elif workload.phase == "prefill":
+        tokens = real(workload.prompt_length)
+    elif workload.phase == "generate":
+        tokens = real(workload.output_length)
+    return samples, samples * tokens, "tokens"
+
+
+def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
+    resolved, step = evaluation.resolved, evaluation.step.step
+    samples, units, unit = units_per_step(resolved)
+    tokens = divide(units, step) if unit == "tokens" else None
+    found: dict[str, Real | None] = {
+        "tokens_per_second": tokens,
+        "samples_per_second": divide(samples, step),
+        "tokens_per_second_per_gpu": None if tokens is None else tokens / float(resolved.gpus),
+        "prefill_tokens_per_second": None,
+        "decode_tokens_per_second": None,
+        "output_tokens_per_second": None,
+    }
+    if resolved.workload.phase in ("prefill", "generate"):
+        prompt = samples * real(resolved.workload.prompt_length)
+        found["prefill_tokens_per_second"] = divide(prompt, evaluation.stage_time("prefill"))
+    if resolved.workload.phase in ("decode", "generate"):
+        decode = evaluation.stage_time("decode")
+        found["decode_tokens_per_second"] = None if _is_zero(decode) else divide(samples, decode)
+    if resolved.workload.phase == "generate":
+        found["output_tokens_per_second"] = divide(units, step)
+    return found
+
+
+def _is_zero(value: Real) -> bool:
+    return isinstance(value, float) and value == 0.0
+
+
+def _latency(evaluation: Evaluation) -> dict[str, Real | None]:
+    phase, step = evaluation.resolved.workload.phase, evaluation.step.step
+    found: dict[str, Real | None] = {"time_to_first_token": None, "time_per_output_token": None, "end_to_end": None}
+    if phase == "train":
+        return found
+    found["end_to_end"] = step
+    if phase in ("prefill", "generate"):
+        found["time_to_first_token"] = evaluation.stage_time("prefill")
+    if phase in ("decode", "generate"):
+        decode = evaluation.stage_time("decode")
+        found["time_per_output_token"] = None if _is_zero(decode) else decode
+    return found
+
+
+def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
+    resolved = evaluation.resolved
+    _, units, unit = units_per_step(resolved)
+    return cost(resolved.gpu, resolved.system, resolved.gpus, float(step.step), float(units), unit)
+
+
+def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
+    resolved = evaluation.resolved
+    found = ["step_time_interval is null: the constants of this version are not calibrated against residuals"]
+    if not resolved.architecture.measured:
+        found.append(f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed")
+    if evaluation.device.vector_rate is None:
+        found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise arithmetic is priced by its bytes alone")
+    if scalar and memory.fits and float(memory.device_total) > 0.95 * float(memory.capacity):
+        found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
+    if resolved.engine.launch == "graphs":
+        found.append("CUDA graphs: no host time per kernel is counted")
+    return found

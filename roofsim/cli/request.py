@@ -1,0 +1,84 @@
+"""Turn the arguments of a verb into a resolved scenario, and its answer into what was asked for."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.evaluate import Evaluation
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.source import Document
+
+Overrides = list[tuple[str, str, str]]
+
+
+def document_of(scenario: str, overrides: Overrides) -> Document:
+    """Return the scenario's document with the flags put in, each as YAML would read it."""
+    from roofsim.spec.scenario import load_scenario, with_override
+    from roofsim.spec.source import parse_value
+
+    document = load_scenario(scenario, {})
+    for key, text, origin in overrides:
+        shown = f"--{key.replace('_', '-')}" if origin == "flag" else f"{origin} {key}"
+        document = with_override(document, key, parse_value(text, shown), shown)
+    return document
+
+
+def resolved_of(scenario: str, overrides: Overrides) -> Resolved:
+    """Resolve a scenario with flags."""
+    from roofsim.api import resolve_document
+
+    return resolve_document(document_of(scenario, overrides))
+
+
+def evaluated(scenario: str, overrides: Overrides, *, with_curve: bool = False) -> Evaluation:
+    """Resolve and price a scenario with flags."""
+    from roofsim.evaluate import evaluate
+
+    return evaluate(resolved_of(scenario, overrides), with_curve=with_curve)
+
+
+def console() -> Console:
+    """Return the console for answers; wide enough for tables when not a terminal."""
+    from rich.console import Console
+
+    return Console(width=None if sys.stdout.isatty() else 120, soft_wrap=False)
+
+
+def write_text(text: str) -> None:
+    """Print plain text (JSON, CSV, a listing) unchanged."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+
+
+def checked_path(path: Path | None, *suffixes: str) -> Path | None:
+    """Return an output path whose folder exists and whose ending is known, before anything is computed.
+
+    Raises
+    ------
+    SpecError
+        Otherwise.
+    """
+    if path is None:
+        return None
+    from roofsim.errors import Problem, SpecError
+
+    if path.suffix.lower() not in suffixes:
+        raise SpecError(Problem(f"cannot write {path}: expected a file ending in {' or '.join(suffixes)}"))
+    if not path.parent.is_dir():
+        raise SpecError(Problem(f"cannot write {path}: no such folder {path.parent}"))
+    return path
+
+
+def as_rows(data: list[dict[str, Any]], *, json: bool, csv: bool) -> bool:
+    """Print rows as JSON or CSV if either was asked for; tells whether it did."""
+    from roofsim.report.tabular import flat, rows_to_csv, to_json
+
+    if json:
+        write_text(to_json(data))
+    elif csv:
+        write_text(rows_to_csv([flat(row) for row in data]))
+    return json or csv

@@ -1,0 +1,42 @@
+"""Answer one scenario: ``roofsim run gpt.yaml --gpu a100``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofsim.cli.options import scenario_options
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+
+Scenario = Annotated[str, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
+Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory.")]
+
+
+@scenario_options
+def run(
+    *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, overrides: Overrides
+) -> None:
+    """Predict step time, throughput, limits and memory of one scenario."""
+    from roofsim.api import answer
+
+    checked_path(plot, ".png", ".svg", ".pdf")
+    evaluation = evaluated(scenario, overrides, with_curve=plot is not None)
+    result = answer(evaluation)
+    if not as_rows([result.to_dict()], json=False, csv=csv):
+        if json:
+            from roofsim.cli.request import write_text
+            from roofsim.report.tabular import to_json
+
+            write_text(to_json(result.to_dict()))
+        else:
+            from roofsim.report.text import print_result
+
+            print_result(console(), result)
+    if plot is not None:
+        from roofsim.report.plot import draw_run
+
+        draw_run([(evaluation, result)], plot)

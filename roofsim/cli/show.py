@@ -1,0 +1,28 @@
+"""Show one catalog entry with its sources: ``roofsim show gpu a100``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from roofsim.cli.request import console, write_text
+from roofsim.cli.run import Json
+
+What = Annotated[str, typer.Argument(help="gpu, system, engine, model or architecture; or a name that only one has.")]
+Name = Annotated[str | None, typer.Argument(help="The entry's name or alias.")]
+
+
+def show(*, what: What, name: Name = None, json: Json = False) -> None:
+    """Show everything the catalog says of one GPU, system, engine, model or architecture."""
+    from roofsim.analyze.catalogs import entry
+
+    found = entry(what, name)
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(found))
+        return
+    from roofsim.report.tables import print_entry
+
+    print_entry(console(), found)

@@ -1,0 +1,112 @@
+"""Build the projections of multi-head latent attention: low-rank queries, one compressed key-value vector per token."""
+
+from __future__ import annotations
+
+from roofsim.graph.ops import Copy, Elementwise, View
+from roofsim.graph.tensor import FP32, Tensor
+from roofsim.lower.attention import cached, expand_heads, rotary_tables, rotate
+from roofsim.lower.call import Call
+from roofsim.lower.layers import Layers
+from roofsim.numeric import Real
+from roofsim.spec.families.transformer import DecoderModel
+
+Tables = tuple[Tensor, ...]
+
+
+def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tensor) -> Tables:
+    """Return what the rotary embedding multiplies by: cosines and sines, or complex numbers in fp32."""
+    size = model.qk_rope_head_size
+    assert size is not None
+    if model.rotary_layout != "complex" or layers.flavour.rotary != "chain":
+        return rotary_tables(layers, length, size, like)
+    b = layers.b
+    with b.scope("rotary"):
+        frequencies = b.buffer("inverse_frequencies", size / 2.0, dtype=FP32)
+        angles = b.tensor("angles", length, 1.0, size / 2.0, dtype=FP32)
+        b.emit(Elementwise, "angles", inputs=(frequencies,), outputs=(angles,), function="outer")
+        rotation = b.tensor("rotation", length, 1.0, size, dtype=FP32)
+        b.emit(Elementwise, "polar", inputs=(angles,), outputs=(rotation,), function="polar")
+        return (layers.pointwise("mul_scalar", rotation),)
+
+
+def latent_projections(
+    layers: Layers, model: DecoderModel, call: Call, x: Tensor, tables: Tables
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values ``[batch, length, heads, size]``; the cache holds the compressed vectors."""
+    nope, rope, value = model.qk_nope_head_size, model.qk_rope_head_size, model.value_head_size
+    assert nope is not None
+    assert rope is not None
+    assert value is not None
+    heads = model.num_attention_heads
+    q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
+    latent, k_turned = _compressed(layers, model, x)
+    q_turned = _rotate(layers, model, q_turned, tables, "rotate_query")
+    k_turned = _rotate(layers, model, k_turned, tables, "rotate_key")
+    latent = cached(layers, call, latent, "latent_cache")
+    k_turned = cached(layers, call, k_turned, "rotary_key_cache")
+    q = layers.concat((q_pass, q_turned), -1)
+    both = layers.linear(latent, heads * (nope + value), "key_value_up")
+    both = layers.view(both, "reshape", *latent.shape[:2], heads, nope + value, copies_gradient=True)
+    k_pass, v = layers.split(both, nope, value)
+    return q, _assembled(layers, k_pass, expand_heads(layers, k_turned, heads)), v
+
+
+def _queries(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    assert model.head_size is not None
+    width = model.num_attention_heads * model.head_size
+    if model.q_lora_rank is None:
+        q = layers.linear(x, width, "query")
+    else:
+        low = layers.linear(x, model.q_lora_rank, "query_down", bias=bool(model.query_key_value_bias))
+        q = layers.linear(layers.rms_norm(low, "query_norm"), width, "query_up")
+    return layers.view(q, "reshape", *x.shape[:2], model.num_attention_heads, model.head_size, copies_gradient=True)
+
+
+def _compressed(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the normalised latent vector of each token and the part of its key that is rotated, one for all heads."""
+    rank, rope = model.kv_lora_rank, model.qk_rope_head_size
+    assert rank is not None
+    assert rope is not None
+    both = layers.linear(x, rank + rope, "key_value_down", bias=bool(model.query_key_value_bias))
+    latent, turned = layers.split(both, rank, rope)
+    return layers.rms_norm(latent, "key_value_norm"), layers.view(turned, "reshape", *x.shape[:2], 1.0, rope)
+
+
+def _rotate(layers: Layers, model: DecoderModel, x: Tensor, tables: Tables, leaf: str) -> Tensor:
+    """Rotate pairs of each head ``[batch, length, heads, size]`` as the library's code for the model does."""
+    if layers.flavour.rotary != "chain" or model.rotary_layout == "half":
+        return rotate(layers, x, (tables[0], tables[1]), leaf)
+    with layers.b.scope(leaf):
+        return _rotate_complex(layers, x, tables[0]) if model.rotary_layout == "complex" else _rotate_slices(layers, x, tables)
+
+
+def _rotate_complex(layers: Layers, x: Tensor, rotation: Tensor) -> Tensor:
+    """Multiply fp32 pairs by complex numbers of length one."""
+    turned = layers.mul(layers.cast(x, FP32), rotation)
+    return layers.cast(turned, x)
+
+
+def _rotate_slices(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
+    """Rotate even and odd elements as two slices, and put the results one behind the other."""
+    half = x.shape[-1] / 2.0
+    cosine, sine = (layers.split(table, half, half, function="slices")[0] for table in tables)
+    even, odd = layers.split(x, half, half, function="slices")
+    first = layers.pointwise("sub", layers.mul(even, cosine), layers.mul(odd, sine))
+    second = layers.add(layers.mul(odd, cosine), layers.mul(even, sine))
+    return layers.concat((first, second), -1)
+
+
+def _assembled(layers: Layers, k_pass: Tensor, k_turned: Tensor) -> Tensor:
+    """Join the two parts of the keys: one concatenation, or, in the library's code, two copies into a new tensor."""
+    if layers.flavour.rotary != "chain":
+        return layers.concat((k_pass, k_turned), -1)
+    b = layers.b
+    with b.scope("key"):
+        whole = b.tensor("whole", *k_pass.shape[:-1], k_pass.shape[-1] + k_turned.shape[-1], dtype=k_pass.dtype)
+        b.emit(View, "empty", inputs=(k_pass,), outputs=(whole,), function="empty")
+        parts = tuple(b.tensor("part", *part.shape, base=whole) for part in (k_pass, k_turned))
+        for part, place in zip((k_pass, k_turned), parts, strict=True):
+            b.emit(Copy, "assign", inputs=(part,), outputs=(place,), function="assign")
+        out = b.tensor("out", *whole.shape, base=whole)
+        b.emit(View, "assembled", inputs=parts, outputs=(out,), function="assembled")
+        return out

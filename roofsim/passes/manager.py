@@ -1,0 +1,144 @@
+"""Run passes in their order, check what each requires and ensures, and verify the graph after every one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from roofsim.errors import GraphError, PassError
+from roofsim.graph.tensor import DTYPES, FP8, TF32, DType
+from roofsim.passes.accumulate import AccumulateGradients
+from roofsim.passes.autograd import Autograd
+from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
+from roofsim.passes.optimizer_step import AddOptimizerStep
+from roofsim.passes.precision import AssignPrecision
+from roofsim.passes.recompute import Recompute
+from roofsim.passes.regroup import Regroup
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
+    from roofsim.spec.engine import Engine
+    from roofsim.spec.precision import Precision
+    from roofsim.spec.workload import RecomputePlan
+
+
+class Pass(Protocol):
+    """A function from graph to graph whose fields are its options."""
+
+    name: ClassVar[str]
+    requires: ClassVar[frozenset[str]]
+    ensures: ClassVar[frozenset[str]]
+
+    def __call__(self, graph: OpGraph) -> OpGraph: ...
+
+
+def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
+    """Apply passes in order.
+
+    Raises
+    ------
+    PassError
+        When a pass stands before what it requires, or returns a graph that breaks the rules.
+    """
+    done: list[str] = []
+    for transform in passes:
+        missing = transform.requires - graph.facts
+        if missing:
+            raise PassError(f"{transform.name} requires {', '.join(sorted(missing))}; so far: {', '.join(done) or 'nothing'}")
+        before = graph
+        graph = transform(graph)
+        if graph is not before:
+            try:
+                graph.verify()
+            except GraphError as error:
+                raise PassError(f"{transform.name} left a broken graph (after {', '.join(done) or 'lowering'}): {error}") from error
+        done.append(transform.name)
+    return graph
+
+
+def inference_passes(precision: Precision, engine: Engine) -> list[Pass]:
+    """Return the passes of a forward-only program."""
+    passes: list[Pass] = [assign_precision(precision)]
+    if "pointwise" in engine.fusion:
+        passes.append(FusePointwise())  # types are known, so casts are merged as well
+    return passes
+
+
+def training_passes(
+    precision: Precision, engine: Engine, recompute: RecomputePlan, optimizer: str, num_micro_batches: Real
+) -> list[Pass]:
+    """Return the passes of a training step, in the order in which they must run."""
+    passes: list[Pass] = [assign_precision(precision)]  # first: casts are ops that everything else must see
+    if "bias_dropout_add" in engine.fusion:
+        passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
+    if recompute.policy == "full":
+        passes.append(Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers))  # on bare layers
+    passes.append(Autograd(silu_backward=engine.silu_backward))  # once all forward ops stand
+    if recompute.policy != "none":
+        passes.append(_recompute(recompute, engine))  # needs to know what backward reads
+    passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
+    if "pointwise" in engine.fusion:
+        passes.append(FusePointwise())  # last of the step proper: everything that runs is known
+    if optimizer != "none":
+        passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
+    return passes
+
+
+def assign_precision(precision: Precision) -> AssignPrecision:
+    """Return the precision pass of a resolved precision."""
+    math = {"tf32": TF32, "fp8": FP8}.get(precision.math)
+    return AssignPrecision(
+        compute=DTYPES[precision.compute],
+        parameters=DTYPES[precision.parameters],
+        math=math,
+        autocast=precision.autocast,
+        cache_type=DTYPES[precision.key_value_cache],
+    )
+
+
+def _recompute(plan: RecomputePlan, engine: Engine) -> Recompute:
+    if plan.policy == "selective":
+        return Recompute(policy=engine.selective_recompute)
+    return Recompute(
+        first_of_unit=plan.every is not None and plan.every > 1,
+        only_leading=plan.layers is not None,
+        early_stop=engine.recompute_stops_early,
+    )
+
+
+def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -> list[Pass]:
+    """Return the accumulation pass, if gradients are added up or kept in another type than they are computed in."""
+    wider = precision.gradients != precision.parameters
+    once: Any = type(num_micro_batches) is float and num_micro_batches == 1.0
+    if once and not wider:
+        return []
+    buffer: DType | None = DTYPES[precision.gradients] if wider else None
+    fused = engine.gradient_accumulation == "fused"
+    return [AccumulateGradients(share=1.0 - 1.0 / num_micro_batches, buffer_type=buffer, fused=fused)]
+
+
+def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptimizerStep:
+    method, implementation = optimizer_kernel(optimizer, engine)
+    master = precision.master_parameters
+    return AddOptimizerStep(
+        method=method,
+        implementation=implementation,
+        state_type=DTYPES[precision.optimizer_state],
+        master_type=None if master is None else DTYPES[master],
+        gradient_type=DTYPES[precision.gradients],
+    )
+
+
+def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
+    """Return the method and the implementation that an optimizer name means with an engine.
+
+    ``adamw`` alone is the engine's own choice; the other optimizers have one usual implementation each.
+    """
+    if optimizer == "adamw":
+        return "adamw", engine.adamw
+    if optimizer.startswith("adamw-"):
+        return "adamw", optimizer.removeprefix("adamw-")
+    usual = {"lamb": "fused", "adam8bit": "fused", "lion": "fused", "adafactor": "loop", "muon": "loop"}
+    return optimizer, usual.get(optimizer, "foreach")

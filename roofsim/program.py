@@ -1,0 +1,148 @@
+"""Build the programs of a resolved scenario: which graphs run, how often, through which passes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofsim.graph.tensor import DTYPES
+from roofsim.lower.call import Call
+from roofsim.lower.dispatch import lower
+from roofsim.lower.layers import Flavour
+from roofsim.numeric import Array, Real, real
+from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.spec.workload import RecomputePlan
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.resolve import Resolved
+
+#: Decode steps are priced at this many contexts at most; between them time is linear but for the corner of a roofline.
+CONTEXT_POINTS = 33
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage:
+    """One graph of a program.
+
+    Attributes
+    ----------
+    times
+        How often it runs per step (decode: once per token).
+    averaged
+        Whether its sizes have a last axis of contexts over which the price is averaged.
+    """
+
+    name: str
+    graph: OpGraph
+    times: Real = 1.0
+    averaged: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """The graphs of a scenario, and how many micro batches make a step."""
+
+    stages: tuple[Stage, ...]
+    num_micro_batches: Real = 1.0
+
+
+def build(resolved: Resolved) -> Program:
+    """Lower the model and run the passes of the scenario's phase."""
+    workload = resolved.workload
+    if workload.phase == "train":
+        return _training(resolved)
+    if workload.phase == "forward":
+        return Program(stages=(Stage(name="forward", graph=_inference(resolved, call_of(resolved, "forward"))),))
+    stages = []
+    output = real(workload.output_length)
+    if workload.phase in ("prefill", "generate"):
+        stages.append(Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill"))))
+    if workload.phase in ("decode", "generate"):
+        # The prefill gives the first token; a decode on its own is one step, averaged over its output.
+        times = output - 1.0 if workload.phase == "generate" else 1.0
+        stages.append(_decode(resolved, times))
+    return Program(stages=tuple(stage for stage in stages if not _never(stage.times)))
+
+
+def _never(times: Real) -> bool:
+    return type(times) is float and times <= 0.0
+
+
+def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
+    """Return the call of one pass."""
+    workload, precision = resolved.workload, resolved.precision
+    length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
+    if phase == "prefill":
+        length = workload.prompt_length
+    return Call(
+        phase=phase,
+        batch=real(workload.micro_batch_size),
+        length=None if length is None else real(length),
+        target_length=None if workload.target_length is None else real(workload.target_length),
+        context_length=context,
+        compute=DTYPES[precision.compute],
+        autocast=precision.autocast,
+        flavour=flavour_of(resolved, training=phase == "train"),
+        concatenated_cache=resolved.engine.key_value_cache == "concatenated",
+    )
+
+
+def flavour_of(resolved: Resolved, *, training: bool) -> Flavour:
+    """Return the implementations that the engine's facts name."""
+    engine = resolved.engine
+    return Flavour(
+        attention=engine.attention,
+        rms_norm=engine.rms_norm,
+        gelu_new=engine.gelu_new,
+        rotary=engine.rotary,
+        cross_entropy=engine.cross_entropy,
+        training=training,
+        dropout=resolved.workload.dropout,
+    )
+
+
+def _training(resolved: Resolved) -> Program:
+    workload = resolved.workload
+    num_micro_batches = real(workload.global_batch_size) / (
+        real(workload.micro_batch_size) * real(resolved.parallel.data)
+    )
+    graph = lower(resolved.model, call_of(resolved, "train"))
+    passes = training_passes(
+        resolved.precision, resolved.engine, recompute_plan(resolved), workload.optimizer, num_micro_batches
+    )
+    return Program(stages=(Stage(name="step", graph=run_passes(graph, passes)),), num_micro_batches=num_micro_batches)
+
+
+def recompute_plan(resolved: Resolved) -> RecomputePlan:
+    """Return the recomputation as a plan, whichever way it was written."""
+    given = resolved.workload.recompute
+    return RecomputePlan(policy=given) if isinstance(given, str) else given
+
+
+def _inference(resolved: Resolved, call: Call) -> OpGraph:
+    return run_passes(lower(resolved.model, call), inference_passes(resolved.precision, resolved.engine))
+
+
+def _decode(resolved: Resolved, times: Real) -> Stage:
+    """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
+    workload = resolved.workload
+    start = real(workload.context_length) + real(workload.prompt_length)
+    output = real(workload.output_length)
+    first = start + (2.0 if workload.phase == "generate" else 1.0)
+    contexts = _contexts(first, start + output)
+    graph = _inference(resolved, call_of(resolved, "decode", contexts))
+    return Stage(name="decode", graph=graph, times=times, averaged=not isinstance(contexts, float))
+
+
+def _contexts(first: Real, last: Real) -> Real:
+    """Return the context lengths of the steps: all of them, or evenly spaced ones when they are many."""
+    if isinstance(first, float) and isinstance(last, float):
+        steps = int(last - first) + 1
+        return first if steps <= 1 else np.linspace(first, last, min(steps, CONTEXT_POINTS))
+    shares: Array = np.linspace(0.0, 1.0, CONTEXT_POINTS)
+    low, high = np.asarray(first)[..., np.newaxis], np.asarray(last)[..., np.newaxis]
+    spread: Array = low + (high - low) * shares
+    return spread

@@ -1,0 +1,252 @@
+"""Draw results: the roofline, the time bars, the memory curve; the only user of matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.ops import op_rows
+from roofsim.report import words
+from roofsim.schedule.memory import CATEGORIES
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from roofsim.analyze.result import Memory, Result
+    from roofsim.evaluate import Evaluation
+
+Pair = "tuple[Evaluation, Result]"
+
+#: One colour a category of time or memory; the same thing has the same colour in every picture.
+COLOURS: Final = {
+    "compute": "#4c72b0", "memory_bandwidth": "#dd8452", "launch": "#8c8c8c", "optimizer": "#55a868",
+    "exposed_communication": "#c44e52", "bubble": "#ccb974", "host_transfer": "#64b5cd", "input": "#937860",
+    "parameters": "#4c72b0", "gradients": "#dd8452", "optimizer_state": "#55a868", "key_value_cache": "#64b5cd",
+    "activations": "#c44e52", "temporary": "#ccb974", "context": "#8c8c8c", "fragmentation": "#bdbdbd",
+    "communication_buffers": "#937860",
+}  # fmt: skip
+LINES: Final = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#937860", "#da8bc3")
+MARKS: Final = {
+    "matmul": "o", "convolution": "s", "attention": "D", "elementwise": "^", "normalization": "v", "softmax": "<",
+    "optimizer": "P", "embedding": "X", "dropout": ">", "copy": "h", "cast": "H",
+}  # fmt: skip
+
+
+def _figure(width: float, height: float) -> Any:
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
+    """Draw one run: roofline, where time goes, memory over the step."""
+    figure = _figure(13.0, 9.0)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
+    _roofline(figure.add_subplot(grid[0, :]), pairs)
+    _time_bars(figure.add_subplot(grid[1, 0]), pairs)
+    evaluation, result = pairs[0]
+    _memory_curve(figure.add_subplot(grid[1, 1]), evaluation, result.memory)
+    figure.suptitle(words.headline(result), fontsize=13)
+    figure.savefig(path, dpi=110)
+
+
+def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
+    """Draw several cards: one roofline for all, time bars, memory bars."""
+    figure = _figure(13.0, 9.0)
+    grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
+    _roofline(figure.add_subplot(grid[0, :]), pairs)
+    _time_bars(figure.add_subplot(grid[1, 0]), pairs)
+    _memory_bars(figure.add_subplot(grid[1, 1]), [result for _, result in pairs])
+    scenario = pairs[0][1].scenario
+    figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
+    figure.savefig(path, dpi=110)
+
+
+def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
+    """Draw what is alive over the step, stacked by category, with the peak marked."""
+    figure = _figure(12.0, 5.5)
+    _memory_curve(figure.add_subplot(), evaluation, ledger)
+    figure.suptitle(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", fontsize=13)
+    figure.savefig(path, dpi=110)
+
+
+# -- roofline -------------------------------------------------------------------------------------------------------
+
+
+def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
+    """Draw each card's roof, and one dot an op class, sized by its share of the step."""
+    rows = [(index, row) for index, (evaluation, _) in enumerate(pairs) for row in _class_points(evaluation)]
+    intensities = [row["intensity"] for _, row in rows] or [1.0]
+    low, high = min(*intensities, 0.1) / 2.0, max(*intensities, 1000.0) * 2.0
+    span = np.geomspace(low, high, 200)
+    for index, (evaluation, _) in enumerate(pairs):
+        _roof(axes, evaluation, span, LINES[index % len(LINES)])
+    for index, row in rows:
+        colour = LINES[index % len(LINES)]
+        size = 30.0 + 900.0 * row["share"]
+        axes.scatter(
+            row["intensity"], row["flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour, alpha=0.65,
+            edgecolors="black", linewidths=0.5, zorder=3,
+        )  # fmt: skip
+        if index == 0:
+            label = f"{row['name']} {100 * row['share']:.0f} %"
+            axes.annotate(
+                label, (row["intensity"], row["flops"] / row["time"]), xytext=(8, -10), textcoords="offset points", fontsize=8
+            )
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
+    axes.set_title("roofline: one mark a class of ops, its area its share of the step", fontsize=10)
+    axes.grid(visible=True, which="major", alpha=0.3)
+    axes.legend(loc="lower right", fontsize=8)
+
+
+def _class_points(evaluation: Evaluation) -> list[dict[str, Any]]:
+    rows = op_rows(evaluation, by="class")
+    return [row for row in rows if row["intensity"] and row["time"] and row["share"] > 0.002]
+
+
+def _roof(axes: Axes, evaluation: Evaluation, span: Any, colour: str) -> None:
+    math = evaluation.resolved.precision.math
+    peak, bandwidth = float(evaluation.device.rate(math)[0]), float(evaluation.device.bandwidth)
+    name = evaluation.resolved.gpu.name
+    label = f"{name}: {humanize(peak, 'FLOP/s', 3)} {math}, {humanize(bandwidth, 'B/s', 3)}"
+    axes.plot(span, np.minimum(peak, span * bandwidth), color=colour, linewidth=1.8, label=label)
+    axes.axvline(peak / bandwidth, color=colour, linestyle=":", linewidth=1.0)
+    vector = evaluation.device.vector_rate
+    if vector is not None and float(vector) < peak:
+        axes.plot(span, np.minimum(float(vector), span * bandwidth), color=colour, linewidth=0.8, linestyle="--")
+
+
+# -- bars -----------------------------------------------------------------------------------------------------------
+
+
+def _time_bars(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
+    names = [result.scenario["hardware"]["gpu"] for _, result in pairs]
+    left = np.zeros(len(pairs))
+    for key in pairs[0][1].time:
+        values = np.array([float(result.time[key]) for _, result in pairs])
+        if values.any():
+            axes.barh(names, values, left=left, color=COLOURS[key], label=words.BOUND_WORDS[key])
+            left += values
+    for place, (_, result) in enumerate(pairs):
+        axes.text(left[place], place, f" {words.seconds(float(result.step_time))}", va="center", fontsize=9)
+    _seconds_axis(axes, float(left.max()))
+    axes.invert_yaxis()
+    axes.set_ylim(len(pairs) - 0.4 if len(pairs) > 1 else 1.2, -0.6 if len(pairs) > 1 else -1.2)
+    axes.set_title("where the time goes", fontsize=10)
+    _legend_below(axes)
+    axes.grid(visible=True, axis="x", alpha=0.3)
+
+
+def _seconds_axis(axes: Axes, longest: float) -> None:
+    axes.set_xlim(0.0, longest * 1.18)
+    axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
+
+
+def _memory_bars(axes: Axes, results: list[Result]) -> None:
+    names = [result.scenario["hardware"]["gpu"] for result in results]
+    left = np.zeros(len(results))
+    for key in results[0].memory.components:
+        values = np.array([float(result.memory.components[key]) for result in results])
+        if values.any():
+            axes.barh(names, values, left=left, color=COLOURS[key], label=key.replace("_", " "))
+            left += values
+    for place, result in enumerate(results):
+        capacity = float(result.memory.capacity)
+        axes.plot([capacity, capacity], [place - 0.45, place + 0.45], color="black", linewidth=2.0)
+    longest = max(float(left.max()), *(float(result.memory.capacity) for result in results))
+    _bytes_axis(axes.xaxis, longest)
+    axes.set_xlim(0.0, longest * 1.08)
+    axes.invert_yaxis()
+    axes.set_title("memory at the peak (black: capacity)", fontsize=10)
+    _legend_below(axes)
+    axes.grid(visible=True, axis="x", alpha=0.3)
+
+
+def _legend_below(axes: Axes) -> None:
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False)
+
+
+def _bytes_axis(axis: Any, longest: float) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    unit = 2.0 ** (10 * max(int(np.log2(max(longest, 1.0)) // 10), 0))
+    locator = MaxNLocator(6, steps=[1, 2, 4, 5, 8, 10])
+    axis.set_major_locator(_Scaled(locator, unit))
+    axis.set_major_formatter(lambda value, _: humanize(value, "B", 3))
+
+
+def _Scaled(locator: Any, unit: float) -> Any:  # noqa: N802 - a factory of a locator class that needs matplotlib
+    """Return a locator that places ticks at round multiples of a binary unit."""
+    from matplotlib.ticker import Locator
+
+    class Scaled(Locator):
+        def __call__(self) -> Any:
+            low, high = self.axis.get_view_interval()  # type: ignore[union-attr]
+            return self.tick_values(low, high)
+
+        def tick_values(self, vmin: float, vmax: float) -> Any:
+            return np.asarray(locator.tick_values(vmin / unit, vmax / unit)) * unit
+
+    return Scaled()
+
+
+# -- memory curve ---------------------------------------------------------------------------------------------------
+
+
+def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
+    """Draw the stacked curve of live bytes with phases shaded, the peak marked and the capacity as a line."""
+    curve = [point for found in evaluation.profiles for point in found.curve]
+    if not curve:
+        axes.text(0.5, 0.5, "sizes are arrays: no single curve", ha="center", transform=axes.transAxes)
+        return
+    steps = np.arange(len(curve))
+    layers = [np.array([point[2][name] for point in curve]) for name in CATEGORIES]
+    shown = [(name, layer) for name, layer in zip(CATEGORIES, layers, strict=True) if layer.any()]
+    axes.stackplot(
+        steps, *(layer for _, layer in shown), colors=[COLOURS[name] for name, _ in shown],
+        labels=[name.replace("_", " ") for name, _ in shown],
+    )  # fmt: skip
+    total = np.sum(layers, axis=0)
+    at = int(total.argmax())
+    axes.plot(at, total[at], "v", color="black")
+    side = "right" if at > len(curve) / 2 else "left"
+    axes.annotate(
+        f"{words.gibibytes(float(total[at]))}  {curve[at][0]}", (at, total[at]), xytext=(0, 7), textcoords="offset points",
+        ha=side, fontsize=8,
+    )  # fmt: skip
+    _phases(axes, curve, float(total[at]))
+    capacity = float(ledger.capacity)
+    if capacity < 2.0 * total[at]:
+        axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
+        axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
+    top = max(float(total[at]) * 1.15, capacity * 1.06 if capacity < 2.0 * total[at] else 0.0)
+    axes.set(xlim=(0, len(curve) - 1), ylim=(0, top), xlabel="kernels of the step, in program order")
+    _bytes_axis(axes.yaxis, top)
+    axes.set_title("allocated memory over the step", fontsize=10)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
+
+
+def _phases(axes: Axes, curve: list[tuple[str, str, dict[str, float]]], height: float) -> None:
+    """Name each phase above its part of the axis, with a line where the next begins."""
+    start = 0
+    spans: list[tuple[str, int, int]] = []
+    for index in range(1, len(curve) + 1):
+        if index == len(curve) or _major(curve[index][1]) != _major(curve[start][1]):
+            spans.append((_major(curve[start][1]), start, index))
+            start = index
+    for name, first, last in spans:
+        if first:
+            axes.axvline(first, color="black", linewidth=0.6, alpha=0.5)
+        if last - first > 0.06 * len(curve):
+            axes.text((first + last) / 2, 0.02 * height, name, ha="center", fontsize=8, color="white")
+
+
+def _major(phase: str) -> str:
+    return "backward" if phase == "recompute" else phase

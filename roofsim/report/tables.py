@@ -1,0 +1,154 @@
+"""Print tables of ops, memory, catalogs and explanations."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+from rich.tree import Tree
+
+from roofsim.report import words
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.result import Memory
+    from roofsim.evaluate import Evaluation
+
+#: Eighths of a character cell, for the memory curve in text.
+_BARS: Final = " ▁▂▃▄▅▆▇█"
+_CURVE_WIDTH: Final = 80
+
+
+def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
+    """Print the rows of `op_rows`, the first `top` of them, and a line for the rest."""
+    table = Table(box=SIMPLE, pad_edge=False)
+    heads = [by, "phase", "class"] if by == "op" else [by]
+    for name in heads:
+        table.add_column(name)
+    for name in ("launches", "FLOPs", "bytes", "FLOP/B", "time", "share"):
+        table.add_column(name, justify="right")
+    table.add_column("bound")
+    for row in rows[:top]:
+        first = [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
+        table.add_row(*first, *_op_cells(row))
+    console.print(table)
+    if len(rows) > top:
+        rest = sum(row["time"] for row in rows[top:])
+        console.print(f"... and {len(rows) - top} more, {words.seconds(rest)} together (--top {len(rows)} shows all)", style="dim")
+
+
+def _op_cells(row: dict[str, Any]) -> list[str]:
+    return [
+        words.count(row["count"]),
+        humanize(row["flops"], "FLOP", 3) if row["flops"] else "-",
+        words.gibibytes(row["bytes"]),
+        "-" if row["intensity"] is None else words.count(row["intensity"]),
+        words.seconds(row["time"]),
+        words.percent(row["share"]),
+        words.BOUND_WORDS[row["bound"]],
+    ]
+
+
+def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
+    """Print the ledger, the peaks of the phases and the curve."""
+    console.print(Text(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", style="bold"))
+    table = Table("at the peak", "bytes", "share", box=SIMPLE, pad_edge=False)
+    table.columns[1].justify = table.columns[2].justify = "right"
+    peak = float(ledger.device_total)
+    for name, amount in ledger.components.items():
+        table.add_row(name.replace("_", " "), words.gibibytes(float(amount)), words.percent(float(amount) / peak))
+    table.add_section()
+    table.add_row("device total (peak)", words.gibibytes(peak), "100.0 %")
+    console.print(table)
+    console.print(
+        f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
+        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: "
+        + ("fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing")
+    )
+    console.print(f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}")
+    console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
+    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        phases = ", ".join(f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value))
+        console.print(f"peaks of {stage.name}: {phases}", style="dim")
+        if found.curve:
+            _print_curve(console, found.curve, float(found.peak))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, float)
+
+
+def _print_curve(console: Console, curve: list[tuple[str, str, dict[str, float]]], peak: float) -> None:
+    totals = [sum(point[2].values()) for point in curve]
+    width = min(_CURVE_WIDTH, len(totals))
+    columns = [totals[index * len(totals) // width : max((index + 1) * len(totals) // width, index * len(totals) // width + 1)] for index in range(width)]
+    bars = "".join(_BARS[round(8 * max(column) / peak)] for column in columns)
+    phases = "".join(_phase_mark(curve, index, width) for index in range(width))
+    console.print(f"allocated over the step, 0 to {words.gibibytes(peak)}:")
+    console.print(bars, highlight=False)
+    console.print(f"{phases}   f forward, b backward, r recompute, o optimizer", style="dim", highlight=False)
+
+
+def _phase_mark(curve: list[tuple[str, str, dict[str, float]]], index: int, width: int) -> str:
+    return curve[index * len(curve) // width][1][0]
+
+
+def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Print catalog rows."""
+    table = Table(box=SIMPLE, pad_edge=False)
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+    console.print(table)
+    console.print(f"{len(rows)} entries", style="dim")
+
+
+def print_entry(console: Console, data: dict[str, Any]) -> None:
+    """Print a catalog entry with the source of each number beside it."""
+    sources = data.get("sources") or {}
+    console.print(Text(f"{data['kind']} {data['name']}", style="bold"))
+    table = Table("field", "value", "source", box=SIMPLE, pad_edge=False)
+    for path, value in _leaves({key: item for key, item in data.items() if key not in ("kind", "schema", "sources")}):
+        table.add_row(path, str(value), _source(sources, path))
+    console.print(table)
+
+
+def _leaves(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+    found: list[tuple[str, Any]] = []
+    for key, value in data.items():
+        if isinstance(value, dict):
+            found += _leaves(value, f"{prefix}{key}.")
+        else:
+            found.append((f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value))
+    return found
+
+
+def _source(sources: dict[str, str], path: str) -> str:
+    parts = path.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in sources:
+            return sources[".".join(parts[:length])]
+    return ""
+
+
+def print_explanation(console: Console, explanation: Explanation) -> None:
+    """Print an explanation as a tree."""
+    console.print(_branch(explanation, None))
+
+
+def _branch(explanation: Explanation, tree: Tree | None) -> Tree:
+    label = Text.assemble((explanation.title, "bold" if tree is None else "cyan"), "  ", explanation.value)
+    if explanation.formula:
+        label.append(f"\n{explanation.formula}", style="dim")
+    if explanation.source:
+        label.append(f"\nsource: {explanation.source}", style="dim italic")
+    node = Tree(label) if tree is None else tree.add(label)
+    for part in explanation.parts:
+        _branch(part, node)
+    return node

@@ -1,0 +1,186 @@
+"""Print results as tables that one likes to read; the only user of rich besides the command line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE
+from rich.columns import Columns
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.analyze.result import Result
+
+
+def print_result(console: Console, result: Result) -> None:
+    """Print one result: the answer first, then where time and memory go, then what was assumed."""
+    console.print(Text(words.headline(result), style="bold"))
+    console.print(words.batch_line(result), style="dim")
+    console.print(_answer(result))
+    console.print(Columns([_time_table(result), _memory_table(result)], padding=(0, 4)))
+    if result.elasticity is not None:
+        console.print(_elasticity_line(result))
+    _print_notes(console, result)
+
+
+def _print_notes(console: Console, result: Result) -> None:
+    if result.assumed:
+        console.print(f"Assumed: {'; '.join(result.assumed)}.", style="dim", highlight=False)
+    for warning in result.warnings:
+        console.print(f"Note: {warning}.", style="yellow", highlight=False)
+
+
+def _answer(result: Result) -> Table:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, value in _answer_rows(result):
+        table.add_row(name, value)
+    return table
+
+
+def _answer_rows(result: Result) -> list[tuple[str, str]]:
+    rows = [("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}")]
+    rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
+    rows.append(("throughput", _throughput(result)))
+    rows.append(("limited by", words.bound_sentence(result)))
+    rows.append(("utilization", f"MFU {words.percent(_f(result.mfu))}, HFU {words.percent(_f(result.hfu))} of the dense peak"))
+    rows.append(("parameters", _parameters(result)))
+    rows.append(("memory", _memory(result)))
+    if result.cost.get("usd_per_hour") is not None:
+        rows.append(("cost", _cost(result)))
+    return rows
+
+
+def _f(value: Any) -> float:
+    return float(value)
+
+
+def _interval(result: Result) -> str:
+    if result.step_time_interval is None:
+        return ""
+    low, high = result.step_time_interval
+    return f"   80 % interval {words.seconds(low)} .. {words.seconds(high)}"
+
+
+def _latency_rows(result: Result) -> list[tuple[str, Any]]:
+    names = {"time_to_first_token": "first token", "time_per_output_token": "per output token"}
+    return [(text, result.latency[key]) for key, text in names.items() if result.latency[key] is not None]
+
+
+def _throughput(result: Result) -> str:
+    units = {
+        "tokens_per_second": "tokens/s",
+        "samples_per_second": "images/s" if result.scenario["workload"]["image_size"] else "samples/s",
+        "decode_tokens_per_second": "decode tokens/s",
+        "output_tokens_per_second": "output tokens/s",
+    }
+    found = [f"{words.count(_f(result.throughput[key]))} {unit}" for key, unit in units.items() if result.throughput[key] is not None]
+    return ", ".join(found)
+
+
+def _parameters(result: Result) -> str:
+    total, active = _f(result.parameters["total"]), _f(result.parameters["active"])
+    text = words.parameters(total)
+    return text if active == total else f"{text}, {words.parameters(active)} active per token"
+
+
+def _memory(result: Result) -> str:
+    memory = result.memory
+    peak, capacity = _f(memory.device_total), _f(memory.capacity)
+    verdict = (
+        f"fits, {words.gibibytes(capacity - peak)} left" if memory.fits else f"does NOT fit, {words.gibibytes(_f(memory.shortfall))} missing"
+    )
+    return f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}: {verdict} (peak in {memory.peak_phase}, {memory.peak_op})"
+
+
+def _cost(result: Result) -> str:
+    cost = result.cost
+    unit = "images" if "usd_per_million_images" in cost else "tokens"
+    per_million = cost.get(f"usd_per_million_{unit}")
+    return f"{cost['usd_per_hour']:.2f} USD/h, {per_million:.3g} USD per million {unit} (price of {cost['price_date']})"
+
+
+def _time_table(result: Result) -> Table:
+    table = Table("where the time goes", "time", "share", box=SIMPLE, pad_edge=False)
+    table.columns[1].justify = table.columns[2].justify = "right"
+    step = _f(result.step_time)
+    for name, value in result.time.items():
+        if _f(value) > 0:
+            table.add_row(words.BOUND_WORDS[name], words.seconds(_f(value)), words.percent(_f(value) / step))
+    table.add_section()
+    table.add_row("step", words.seconds(step), "100.0 %")
+    return table
+
+
+def _memory_table(result: Result) -> Table:
+    table = Table("memory at the peak", "bytes", "share", box=SIMPLE, pad_edge=False)
+    table.columns[1].justify = table.columns[2].justify = "right"
+    peak = _f(result.memory.device_total)
+    for name, value in result.memory.components.items():
+        if _f(value) > 0:
+            table.add_row(name.replace("_", " "), words.gibibytes(_f(value)), words.percent(_f(value) / peak))
+    table.add_section()
+    table.add_row("peak", words.gibibytes(peak), "100.0 %")
+    return table
+
+
+def _elasticity_line(result: Result) -> str:
+    assert result.elasticity is not None
+    parts = [
+        f"{words.RESOURCE_WORDS[name]} {100.0 * ((1.01**slope) - 1.0):+.2f} %"
+        for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
+        if abs(slope) >= 0.0005
+    ]
+    return f"Step time with 1 % more of: {', '.join(parts)}."
+
+
+def print_comparison(console: Console, results: list[Result]) -> None:
+    """Print several results side by side, one row a card."""
+    first = results[0]
+    console.print(Text(f"{first.scenario['model']['name']} · {first.scenario['workload']['phase']}", style="bold"))
+    console.print(words.batch_line(first), style="dim")
+    unit = "images" if "usd_per_million_images" in first.cost else "tokens"
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    left = ("GPU", "type", "limited by", "then", "fits")
+    for name in ("GPU", "type", "step", f"{unit}/s", "limited by", "then", "memory", "of", "fits", "USD/h", f"{unit}/USD"):
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
+    for result in results:
+        table.add_row(*comparison_row(result))
+    console.print(table)
+    for result in results:
+        notes = [note for note in result.warnings if "interval" not in note]
+        for warning in notes:
+            console.print(f"{result.scenario['hardware']['gpu']}: {warning}.", style="yellow", highlight=False)
+
+
+def comparison_row(result: Result) -> list[str]:
+    """Return the cells of one card: time, what binds, memory, price, and units per dollar."""
+    memory, cost = result.memory, result.cost
+    unit = "images" if "usd_per_million_images" in cost else "tokens"
+    per_million = cost.get(f"usd_per_million_{unit}")
+    rate = result.throughput["samples_per_second" if unit == "images" else "tokens_per_second"]
+    assert result.bound is not None
+    assert result.runner_up is not None
+    return [
+        result.scenario["hardware"]["gpu"],
+        result.scenario["workload"]["precision"]["name"],
+        words.seconds(_f(result.step_time)),
+        words.count(_f(rate)),
+        _SHORT.get(result.bound, words.BOUND_WORDS[result.bound]),
+        _SHORT.get(result.runner_up["bound"], words.BOUND_WORDS[result.runner_up["bound"]]),
+        words.gibibytes(_f(memory.device_total)),
+        words.gibibytes(_f(memory.capacity)),
+        "yes" if memory.fits else f"no, -{words.gibibytes(_f(memory.shortfall))}",
+        "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:.2f}",
+        "?" if per_million is None else f"{words.count(10.0**6 / per_million)}",
+    ]
+
+
+#: Short words for narrow columns.
+_SHORT = {"memory_bandwidth": "bandwidth", "launch": "launches"}

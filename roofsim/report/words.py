@@ -1,0 +1,127 @@
+"""Say amounts in the words that people use: one place for digits, units and the sentences around them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from roofsim.analyze.result import Result
+
+#: How results are called in sentences.
+BOUND_WORDS: Final = {
+    "compute": "compute",
+    "memory_bandwidth": "memory bandwidth",
+    "launch": "kernel launches",
+    "exposed_communication": "exposed communication",
+    "bubble": "pipeline bubble",
+    "optimizer": "optimizer",
+    "host_transfer": "host transfers",
+    "input": "input pipeline",
+}
+
+RESOURCE_WORDS: Final = {
+    "tensor_flops": "tensor FLOP/s",
+    "vector_flops": "vector FLOP/s",
+    "memory_bandwidth": "memory bandwidth",
+    "launch_rate": "kernel launch rate (device)",
+    "host_issue_rate": "kernel issue rate (host)",
+}
+
+
+def seconds(value: float) -> str:
+    """Return a duration with three digits."""
+    return humanize(float(value), "s", 3)
+
+
+def gibibytes(value: float) -> str:
+    """Return bytes with three digits and a binary prefix."""
+    return humanize(float(value), "B", 3)
+
+
+def percent(value: float) -> str:
+    """Return a share.
+
+    >>> percent(0.428)
+    '42.8 %'
+    """
+    return f"{100.0 * float(value):.1f} %"
+
+
+def count(value: float) -> str:
+    """Return a number with separators, three digits below a thousand.
+
+    >>> count(2769.8)
+    '2,770'
+    """
+    number = float(value)
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+
+
+def parameters(value: float) -> str:
+    """Return a number of parameters as people say it.
+
+    >>> parameters(8030261248.0)
+    '8.03 B'
+    """
+    number = float(value)
+    for size, letter in ((12, "T"), (9, "B"), (6, "M"), (3, "k")):
+        if number >= 10.0**size:
+            return f"{number / 10.0**size:.4g} {letter}"
+    return f"{number:.0f}"
+
+
+def headline(result: Result) -> str:
+    """Return what was asked, in one line."""
+    scenario = result.scenario
+    hardware, workload = scenario["hardware"], scenario["workload"]
+    return (
+        f"{scenario['model']['name']} · {workload['phase']} · {hardware['gpus']} x {hardware['gpu']} · "
+        f"{workload['precision']['name']} · {workload['engine']}"
+    )
+
+
+def batch_line(result: Result) -> str:
+    """Return the sizes of the batch and what is done with it, in one line."""
+    workload = result.scenario["workload"]
+    parts = [_batch_words(workload)]
+    if workload["phase"] == "train":
+        micro = workload["global_batch_size"] // workload["micro_batch_size"]
+        parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
+        parts.append(f"optimizer {workload['optimizer']}")
+        parts.append(f"recompute {_recompute_words(workload['recompute'])}")
+    parts.append(f"attention {workload['attention']}")
+    return ", ".join(parts)
+
+
+def _batch_words(workload: dict[str, Any]) -> str:
+    batch = workload["micro_batch_size"]
+    if workload["phase"] in ("prefill", "generate"):
+        words = f"{batch} x {workload['prompt_length']} prompt tokens"
+        return words + (f" + {workload['output_length']} output" if workload["phase"] == "generate" else "")
+    if workload["phase"] == "decode":
+        return f"{batch} sequences, one token each after {workload['context_length']} (output {workload['output_length']})"
+    if workload["image_size"]:
+        return f"{batch} images of {workload['image_size']} pixels"
+    if workload["sequence_length"]:
+        return f"{batch} x {workload['sequence_length']} tokens"
+    return f"{batch} samples"
+
+
+def _recompute_words(recompute: Any) -> str:
+    if isinstance(recompute, str):
+        return recompute
+    chosen = [f"{name} {value}" for name, value in recompute.items() if value is not None and name != "policy"]
+    return " ".join([recompute["policy"], *chosen])
+
+
+def bound_sentence(result: Result) -> str:
+    """Return what binds, and what would bind next."""
+    if result.bound is None or result.runner_up is None:
+        return "varies over the array"
+    second, headroom = BOUND_WORDS[result.runner_up["bound"]], result.runner_up["headroom"]
+    first = BOUND_WORDS[result.bound]
+    if headroom is None:
+        return f"{first}; {second} would come next, but not before {first} is 1000 times as fast"
+    return f"{first}; {second} would be next, once {first} is {headroom:.3g} times as fast"

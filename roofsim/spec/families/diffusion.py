@@ -1,0 +1,71 @@
+"""Describe diffusion models: U-Nets with cross-attention, and diffusion transformers."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from roofsim.spec.families.base import Count, Depth, ModelSpec, Rate, Size
+
+
+class DiffusionModel(ModelSpec):
+    """What models that denoise the latents of an image share."""
+
+    sample_unit: ClassVar[str] = "images"
+
+    image_size: Size = Field(default=512, description="Side of the image in pixels.")
+    vae_scale_factor: Size = Field(default=8, description="Pixels of the image along one side of a latent position.")
+    in_channels: Size = 4
+    out_channels: Size | None = Field(default=None, description="As in_channels, if left out.")
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        out = self.in_channels if self.out_channels is None else self.out_channels
+        return self.with_sizes(out_channels=out)
+
+
+class DiffusionUnetModel(DiffusionModel):
+    """A U-Net of residual and cross-attention blocks: Stable Diffusion 1 and 2, SDXL."""
+
+    structural: ClassVar[frozenset[str]] = frozenset({"layers_per_block", "mid_transformer_layers"})
+
+    family: Literal["diffusion-unet"] = "diffusion-unet"
+    block_out_channels: tuple[Size, ...] = Field(default=(320, 640, 1280, 1280), description="Channels per level.")
+    layers_per_block: Depth = Field(default=2, description="Residual blocks per level going down; one more going up.")
+    transformer_layers_per_block: tuple[Count, ...] = Field(
+        default=(1, 1, 1, 0), description="Transformer layers behind each residual block, per level; 0: no attention."
+    )
+    mid_transformer_layers: Depth | None = Field(default=None, description="The last number above that is not 0.")
+    num_attention_heads: tuple[Size, ...] = Field(default=(8, 8, 8, 8), description="Per level.")
+    cross_attention_dim: Size = Field(default=768, description="Width of the text embeddings.")
+    text_length: Size = Field(default=77, description="Text tokens that the image attends to.")
+    use_linear_projection: bool = Field(default=False, description="Linear layers around the transformer, not 1x1 convs.")
+    norm_num_groups: Size = 32
+    pooled_projection_dim: Size | None = Field(
+        default=None, description="Width of a pooled text embedding that joins the time embedding, with the image's sizes."
+    )
+    addition_time_embed_dim: Size = Field(default=256, description="Width of the embedding of each of those sizes.")
+    num_time_ids: Size = Field(default=6, description="How many sizes: original, crop and target, two each.")
+
+    @model_validator(mode="after")
+    def _check_levels(self) -> Self:
+        levels = len(self.block_out_channels)
+        for name in ("transformer_layers_per_block", "num_attention_heads"):
+            found = len(getattr(self, name))
+            if found != levels:
+                raise ValueError(f"{name} has {found} entries but block_out_channels has {levels}: one per level")
+        for channels, heads in zip(self.block_out_channels, self.num_attention_heads, strict=True):
+            if channels % self.norm_num_groups:
+                raise ValueError(f"block_out_channels: {channels} is not a multiple of norm_num_groups {self.norm_num_groups}")
+            if channels % heads:
+                raise ValueError(f"block_out_channels: {channels} is not a multiple of its num_attention_heads {heads}")
+        if not any(self.transformer_layers_per_block) and self.mid_transformer_layers is None:
+            raise ValueError("transformer_layers_per_block has only zeros: give mid_transformer_layers")
+        return self
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        last = [depth for depth in self.transformer_layers_per_block if depth]
+        middle = last[-1] if self.mid_transformer_layers is None else self.mid_transformer_layers
+        return super().completed().with_sizes(mid_transformer_layers=middle)

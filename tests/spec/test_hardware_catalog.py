@@ -1,0 +1,365 @@
+"""Hold the hardware catalog to its rules: valid files, unique names, a source for every number, dense peaks."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from roofsim.spec.hardware import Gpu, System
+
+HARDWARE = Path(__file__).parents[2] / "hardware"
+GPU_FILES = sorted((HARDWARE / "gpus").glob("*/*.yaml"))
+SYSTEM_FILES = sorted((HARDWARE / "systems").glob("*.yaml"))
+
+#: What published measurements name; the catalog has them all.
+CATALOG_NAMES = (
+    "a10", "a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm4-40gb", "a100-sxm4-80gb", "a10g", "a30", "a40",
+    "a800-sxm4-80gb", "arc-pro-b60", "b100-sxm-192gb", "b200-sxm-180gb", "b300-sxm-288gb", "gaudi2", "gaudi3", "gb200",
+    "gb300", "gh200-96gb", "gtx1080ti", "h100-nvl-94gb", "h100-pcie-80gb", "h100-sxm5-80gb", "h100-sxm5-96gb-500w",
+    "h20-96gb", "h200-nvl-141gb", "h200-sxm-141gb", "h800-sxm-80gb", "l4", "l40", "l40s", "mi100-32gb", "mi210-64gb",
+    "mi250-1gcd", "mi250x-1gcd", "mi300x", "mi325x", "mi355x", "mi50-16gb", "p100-pcie-16gb", "p100-sxm2-16gb", "p4",
+    "p40", "quadro-rtx5000", "quadro-rtx6000", "quadro-rtx8000", "rtx-a4000", "rtx-a4500", "rtx-a5000", "rtx-a5500",
+    "rtx-a6000", "rtx-pro-6000-blackwell", "rtx-pro-6000-blackwell-maxq", "rtx-pro-6000-blackwell-server", "rtx2080",
+    "rtx2080ti", "rtx3060-12gb", "rtx3070", "rtx3080-10gb", "rtx3080ti", "rtx3090", "rtx3090ti", "rtx4000-ada",
+    "rtx4060ti-16gb", "rtx4070", "rtx4070ti", "rtx4070ti-super", "rtx4080", "rtx4090", "rtx5000-ada", "rtx5070",
+    "rtx5070ti", "rtx5080", "rtx5090", "rtx6000-ada", "rx6800", "rx7900xt", "rx7900xtx", "rx9060xt", "t4", "titan-rtx",
+    "titan-v", "titan-xp", "v100-pcie-16gb", "v100-pcie-32gb", "v100-sxm2-16gb", "v100-sxm2-32gb", "v100-sxm3-32gb",
+    "v100-sxm3-32gb-450w", "v100s-pcie-32gb",
+)  # fmt: skip
+
+#: Short names that people write, and the one card that each stands for.
+FAMILIES = {
+    "a100": "a100-sxm4-80gb", "a800": "a800-sxm4-80gb", "b100": "b100-sxm-192gb", "b200": "b200-sxm-180gb",
+    "b300": "b300-sxm-288gb", "gh200": "gh200-96gb", "h100": "h100-sxm5-80gb", "h20": "h20-96gb",
+    "h200": "h200-sxm-141gb", "h800": "h800-sxm-80gb", "p100": "p100-pcie-16gb", "rtx3060": "rtx3060-12gb",
+    "rtx3080": "rtx3080-10gb", "rtx4060ti": "rtx4060ti-16gb", "v100": "v100-sxm2-16gb",
+}  # fmt: skip
+
+#: Dense FLOP per clock and compute unit of the matrix units, fp16 inputs (Gaudi: bf16), fp32 accumulation.
+MATRIX_RATE = {
+    "volta": 1024, "turing": 1024, "ampere-ga100": 2048, "ampere-ga10x": 1024, "ada": 1024, "hopper": 4096,
+    "blackwell": 8192, "blackwell-rtx": 1024, "cdna1": 1024, "cdna2": 1024, "cdna3": 2048, "cdna4": 4096,
+    "rdna3": 512, "rdna4": 1024, "xe2": 2048, "gaudi2": 131072, "gaudi3": 131072,
+}  # fmt: skip
+#: The same for fp32 on the ordinary units, at the highest clock.
+VECTOR_RATE = {
+    "pascal": 256, "volta": 128, "turing": 128, "ampere-ga100": 128, "ampere-ga10x": 256, "ada": 256, "hopper": 256,
+    "blackwell": 256, "blackwell-rtx": 256, "gcn5": 128, "cdna1": 128, "cdna2": 128, "cdna3": 256, "cdna4": 256,
+    "rdna2": 128, "rdna3": 256, "rdna4": 256, "xe2": 256,
+}  # fmt: skip
+ARCHITECTURES = {*MATRIX_RATE, *VECTOR_RATE}
+WITHOUT_MATRIX_UNITS = {"pascal", "gcn5", "rdna2"}
+#: GeForce cards accumulate in fp32 at half the rate of fp16 accumulation.
+HALF_RATE = {
+    "rtx2080", "rtx2080ti", "rtx3060-12gb", "rtx3070", "rtx3080-10gb", "rtx3080ti", "rtx3090", "rtx3090ti",
+    "rtx4060ti-16gb", "rtx4070", "rtx4070ti", "rtx4070ti-super", "rtx4080", "rtx4090", "rtx5070", "rtx5070ti",
+    "rtx5080", "rtx5090",
+}  # fmt: skip
+MATRIX_EXCEPTIONS = {
+    "a10g": (512, "AWS's variant of the A10 has half the tensor rate per unit"),
+    "l40": (512, "half the rate of the L40S by NVIDIA's own datasheet"),
+    "h20-96gb": (1024, "matrix units cut to a quarter for export"),
+}
+VECTOR_EXCEPTIONS = {
+    "p100-pcie-16gb": (128, "GP100 has 64 cores per unit, the other Pascal chips 128"),
+    "p100-sxm2-16gb": (128, "GP100 has 64 cores per unit, the other Pascal chips 128"),
+    "h20-96gb": (285, "lists say 44 TFLOP/s, more than 78 units can do: kept, and marked as doubtful"),
+}
+WITHOUT_CLOCK = {"b100-sxm-192gb": "hardly shipped, no clock published"}
+TOLERANCE = 0.07
+
+LINK_NAMES = {
+    "none", "nvlink1", "nvlink2", "nvlink2-bridge", "nvlink3", "nvlink3-bridge", "nvlink4", "nvlink4-bridge", "nvlink5",
+    "xgmi", "roce",
+}  # fmt: skip
+#: GB/s each way over 16 lanes, after encoding.
+PCIE = {"pcie3": 15.75, "pcie4": 31.5, "pcie5": 63.0, "pcie6": 121.0}
+HOST_LINKS = {*PCIE, "nvlink-c2c", "xgmi"}
+
+QUANTITY = re.compile(r"\d[\d.]*\s*(?:[A-Za-z$]+(?:/[a-z]+)?)")
+GIGA, TERA = 1e9, 1e12
+
+
+def raw(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def read_gpu(path: Path) -> Gpu:
+    """Read a file as the catalog does: through JSON, in which a list may stand for a tuple."""
+    return Gpu.model_validate_json(json.dumps(raw(path)))
+
+
+def read_system(path: Path) -> System:
+    return System.model_validate_json(json.dumps(raw(path)))
+
+
+GPUS = {path.stem: read_gpu(path) for path in GPU_FILES}
+SYSTEMS = {path.stem: read_system(path) for path in SYSTEM_FILES}
+
+every_file = pytest.mark.parametrize("path", GPU_FILES + SYSTEM_FILES, ids=lambda path: path.stem)
+every_gpu = pytest.mark.parametrize("gpu", GPUS.values(), ids=lambda gpu: gpu.name)
+every_system = pytest.mark.parametrize("system", SYSTEMS.values(), ids=lambda system: system.name)
+
+
+def numbers(node: Any, path: str = "") -> Iterator[str]:
+    """Yield the path of every number and quantity of a file."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            if path or key not in ("schema", "name", "aliases", "description", "sources", "notes"):
+                yield from numbers(value, f"{path}.{key}" if path else key)
+    elif isinstance(node, bool) or node is None:
+        return
+    elif isinstance(node, (int, float)) or (isinstance(node, str) and QUANTITY.fullmatch(node) and " " in node):
+        yield path
+
+
+def covered(path: str, sources: dict[str, str]) -> bool:
+    return any(path == key or path.startswith(f"{key}.") for key in sources)
+
+
+def exists(path: str, node: Any) -> bool:
+    for key in path.split("."):
+        if not isinstance(node, dict) or key not in node:
+            return False
+        node = node[key]
+    return True
+
+
+def near(value: float, expected: float, tolerance: float = TOLERANCE) -> bool:
+    return abs(value / expected - 1) <= tolerance
+
+
+# ---------------------------------------------------------------------------------------------------- every file
+
+
+@every_file
+def test_name_is_the_file_name(path):
+    assert raw(path)["name"] == path.stem
+
+
+@every_file
+def test_schema_comes_first(path):
+    assert next(iter(raw(path))) == "schema"
+
+
+@every_file
+def test_every_number_has_a_source(path):
+    data = raw(path)
+    missing = [field for field in numbers(data) if not covered(field, data["sources"])]
+    assert not missing
+
+
+@every_file
+def test_every_source_is_a_text_about_a_field_of_the_file(path):
+    data = raw(path)
+    assert all(isinstance(text, str) and text.strip() for text in data["sources"].values())
+    assert [key for key in data["sources"] if not exists(key, data)] == []
+
+
+@every_file
+def test_no_path_of_a_machine(path):
+    assert not re.search(r"(^|\s)/(home|tmp|work|root|usr|mnt)\b", path.read_text(encoding="utf-8"))
+
+
+def test_walk_finds_numbers():
+    found = list(numbers({"schema": 1, "tdp": "400 W", "memory": {"type": "HBM2", "capacity": "80 GiB"}, "year": 2020}))
+    assert found == ["tdp", "memory.capacity", "year"]
+
+
+# ---------------------------------------------------------------------------------------------------------- GPUs
+
+
+def test_all_names_of_the_catalog_are_present():
+    assert len(CATALOG_NAMES) == len(set(CATALOG_NAMES)) == 89
+    assert set(CATALOG_NAMES) - set(GPUS) == set()
+
+
+@pytest.mark.parametrize("things", [GPUS, SYSTEMS], ids=["gpus", "systems"])
+def test_aliases_are_unique_and_shadow_no_name(things):
+    aliases = [alias for thing in things.values() for alias in thing.aliases]
+    assert sorted(aliases) == sorted(set(aliases))
+    assert set(aliases) & set(things) == set()
+    assert all(re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", alias) for alias in aliases)
+
+
+@pytest.mark.parametrize(("family", "name"), FAMILIES.items())
+def test_short_family_names_stand_on_one_card(family, name):
+    assert family in GPUS[name].aliases
+
+
+@pytest.mark.parametrize("path", GPU_FILES, ids=lambda path: path.stem)
+def test_vendor_is_the_folder(path):
+    assert read_gpu(path).vendor == path.parent.name
+
+
+@every_gpu
+def test_architecture_is_known(gpu):
+    assert gpu.architecture in ARCHITECTURES
+
+
+@every_gpu
+def test_usual_system_exists_and_fits(gpu):
+    system = SYSTEMS[gpu.usual_system]
+    assert system.gpu in (None, gpu.name) or GPUS[system.gpu].architecture == gpu.architecture
+
+
+@every_gpu
+def test_what_must_be_stated(gpu):
+    assert gpu.compute_units
+    assert gpu.year
+    assert gpu.tdp
+    assert gpu.l2
+    assert gpu.link
+    assert gpu.host_link
+    assert gpu.peak or gpu.vector_peak
+    assert (gpu.clock is None) == (gpu.name in WITHOUT_CLOCK)
+
+
+@every_gpu
+def test_matrix_peak_is_dense(gpu):
+    if gpu.architecture in WITHOUT_MATRIX_UNITS:
+        assert gpu.peak == {}
+        return
+    rate = gpu.flops_per_clock("bf16" if gpu.architecture.startswith("gaudi") else "fp16")
+    if gpu.name in WITHOUT_CLOCK:
+        assert rate is None
+        return
+    expected = MATRIX_RATE[gpu.architecture] // (2 if gpu.name in HALF_RATE else 1)
+    expected = MATRIX_EXCEPTIONS.get(gpu.name, (expected, ""))[0]
+    assert expected.bit_count() == 1, "a rate is a power of two"
+    assert near(rate, expected)
+
+
+@every_gpu
+def test_vector_peak_follows_from_units_and_clock(gpu):
+    if "fp32" not in gpu.vector_peak or gpu.clock is None:
+        return
+    expected = VECTOR_EXCEPTIONS.get(gpu.name, (VECTOR_RATE[gpu.architecture], ""))[0]
+    clock = gpu.clock.maximum or gpu.clock.boost
+    assert near(gpu.vector_peak["fp32"] / (gpu.compute_units * clock), expected)
+
+
+@every_gpu
+def test_rates_of_the_types_stand_in_their_ratios(gpu):
+    peak = gpu.peak
+    half = gpu.name in HALF_RATE
+    ratios = {
+        ("bf16", "fp16"): {"cdna1": 0.5, "gaudi3": 4.0}.get(gpu.architecture, 1.0),
+        ("tf32", "fp16"): {"gaudi3": 1.0}.get(gpu.architecture, 0.5),
+        ("fp16_fp16", "fp16"): 2.0 if half or gpu.name == "l40" else 1.0,
+        ("fp8_fp16", "fp8"): 2.0,
+        ("fp8", "fp16"): {"gaudi3": 4.0}.get(gpu.architecture, 2.0),
+        ("fp6", "fp8"): {"cdna4": 2.0}.get(gpu.architecture, 1.0),
+    }
+    for (first, second), ratio in ratios.items():
+        if first in peak and second in peak:
+            assert near(peak[first] / peak[second], ratio, 0.02), (first, second)
+
+
+def test_half_rate_is_for_geforce_only():
+    twice = {n for n, g in GPUS.items() if "fp16_fp16" in g.peak and g.peak["fp16_fp16"] > 1.5 * g.peak["fp16"]}
+    assert twice == HALF_RATE | {"l40"}
+    assert {n for n, g in GPUS.items() if "fp8_fp16" in g.peak} == {n for n in HALF_RATE if "fp8" in GPUS[n].peak}
+
+
+def test_only_what_the_units_take():
+    assert {tuple(g.peak) for g in GPUS.values() if g.architecture == "volta"} == {("fp16",)}
+    assert not any("tf32" in g.peak or "bf16" in g.peak for g in GPUS.values() if g.architecture == "turing")
+    fp8 = {g.architecture for g in GPUS.values() if "fp8" in g.peak}
+    assert fp8 <= {"ada", "hopper", "blackwell", "blackwell-rtx", "cdna3", "cdna4", "rdna4", "gaudi2", "gaudi3"}
+    fp4 = {g.architecture for g in GPUS.values() if "fp4" in g.peak}
+    assert fp4 == {"blackwell", "blackwell-rtx", "cdna4"}
+
+
+@every_gpu
+def test_sparsity_only_where_the_hardware_has_it(gpu):
+    sparse = {"ampere-ga100", "ampere-ga10x", "ada", "hopper", "blackwell", "blackwell-rtx", "cdna3", "cdna4", "rdna4"}
+    assert gpu.sparsity == (2.0 if gpu.architecture in sparse else None)
+
+
+@every_gpu
+def test_plausible_ranges(gpu):
+    assert 100 * GIGA <= gpu.memory.bandwidth <= 10 * TERA
+    assert 8 * 2**30 <= gpu.memory.capacity <= 300 * 2**30
+    assert 70 <= gpu.tdp <= 1500
+    assert 2016 <= gpu.year <= 2030
+    assert 2 * 2**20 <= gpu.l2.capacity <= 256 * 2**20
+    assert gpu.l2.bandwidth is None or gpu.l2.bandwidth > 2 * gpu.memory.bandwidth
+    if gpu.clock:
+        assert 1.0 * GIGA <= gpu.clock.boost <= 3.2 * GIGA
+        assert gpu.clock.maximum is None or gpu.clock.boost < gpu.clock.maximum <= 1.2 * gpu.clock.boost
+    best = gpu.peak.get("fp16") or gpu.peak.get("bf16") or gpu.vector_peak["fp32"]
+    assert 10 <= best / gpu.memory.bandwidth <= 500, "FLOP per byte"
+
+
+@every_gpu
+def test_capacity_is_what_the_name_says(gpu):
+    said = re.search(r"-(\d+)gb", gpu.name)
+    if said:
+        assert near(gpu.memory.capacity / 2**30, int(said[1]), 0.08)
+
+
+@every_gpu
+def test_links_are_named_and_wide_enough(gpu):
+    assert gpu.link.name in LINK_NAMES
+    assert (gpu.link.name == "none") == (gpu.link.bandwidth is None) == (gpu.link.count == 0)
+    assert gpu.host_link.name in HOST_LINKS
+    if gpu.host_link.name in PCIE:
+        assert near(gpu.host_link.bandwidth, PCIE[gpu.host_link.name] * GIGA * gpu.host_link.lanes / 16, 0.001)
+
+
+@every_gpu
+def test_prices_are_plausible(gpu):
+    assert gpu.price.purchase is None or 200 <= gpu.price.purchase <= 50_000
+    assert gpu.price.hourly is None or 0.1 <= gpu.price.hourly <= 20
+
+
+# ------------------------------------------------------------------------------------------------------- systems
+
+
+@every_system
+def test_gpu_of_a_system_exists(system):
+    assert system.gpu is None or system.gpu in GPUS
+
+
+@every_system
+def test_link_agrees_with_the_gpu(system):
+    if system.link is None:
+        assert system.gpus_per_node == 1
+        assert system.topology == "single"
+        return
+    gpu = GPUS[system.gpu]
+    same = gpu.host_link if system.link.name in PCIE else gpu.link
+    assert system.link.name == same.name
+    lanes = (system.link.lanes or 1) / (same.lanes or 1) if system.link.name in PCIE else 1.0
+    assert near(system.link.bandwidth, same.bandwidth * lanes, 0.001)
+
+
+@every_system
+def test_host_link_agrees_with_the_gpu(system):
+    if system.gpu is None:
+        assert near(system.host_link.bandwidth, PCIE[system.host_link.name] * GIGA, 0.001)
+        return
+    own = GPUS[system.gpu].host_link
+    assert system.host_link.name == own.name
+    assert system.host_link.bandwidth <= own.bandwidth
+
+
+@every_system
+def test_network_is_stated_with_its_cards(system):
+    if system.node_network is not None:
+        assert system.nics_per_node
+        per_card = system.node_network * 8 / GIGA / system.nics_per_node
+        assert per_card in (25, 80, 100, 200, 400, 800), "Gbit/s of one card"
+
+
+def test_generic_hosts():
+    generic = {name for name, system in SYSTEMS.items() if system.gpu is None}
+    assert generic == {f"{kind}-pcie{generation}" for kind in ("workstation", "server") for generation in (3, 4, 5)}
+    for name in generic:
+        assert SYSTEMS[name].gpus_per_node == 1
+        assert SYSTEMS[name].nics_per_node is None
