@@ -93,9 +93,7 @@ def answer(evaluation: Evaluation) -> Result:
         warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
         assumed=resolved.assumed,
         provenance=tuple(
-            provenance(
-                resolved.gpu, resolved.architecture, resolved.engine, resolved.precision.math, resolved.override
-            )
+            provenance(resolved.gpu, resolved.architecture, resolved.engine, resolved.precision.math, resolved.override)
         ),
     )
 
@@ -195,9 +193,13 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
     resolved = evaluation.resolved
     found = ["step_time_interval is null: the constants of this version are not calibrated against residuals"]
     if not resolved.architecture.measured:
-        found.append(f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed")
+        found.append(
+            f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"
+        )
     if evaluation.device.vector_rate is None:
-        found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise arithmetic is priced by its bytes alone")
+        found.append(
+            f"{resolved.gpu.name} states no vector_peak.fp32: elementwise arithmetic is priced by its bytes alone"
+        )
     if scalar and memory.fits and float(memory.device_total) > 0.95 * float(memory.capacity):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.engine.launch == "graphs":

@@ -62,8 +62,8 @@ class Problem:
 
     def __str__(self) -> str:
         head = ": ".join(part for part in (str(self.place) if self.place else "", self.path, self.message) if part)
-        hint = f" {self.hint}" if self.hint else ""
-        return f"{head}{hint}{self.place.excerpt() if self.place else ''}"
+        hint = f". {self.hint}" if self.hint else ""
+        return f"{head.rstrip('.')}{hint}{self.place.excerpt() if self.place else ''}"
 
 
 class SpecError(RoofsimError):

@@ -49,9 +49,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     program = build(resolved)
     context = Pricing(device, channels_last=resolved.engine.memory_format == "channels_last")
     priced = tuple(PricedGraph(stage.graph, context) for stage in program.stages)
-    profiles = tuple(
-        profile(stage.graph, with_curve=with_curve) for stage in program.stages
-    )
+    profiles = tuple(profile(stage.graph, with_curve=with_curve) for stage in program.stages)
     return Evaluation(
         resolved=resolved,
         program=program,
@@ -81,7 +79,10 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
     """Average a price over its last axis, the contexts of a decode."""
     if not averaged:
         return cost
-    device = {phase: {part: mean_over_contexts(value) for part, value in parts.items()} for phase, parts in cost.device.items()}
+    device = {
+        phase: {part: mean_over_contexts(value) for part, value in parts.items()}
+        for phase, parts in cost.device.items()
+    }
     return PassCost(device=device, host={phase: mean_over_contexts(value) for phase, value in cost.host.items()})
 
 

@@ -140,7 +140,7 @@ def humanize(value: float, unit: str, digits: int | None = None, *, binary: bool
     exact = Decimal(repr(value))
     if use_binary:
         rank = max(index for index in range(len(_PRINTED_BINARY)) if index == 0 or abs(value) >= 2.0 ** (10 * index))
-        prefix, scaled = _PRINTED_BINARY[rank], _EXACT.divide(exact, Decimal(2 ** (10 * rank)))
+        prefix, scaled = _PRINTED_BINARY[rank], _EXACT.divide(Decimal(value), Decimal(2 ** (10 * rank)))
     else:
         rank = min(max((exact.adjusted() // 3) + _PRINTED.index(""), 0), len(_PRINTED) - 1)
         prefix = _PRINTED[rank]

@@ -1,0 +1,1 @@
+"""Say what priced programs mean: limits, sensitivities, memory, money, explanations."""

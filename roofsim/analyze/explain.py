@@ -70,7 +70,9 @@ def _lookup(data: dict[str, Any], figure: str) -> Any:
     for part in figure.split("."):
         if not isinstance(at, dict) or part not in at:
             known = _keys(data)
-            raise UnknownNameError(Problem(f"no figure or op is called {figure[:80]!r}", hint=did_you_mean(figure, known)))
+            raise UnknownNameError(
+                Problem(f"no figure or op is called {figure[:80]!r}", hint=did_you_mean(figure, known))
+            )
         at = at[part]
     return at
 
@@ -138,7 +140,9 @@ def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
 
 
 def _constants(result: Result) -> Explanation:
-    root = Explanation("constants", f"{len(result.provenance)} numbers", "achieved rate = datasheet rate x achieved fraction")
+    root = Explanation(
+        "constants", f"{len(result.provenance)} numbers", "achieved rate = datasheet rate x achieved fraction"
+    )
     root.parts = [Explanation(row["what"], str(row["value"]), "", row["source"]) for row in result.provenance]
     return root
 
@@ -150,9 +154,14 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
     root.parts.append(Explanation("FLOPs", _text(op.flops(), "FLOP"), _dimensions(op)))
     if _text(op.executed_flops()) != _text(op.flops()):
         root.parts.append(
-            Explanation("FLOPs executed", _text(op.executed_flops(), "FLOP"), "without what the mask hides; used for time")
+            Explanation(
+                "FLOPs executed", _text(op.executed_flops(), "FLOP"), "without what the mask hides; used for time"
+            )
         )
-    for name, tensors, amount in (("bytes read", op.inputs, op.bytes_read()), ("bytes written", op.outputs, op.bytes_written())):
+    for name, tensors, amount in (
+        ("bytes read", op.inputs, op.bytes_read()),
+        ("bytes written", op.outputs, op.bytes_written()),
+    ):
         parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
         root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
     architecture = context.device.architecture
@@ -172,7 +181,21 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
 
 
 def _dimensions(op: AbstractOp) -> str:
-    names = ("batch", "m", "n", "k", "heads", "q_length", "kv_length", "head_size", "in_channels", "out_channels", "groups", "rows", "experts")
+    names = (
+        "batch",
+        "m",
+        "n",
+        "k",
+        "heads",
+        "q_length",
+        "kv_length",
+        "head_size",
+        "in_channels",
+        "out_channels",
+        "groups",
+        "rows",
+        "experts",
+    )
     found = [f"{name}={_text(getattr(op, name))}" for name in names if hasattr(op, name)]
     return ", ".join(found)
 
@@ -218,7 +241,9 @@ def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> E
     for phase, classes in result.work.items():
         total = sum(float(row["flops"]) for row in classes.values())
         part = Explanation(phase, _text(total, "FLOP"))
-        part.parts = [Explanation(name, _text(float(row["flops"]), "FLOP")) for name, row in classes.items() if row["flops"]]
+        part.parts = [
+            Explanation(name, _text(float(row["flops"]), "FLOP")) for name, row in classes.items() if row["flops"]
+        ]
         root.parts.append(part)
     return root
 
@@ -226,12 +251,19 @@ def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> E
 def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
     root = Explanation(figure, f"{value:,.0f}", "sum over parameter tensors of elements x copies")
     rows = sorted(
-        ((tensor, float(tensor.numel) * float(copies), float(copies)) for tensor, copies in evaluation.program.stages[0].graph.parameters().items()),
+        (
+            (tensor, float(tensor.numel) * float(copies), float(copies))
+            for tensor, copies in evaluation.program.stages[0].graph.parameters().items()
+        ),
         key=lambda row: -row[1],
     )
-    root.parts = [Explanation(str(tensor), f"{total:,.0f}", f"{copies:g} copies") for tensor, total, copies in rows[:SHOWN]]
+    root.parts = [
+        Explanation(str(tensor), f"{total:,.0f}", f"{copies:g} copies") for tensor, total, copies in rows[:SHOWN]
+    ]
     if len(rows) > SHOWN:
-        root.parts.append(Explanation(f"{len(rows) - SHOWN} other tensors", f"{sum(row[1] for row in rows[SHOWN:]):,.0f}"))
+        root.parts.append(
+            Explanation(f"{len(rows) - SHOWN} other tensors", f"{sum(row[1] for row in rows[SHOWN:]):,.0f}")
+        )
     return root
 
 

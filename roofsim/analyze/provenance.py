@@ -18,8 +18,14 @@ def provenance(
     """Return rows of what, value and source: the card's numbers, the achieved fractions, the engine's facts."""
     rows = _card(gpu, math)
     rows += [
-        _row(f"architecture.{architecture.name}.matmul.{math}", architecture.matmul.get(math), architecture.sources.get("matmul")),
-        _row(f"architecture.{architecture.name}.bandwidth", architecture.bandwidth, architecture.sources.get("bandwidth")),
+        _row(
+            f"architecture.{architecture.name}.matmul.{math}",
+            architecture.matmul.get(math),
+            architecture.sources.get("matmul"),
+        ),
+        _row(
+            f"architecture.{architecture.name}.bandwidth", architecture.bandwidth, architecture.sources.get("bandwidth")
+        ),
         _row(
             f"architecture.{architecture.name}.kernel_floor",
             humanize(architecture.kernel_floor, "s"),

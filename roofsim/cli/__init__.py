@@ -1,0 +1,1 @@
+"""The command line: one small module a verb; the only place that prints and chooses exit codes."""

@@ -10,7 +10,9 @@ from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, console, evaluated, write_text
 from roofsim.cli.run import Json, Scenario
 
-Figure = Annotated[str, typer.Argument(help="A key of the result (step_time, memory.peak, mfu ...) or the name of an op.")]
+Figure = Annotated[
+    str, typer.Argument(help="A key of the result (step_time, memory.peak, mfu ...) or the name of an op.")
+]
 
 
 @scenario_options

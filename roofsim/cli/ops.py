@@ -11,7 +11,9 @@ from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_te
 from roofsim.cli.run import Csv, Json, Scenario
 
 By = Annotated[str, typer.Option("--by", help="op, class, layer or phase.")]
-Sort = Annotated[str, typer.Option("--sort", help="time, flops, bytes, intensity, or program (the order of execution).")]
+Sort = Annotated[
+    str, typer.Option("--sort", help="time, flops, bytes, intensity, or program (the order of execution).")
+]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
 Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one op a line.")]
 

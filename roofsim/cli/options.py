@@ -54,7 +54,11 @@ def scenario_options(verb: Any) -> Any:
         default=None,
         annotation=Annotated[
             list[str] | None,
-            typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Set any key, for example hardware.override.gpu.memory.bandwidth='3 TB/s'."),
+            typer.Option(
+                "--set",
+                metavar="SECTION.KEY=VALUE",
+                help="Set any key, for example hardware.override.gpu.memory.bandwidth='3 TB/s'.",
+            ),
         ],
     )
 
@@ -81,5 +85,7 @@ def _parameter(name: str, text: str) -> inspect.Parameter:
 def _setting(text: str) -> tuple[str, str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
-        raise typer.BadParameter(f"expected SECTION.KEY=VALUE, for example workload.micro_batch_size=8; got {text!r}", param_hint="--set")
+        raise typer.BadParameter(
+            f"expected SECTION.KEY=VALUE, for example workload.micro_batch_size=8; got {text!r}", param_hint="--set"
+        )
     return key.strip(), value, "--set"

@@ -10,16 +10,16 @@ import typer
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 
-Scenario = Annotated[str, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")]
+Scenario = Annotated[
+    str, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory.")]
 
 
 @scenario_options
-def run(
-    *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, overrides: Overrides
-) -> None:
+def run(*, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, overrides: Overrides) -> None:
     """Predict step time, throughput, limits and memory of one scenario."""
     from roofsim.api import answer
 

@@ -63,7 +63,9 @@ class Device:
 
     def text(self) -> str:
         """Return the card in one line."""
-        return f"{self.name}, {humanize(float(self.capacity), 'B', 4)}" if isinstance(self.capacity, float) else self.name
+        return (
+            f"{self.name}, {humanize(float(self.capacity), 'B', 4)}" if isinstance(self.capacity, float) else self.name
+        )
 
 
 def device_of(gpu: Gpu, architecture: Architecture, issue_time: float) -> Device:

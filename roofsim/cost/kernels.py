@@ -123,7 +123,22 @@ def kernels_of(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
     return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(op.kind), op.kernels()),)
 
 
-for _class in (Cast, Copy, CacheAppend, Dropout, Embedding, Gather, Loss, Pool, Reduction, Resize, Scan, Sort, OptimizerUpdate, Elementwise):
+for _class in (
+    Cast,
+    Copy,
+    CacheAppend,
+    Dropout,
+    Embedding,
+    Gather,
+    Loss,
+    Pool,
+    Reduction,
+    Resize,
+    Scan,
+    Sort,
+    OptimizerUpdate,
+    Elementwise,
+):
     kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
 
 

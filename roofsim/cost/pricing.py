@@ -90,7 +90,9 @@ class PricedGraph:
         if self._stack is None:
             return [self._price(work, scales) for _, work in self.works]
         stacked = self._price(self._stack, scales)
-        rows = np.broadcast_arrays(stacked.time, stacked.compute, stacked.memory_bandwidth, stacked.launch, stacked.bound)
+        rows = np.broadcast_arrays(
+            stacked.time, stacked.compute, stacked.memory_bandwidth, stacked.launch, stacked.bound
+        )
         columns = [row.tolist() for row in rows]
         return [Price(*values) for values in zip(*columns, strict=True)]
 
@@ -119,7 +121,9 @@ class PricedGraph:
             parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
             for part in PARTS:
                 parts[part] = parts[part] + getattr(cost, part) * count
-            host[phase] = host.get(phase, 0.0) + work.launches * count * self.context.device.issue_time / scales.host_issue_rate
+            host[phase] = (
+                host.get(phase, 0.0) + work.launches * count * self.context.device.issue_time / scales.host_issue_rate
+            )
         return PassCost(device=device, host=host)
 
     def _stacked_totals(self, scales: Scales) -> PassCost:

@@ -115,6 +115,12 @@ class OpGraph:
         if run:
             yield run[-1].block, run
 
+    def ancestors(self, op: AbstractOp) -> set[AbstractOp]:
+        """Return every op that `op` depends on."""
+        import networkx as nx
+
+        return nx.ancestors(self.digraph, op)
+
     def verify(self) -> OpGraph:
         """Check the graph's own rules and return it.
 

@@ -45,7 +45,8 @@ class _Unroller:
         step: dict[Tensor, Tensor] = {}
         for op in body:
             self._copy(op, step, None, 0)
-        self.made.update({old: (None, {0: new}) for old, new in step.items()})
+        made = {old for op in body for old in op.outputs}
+        self.made.update({old: (None, {0: new}) for old, new in step.items() if old in made})
 
     def repeated(self, block: Block, body: list[AbstractOp]) -> None:
         times = block.repeat
@@ -70,6 +71,10 @@ class _Unroller:
             return copies[len(copies) - 1 - index]
         return copies[max(copies)]
 
+    def _copies(self, tensor: Tensor, last: Tensor) -> tuple[Tensor, ...]:
+        _, copies = self.made.get(tensor, (None, {0: last}))
+        return tuple(dict.fromkeys(copies.values()))
+
     def _copy(self, op: AbstractOp, step: dict[Tensor, Tensor], block: Block | None, index: int) -> None:
         def find(tensor: Tensor) -> Tensor:
             if tensor not in step:
@@ -80,11 +85,11 @@ class _Unroller:
 
         suffix = "" if block is None else f"[{index}]"
         inputs, holds = tuple(map(find, op.inputs)), tuple(map(find, op.holds))
+        if block is None:  # an op outside of blocks holds what every iteration made, not the last alone
+            holds = tuple(copy for tensor in op.holds for copy in self._copies(tensor, find(tensor)))
         outputs = tuple(
             replace(old, name=f"{old.name}{suffix}", base=None if old.base is None else find(old.base))
             for old in op.outputs
         )
         step.update(zip(op.outputs, outputs, strict=True))
-        self.ops.append(
-            replace(op, name=f"{op.name}{suffix}", block=None, inputs=inputs, holds=holds, outputs=outputs)
-        )
+        self.ops.append(replace(op, name=f"{op.name}{suffix}", block=None, inputs=inputs, holds=holds, outputs=outputs))

@@ -1,0 +1,1 @@
+"""Read other people's descriptions of models."""

@@ -124,7 +124,13 @@ def _dimensions(heads: Heads, q: Tensor, k: Tensor) -> dict[str, Real]:
 
 
 def _unfused(
-    layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
+    layers: Layers,
+    heads: Heads,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    added: tuple[Tensor | None, ...],
+    sinks: Tensor | None,
 ) -> Tensor:
     """Run the products, scale, mask, softmax and dropout of attention as kernels of their own."""
     batch, length, size = q.shape[0], q.shape[1], heads.value_head_size

@@ -88,7 +88,9 @@ class _Decoder:
         with b.scope("positions"):
             indices = b.tensor("indices", self.length, dtype=INT64)
             b.emit(Elementwise, "arange", inputs=(), outputs=(indices,), function="arange")
-            table = b.parameter("weight", self.model.max_sequence_length + self.model.position_offset, self.model.hidden_size)
+            table = b.parameter(
+                "weight", self.model.max_sequence_length + self.model.position_offset, self.model.hidden_size
+            )
             return self.layers.lookup(indices, table)
 
     # -- what layers share --------------------------------------------------------------------------------------

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import floor
-from roofsim.spec.families.vision import DenseNetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.vision import DenseNetModel
 
 
 def lower_densenet(model: DenseNetModel, call: Call) -> OpGraph:
@@ -40,7 +43,8 @@ class _DenseNet:
 
     def block(self, x: Tensor, depth: int, name: str) -> Tensor:
         """Each layer reads a copy of all features so far and adds `growth_rate` channels to them."""
-        layers, features = self.layers, (x,)
+        layers = self.layers
+        features: tuple[Tensor, ...] = (x,)
         for index in range(depth):
             with layers.b.repeat(f"{name}.layer{index + 1}", 1.0):
                 features = (*features, self.layer(features))

@@ -1,13 +1,20 @@
-"""Build what all diffusion models need: time embeddings, the feed-forward layers of their blocks, the noise loss."""
+"""Build what all diffusion models need: time embeddings, modulation, feed-forward layers, the noise loss."""
 
 from __future__ import annotations
 
-from roofsim.graph.ops import Elementwise
+from dataclasses import dataclass
+from typing import Final
+
+from roofsim.graph.ops import Elementwise, View
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
+from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, floor
-from roofsim.spec.families.diffusion import DiffusionModel
+from roofsim.spec.families.diffusion import DiffusionModel, DitModel
+
+#: Width of the sinusoids that embed the noise level in transformers.
+TIME_WIDTH: Final = 256.0
 
 
 def latent_side(model: DiffusionModel, call: Call) -> Real:
@@ -62,6 +69,92 @@ def geglu(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
         value, gate = layers.split(both, inner, inner)
         hidden = layers.mul(value, layers.activation(gate, "gelu"))
         return layers.linear(hidden, x.shape[-1], "down", bias=True)
+
+
+def gelu_mlp(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
+    """Build a feed-forward layer with GELU."""
+    with layers.b.scope(leaf):
+        hidden = layers.activation(layers.linear(x, inner, "up", bias=True), "gelu_tanh")
+        return layers.linear(hidden, x.shape[-1], "down", bias=True)
+
+
+# -- modulation -----------------------------------------------------------------------------------------------------
+
+
+def modulation(layers: Layers, condition_: Tensor, width: Real, parts: int, leaf: str) -> tuple[Tensor, ...]:
+    """Compute `parts` vectors ``[batch, 1, width]`` from the condition ``[batch, width]``."""
+    with layers.b.scope(leaf):
+        vector = layers.linear(layers.pointwise("silu", condition_), float(parts) * width, "linear", bias=True)
+        row = layers.view(vector, "reshape", vector.shape[0], 1.0, float(parts) * width)
+        return layers.split(row, *(width for _ in range(parts)))
+
+
+def modulated_norm(layers: Layers, x: Tensor, scale: Tensor, shift: Tensor, leaf: str) -> Tensor:
+    """Normalise without weights of its own, scale and shift by the condition."""
+    with layers.b.scope(leaf):
+        normed = layers.layer_norm(x, "norm", affine=False)
+        return layers.add(layers.mul(normed, layers.pointwise("add_scalar", scale)), shift)
+
+
+def release(layers: Layers, *locals_: Tensor) -> None:
+    """Keep tensors up to here: local variables of the library's code hold them until their function returns."""
+    layers.b.emit(View, "release", holds=locals_, function="release")
+
+
+@dataclass(frozen=True)
+class Patches:
+    """Cut latents into square patches, a token each, and put tokens together again; `side` counts tokens."""
+
+    model: DitModel
+    layers: VisionLayers
+    batch: Real
+    side: Real
+
+    @classmethod
+    def of(cls, model: DitModel, call: Call, layers: VisionLayers) -> Patches:
+        """Return the patches of the images that a call brings."""
+        return cls(model, layers, call.batch, floor(latent_side(model, call) / model.patch_size))
+
+    @property
+    def tokens(self) -> Real:
+        """Tokens per image."""
+        return self.side * self.side
+
+    def embed(self) -> Tensor:
+        """Return ``[batch, tokens, hidden_size]``, with positions added if the model has them here."""
+        model, layers, b = self.model, self.layers, self.layers.b
+        size, width = model.patch_size, model.hidden_size
+        if model.packed_latents:
+            packed = b.input("latents", self.batch, self.tokens, size * size * model.in_channels)
+            return layers.linear(packed, width, "patches", bias=True)
+        side = self.side * size
+        latents = b.input("latents", self.batch, model.in_channels, side, side)
+        patches = layers.conv(latents, width, size, "patches", stride=size, padding=0.0, bias=True)
+        x = layers.view(patches, "reshape", self.batch, self.tokens, width)
+        if model.position_embedding != "sincos":
+            return x
+        with b.scope("positions"):
+            return layers.cast(layers.add(x, self._positions()), x)
+
+    def _positions(self) -> Tensor:
+        """Return the fixed table, always fp32; a larger one is cropped to the image."""
+        model, layers, b = self.model, self.layers, self.layers.b
+        if model.max_positions is None:
+            return b.buffer("table", self.tokens, model.hidden_size, dtype=FP32)
+        table = b.buffer("table", model.max_positions, model.max_positions, model.hidden_size, dtype=FP32)
+        part = layers.view(table, "slice", self.side, self.side, model.hidden_size)
+        return layers.copy(part, "contiguous", (self.tokens, model.hidden_size))
+
+    def unpatch(self, x: Tensor) -> Tensor:
+        """Project tokens to the pixels of their patches and put these in place."""
+        model, layers = self.model, self.layers
+        assert model.out_channels is not None
+        width = model.patch_size * model.patch_size * model.out_channels
+        x = layers.linear(x, width, "output", bias=True)
+        if model.packed_latents:
+            return x
+        side = self.side * model.patch_size
+        return layers.copy(x, "transpose", (self.batch, model.out_channels, side, side))
 
 
 def noise_loss(layers: Layers, prediction: Tensor) -> Tensor:

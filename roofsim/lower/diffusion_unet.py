@@ -6,11 +6,10 @@ from dataclasses import dataclass
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import View
 from roofsim.graph.tensor import Tensor
 from roofsim.lower.attention import Heads, attend
 from roofsim.lower.call import Call
-from roofsim.lower.diffusion import condition, geglu, latent_side, noise_loss, sinusoids, strided_linear, timesteps
+from roofsim.lower.diffusion import condition, geglu, latent_side, noise_loss, release, sinusoids, strided_linear, timesteps
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, real, same
 from roofsim.spec.families.diffusion import DiffusionUnetModel
@@ -108,7 +107,7 @@ class _DiffusionUnet:
                     x = self.layers.resize(x, skips[-1].shape[2:])
                     x = self.layers.conv(x, self.channels[level], 3.0, "upsample", bias=True)
             with self.b.scope(f"up{level}"):
-                self._release(entered, *level_skips)
+                release(self.layers, entered, *level_skips)
         return x
 
     # -- blocks -------------------------------------------------------------------------------------------------
@@ -155,7 +154,7 @@ class _DiffusionUnet:
             if not linear:
                 y = layers.conv(y, channels, 1.0, "project_out", bias=True)
             x = layers.add(y, x)
-            self._release(last)
+            release(layers, last)
             return x
 
     def _layer(self, x: Tensor, text: Tensor, heads: Real) -> Tensor:
@@ -168,7 +167,7 @@ class _DiffusionUnet:
         normed = layers.layer_norm(x, "norm3")
         y = geglu(layers, normed, 4.0 * x.shape[-1], "mlp")
         x = layers.add(self._outgoing(y), x)
-        self._release(entered, attended, normed)
+        release(layers, entered, attended, normed)
         return x
 
     def _attend(self, x: Tensor, context: Tensor, heads: Real, leaf: str) -> Tensor:
@@ -183,10 +182,6 @@ class _DiffusionUnet:
             attended = attend(layers, self.call, shape, q, k, v)
             out = self._outgoing(layers.linear(attended, width, "output", bias=True))
             return layers.pointwise("div_scalar", out)
-
-    def _release(self, *locals_: Tensor) -> None:
-        """Keep tensors up to here: local variables of the library's code hold them until their function returns."""
-        self.b.emit(View, "release", holds=locals_, function="release")
 
     def _outgoing(self, x: Tensor) -> Tensor:
         """Mark the result of a linear layer that joins the residual stream.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.lower.call import Call
 from roofsim.lower.inverted_residual import inverted_residuals
 from roofsim.lower.vision import VisionLayers
-from roofsim.spec.families.mobile import EfficientNetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.mobile import EfficientNetModel
 
 
 def lower_efficientnet(model: EfficientNetModel, call: Call) -> OpGraph:

@@ -11,7 +11,7 @@ from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, INT32, INT64, DType, Tensor
 from roofsim.lower.attention import Heads, attend, rotary_tables, rotate
 from roofsim.lower.call import Call
-from roofsim.lower.decoder import dense_mlp
+from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.layers import Layers
 from roofsim.lower.projections import ProjectionBiases, project
 from roofsim.numeric import Real, product

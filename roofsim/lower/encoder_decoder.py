@@ -43,6 +43,8 @@ class _Side:
     mask: Tensor | None = None
     ready: bool = False
     """Whether the bias needs neither mask nor copy (the zeros of cross attention)."""
+    cache: str | None = None
+    """What the names of the caches of keys and values begin with; None in the encoder, which keeps none."""
 
 
 @dataclass(frozen=True)
@@ -155,18 +157,17 @@ class _EncoderDecoder:
         if several and self._kernel(bias) == "unfused" and self.layers.flavour.attention != "fused_softmax":
             mask = self.b.tensor("mask", self.call.batch, 1.0, self.target_length, self.context_length)
             self.b.emit(Elementwise, "mask", inputs=(), outputs=(mask,), function="mask")
-        return _Side(causal=several, bias=bias, mask=mask)
+        return _Side(causal=several, bias=bias, mask=mask, cache="")
 
     def _cross_side(self) -> _Side:
         """Prepare attention to the encoder, whose relative bias is zero and made once."""
         if self.model.position_embedding != "relative":
-            return _Side(causal=False)
+            return _Side(causal=False, cache="cross_")
         dtype = self.call.compute if self.call.autocast else AUTO
         lengths = self.target_length, self.source_length
         with self.b.scope("cross"):
-            return _Side(
-                causal=False, bias=zero_bias(self.layers, dtype, self.model.num_attention_heads, *lengths), ready=True
-            )
+            zeros = zero_bias(self.layers, dtype, self.model.num_attention_heads, *lengths)
+        return _Side(causal=False, bias=zeros, ready=True, cache="cross_")
 
     def _bias(self, q_length: Real, kv_length: Real, *, both_ways: bool) -> Tensor | None:
         model = self.model
@@ -262,10 +263,9 @@ class _EncoderDecoder:
             normed = self._norm(x, "norm")
             q = self._query(normed)
             k, v = self._cross_cache() if source is None else self._keys_values(normed if source is x else source)
-            if source is x:
-                k, v = cached(layers, self.call, k, "key_cache"), cached(layers, self.call, v, "value_cache")
-            elif source is not None and self.call.cached:
-                k, v = cached(layers, self.call, k, "cross_key_cache"), cached(layers, self.call, v, "cross_value_cache")
+            if source is not None and side.cache is not None:
+                k = cached(layers, self.call, k, f"{side.cache}key_cache")
+                v = cached(layers, self.call, v, f"{side.cache}value_cache")
             context = self._attend(q, k, v, side)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
             return layers.add(x, layers.dropout(out, model.dropout))
@@ -285,7 +285,8 @@ class _EncoderDecoder:
             return attend(layers, self.call, self._heads(), q, k, v, aligned(layers, mask, k.shape[1], q.shape[0]))
         out = attend(layers, self.call, self._heads(causal=side.causal), q, k, v)
         # Flash attention returns the layout of its queries; the output projection wants rows.
-        return layers.copy(out, "contiguous") if self.audio and kernel == "flash" else out
+        copies = self.audio and kernel == "flash" and self.call.phase != "decode"
+        return layers.copy(out, "contiguous") if copies else out
 
     def _query(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
@@ -309,19 +310,25 @@ class _EncoderDecoder:
         return heads * self.model.head_size
 
     def _by_head(self, x: Tensor, heads: Real) -> Tensor:
-        """Show the heads of a projection; Whisper's code copies each head's rows together."""
+        """Show the heads of a projection; Whisper's code copies each head's rows together (of one token: nothing to do)."""
         x = by_head(self.layers, x, heads)
-        if not self.audio:
+        if not self.audio or self.call.phase == "decode":
             return x
         # The memory-efficient kernel returns gradients by rows again, flash attention in the layout of its input.
         same_rows = self._kernel(None) == "efficient"
         return self.layers.copy(x, "contiguous" if same_rows else "transpose")
 
     def _cross_cache(self) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of the encoder's output that prefill has cached."""
+        """Return the keys and values of the encoder's output that prefill has cached; the projections stay in memory."""
         model, b = self.model, self.b
         assert model.num_key_value_heads is not None
         assert model.head_size is not None
+        width = self._width(model.num_key_value_heads)
+        held = []
+        for leaf, bias in (("key", model.key_bias), ("value", model.query_key_value_bias)):
+            held.append(b.parameter(f"{leaf}.weight", width, model.hidden_size))
+            held += [b.parameter(f"{leaf}.bias", width)] if bias else []
+        b.emit(View, "resident", holds=tuple(held), function="release")
         shape = (self.call.batch, self.source_length, model.num_key_value_heads, model.head_size)
         return (
             Tensor(b.name("cross_key_cache"), shape, role=Role.KEY_VALUE_CACHE),
@@ -342,7 +349,11 @@ class _EncoderDecoder:
                 hidden = layers.linear(normed, model.intermediate_size, "up", bias=bias)
                 hidden = layers.activation(hidden, model.activation)
             hidden = layers.dropout(hidden, model.activation_dropout)
-            out = layers.linear(hidden, model.hidden_size, "down", bias=bias)
+            weight = self.b.parameter("down.weight", model.hidden_size, model.intermediate_size)
+            if model.position_embedding == "relative":
+                # T5's code widens to the weights' type, which autocast undoes.
+                hidden = layers.cast(hidden, weight)
+            out = layers.linear(hidden, model.hidden_size, "down", bias=bias, weight=weight)
             return layers.add(x, layers.dropout(out, model.dropout))
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
-from roofsim.spec.families.vision import InceptionModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.vision import InceptionModel
 
 #: A convolution of a branch: channels, kernel, stride, padding (None keeps the size).
 Step = tuple[float, float | tuple[float, float], float, float | None]

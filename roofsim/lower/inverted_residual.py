@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.vision import VisionLayers
-from roofsim.spec.families.mobile import InvertedResidual
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.vision import VisionLayers
+    from roofsim.spec.families.mobile import InvertedResidual
 
 
 def inverted_residuals(

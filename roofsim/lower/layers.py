@@ -51,7 +51,9 @@ class Layers:
 
     # -- elementary kernels -------------------------------------------------------------------------------------
 
-    def _one(self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], out: Tensor, **fields: object) -> Tensor:
+    def _one(
+        self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], out: Tensor, **fields: object
+    ) -> Tensor:
         self.b.emit(op_class, leaf, inputs=inputs, outputs=(out,), **fields)
         return out
 
@@ -89,7 +91,9 @@ class Layers:
         length: Real = 0.0
         for part in parts:
             length = length + part.shape[axis]
-        shape = tuple(length if index == axis % len(parts[0].shape) else size for index, size in enumerate(parts[0].shape))
+        shape = tuple(
+            length if index == axis % len(parts[0].shape) else size for index, size in enumerate(parts[0].shape)
+        )
         out = self.b.tensor("concat", *shape, dtype=parts[0].dtype)
         return self._one(Copy, "concat", parts, out, function="concat")
 
@@ -105,7 +109,8 @@ class Layers:
         """
         axis %= len(x.shape)
         parts = tuple(
-            self.b.tensor("split", *x.shape[:axis], width, *x.shape[axis + 1 :], dtype=x.dtype, base=x) for width in widths
+            self.b.tensor("split", *x.shape[:axis], width, *x.shape[axis + 1 :], dtype=x.dtype, base=x)
+            for width in widths
         )
         self.b.emit(View, "split", inputs=(x,), outputs=parts, function=function)
         return parts
@@ -127,12 +132,16 @@ class Layers:
 
     # -- layers -------------------------------------------------------------------------------------------------
 
-    def linear(self, x: Tensor, width: Real, leaf: str, *, bias: bool = False, weight: Tensor | None = None) -> Tensor:
+    def linear(
+        self, x: Tensor, width: Real, leaf: str, *, bias: bool | Tensor = False, weight: Tensor | None = None
+    ) -> Tensor:
         """Apply ``x @ W^T (+ b)`` with ``W: [width, x.shape[-1]]``; the bias rides in the matmul's epilogue."""
         with self.b.scope(leaf):
             k = x.shape[-1]
             w = self.b.parameter("weight", width, k) if weight is None else weight
-            extra = (self.b.parameter("bias", width),) if bias else ()
+            extra: tuple[Tensor, ...] = (bias,) if isinstance(bias, Tensor) else ()
+            if bias is True:
+                extra = (self.b.parameter("bias", width),)
             out = self.b.tensor("out", *x.shape[:-1], width)
             m = product(*x.shape[:-1])
             return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k)
@@ -232,7 +241,12 @@ class Layers:
             weight = self.b.tensor("total_weight", dtype=wide.dtype)
             # The caller's logits object lives until the loss function returns.
             self.b.emit(
-                Loss, "nll", inputs=(log_probabilities, labels), outputs=(loss, weight), holds=(logits, *alive), function="nll"
+                Loss,
+                "nll",
+                inputs=(log_probabilities, labels),
+                outputs=(loss, weight),
+                holds=(logits, *alive),
+                function="nll",
             )
             return loss
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.inverted_residual import inverted_residuals
 from roofsim.lower.vision import VisionLayers
-from roofsim.spec.families.mobile import MobileNetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.mobile import MobileNetModel
 
 
 def lower_mobilenet(model: MobileNetModel, call: Call) -> OpGraph:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Tensor
 from roofsim.lower.attention import Heads
 from roofsim.lower.layers import Layers
-from roofsim.numeric import Real
+from roofsim.numeric import Real, product
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,3 +47,25 @@ def project(
 def by_head(layers: Layers, x: Tensor, heads: Real) -> Tensor:
     """Show ``[batch, length, width]`` as ``[batch, length, heads, size]``."""
     return layers.view(x, "reshape", *x.shape[:2], heads, x.shape[2] / heads)
+
+
+def project_stacked(
+    layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None, *, weight_leaf: str = "query_key_value"
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of one projection as timm's code takes them apart.
+
+    It shows the result as ``[3, batch, heads, length, size]``, so that backward stacks three gradients and then writes
+    them in the projection's layout.
+    """
+    b, size = layers.b, heads.head_size
+    with b.scope(weight_leaf):
+        width = 3.0 * heads.heads * size
+        weight = b.parameter("weight", width, x.shape[-1])
+        out = b.tensor("out", *x.shape[:-1], width)
+        rows = product(*x.shape[:-1])
+        inputs = (x, weight) if bias is None else (x, weight, bias)
+        b.emit(Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1])
+    stacked = layers.view(out, "transpose", 3.0, x.shape[0], heads.heads, x.shape[1], size, copies_gradient=True)
+    parts = layers.split(stacked, 1.0, 1.0, 1.0, axis=0)
+    q, k, v = (layers.view(part, "transpose", x.shape[0], x.shape[1], heads.heads, size) for part in parts)
+    return q, k, v

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, floor
-from roofsim.spec.families.vision import RegNetModel, RegNetStage
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.vision import RegNetModel, RegNetStage
 
 
 def lower_regnet(model: RegNetModel, call: Call) -> OpGraph:

@@ -74,8 +74,8 @@ class VisionLayers(Layers):
                 counted = b.tensor("counted", dtype=INT64, base=seen)
                 b.emit(Elementwise, "count", inputs=(seen,), outputs=(counted,), function="add_scalar")
             b.emit(
-                Normalization, "norm", inputs=(x, *weights, *running), outputs=(out, *statistics) if training else (out,),
-                method="batch", training=training,
+                Normalization, "norm", inputs=(x, *weights, *running),
+                outputs=(out, *statistics) if training else (out,), method="batch", training=training,
             )  # fmt: skip
             return out
 
@@ -94,7 +94,7 @@ class VisionLayers(Layers):
         return self.pointwise("relu", x, inplace=inplace)
 
     def activate(self, x: Tensor, function: str) -> Tensor:
-        """Apply an activation in place; where its gradient needs the input that this overwrites, PyTorch copies it first."""
+        """Apply an activation in place; what its gradient needs of the overwritten input, PyTorch copies first."""
         kept = (self.copy(x),) if self.flavour.training and function in OVERWRITTEN else ()
         out = self.b.tensor(function, *x.shape, dtype=x.dtype, base=x)
         return self._one(Elementwise, function, (x,), out, function=function, holds=kept)
@@ -145,13 +145,13 @@ class VisionLayers(Layers):
         padding: Real = 0.0,
         ceil_mode: bool = False,
     ) -> Tensor:
-        """Pool windows; ``max`` writes an int64 index beside each output while training."""
+        """Pool windows; ``max`` writes an int64 index beside each output, in inference too (PyTorch has one kernel for both)."""
         stride = kernel if stride is None else stride
         slack = stride - 1.0 if ceil_mode else 0.0
         size = tuple(floor((length + 2.0 * padding - kernel + slack) / stride) + 1.0 for length in x.shape[2:])
         out = self.b.tensor(leaf, *x.shape[:2], *size)
-        outputs = (out,)
-        if function == "max" and self.flavour.training:
+        outputs: tuple[Tensor, ...] = (out,)
+        if function == "max":
             outputs = (out, self.b.tensor("indices", *out.shape, dtype=INT64))
         window = product(*(kernel for _ in size))
         self.b.emit(Pool, leaf, inputs=(x,), outputs=outputs, function=function, window=window)
@@ -188,6 +188,11 @@ class VisionLayers(Layers):
         """Apply a linear classifier to ``[batch, width]`` and, while training, the cross entropy loss."""
         logits = self.linear(x, classes, "classifier", bias=bias)
         return self.cross_entropy(logits, self.labels(x.shape[0])) if train else logits
+
+    def patches(self, images: Tensor, width: Real, size: Real) -> Tensor:
+        """Turn square patches into tokens ``[batch, patches, width]`` by one convolution without overlap."""
+        x = self.conv(images, width, size, "patches", stride=size, padding=0.0, bias=True)
+        return self.view(x, "transpose", x.shape[0], x.shape[2] * x.shape[3], width)
 
     def image(self, call_batch: Real, channels: Real, size: Real) -> Tensor:
         """Return the input images."""

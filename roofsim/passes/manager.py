@@ -46,14 +46,18 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
     for transform in passes:
         missing = transform.requires - graph.facts
         if missing:
-            raise PassError(f"{transform.name} requires {', '.join(sorted(missing))}; so far: {', '.join(done) or 'nothing'}")
+            raise PassError(
+                f"{transform.name} requires {', '.join(sorted(missing))}; so far: {', '.join(done) or 'nothing'}"
+            )
         before = graph
         graph = transform(graph)
         if graph is not before:
             try:
                 graph.verify()
             except GraphError as error:
-                raise PassError(f"{transform.name} left a broken graph (after {', '.join(done) or 'lowering'}): {error}") from error
+                raise PassError(
+                    f"{transform.name} left a broken graph (after {', '.join(done) or 'lowering'}): {error}"
+                ) from error
         done.append(transform.name)
     return graph
 
@@ -74,7 +78,9 @@ def training_passes(
     if "bias_dropout_add" in engine.fusion:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
-        passes.append(Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers))  # on bare layers
+        passes.append(
+            Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers)
+        )  # on bare layers
     passes.append(Autograd(silu_backward=engine.silu_backward))  # once all forward ops stand
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads

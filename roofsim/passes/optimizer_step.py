@@ -138,9 +138,7 @@ class AddOptimizerStep:
         stored = dtype.itemsize if self.master_type is None else self.master_type.itemsize
         gradient = dtype.itemsize if self.gradient_type is None else self.gradient_type.itemsize
         state = stored if not states else states[0].dtype.itemsize
-        read = elements * (
-            row.parameter_reads * stored + row.gradient_reads * gradient + row.state_reads * state
-        )
+        read = elements * (row.parameter_reads * stored + row.gradient_reads * gradient + row.state_reads * state)
         written = elements * (row.parameter_writes * stored + row.state_writes * state)
         if self.master_type is not None:
             written = written + elements * dtype.itemsize  # the low-precision copy

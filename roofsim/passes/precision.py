@@ -210,7 +210,9 @@ class _Dispatch:
         if policy == KEEP:
             return inputs
         if policy == WIDEST:
-            return inputs if isinstance(op, Elementwise) else self._all(inputs, _widest(inputs) or FP32, op)
+            # Elementwise kernels and concatenation read mixed types as they are.
+            mixes = isinstance(op, Elementwise | Copy)
+            return inputs if mixes else self._all(inputs, _widest(inputs) or FP32, op)
         wanted = self.plan.compute if policy == LOW else FP32
         if policy == WIDE and isinstance(op, Normalization):
             return (self._cast(inputs[0], wanted, op), *inputs[1:])

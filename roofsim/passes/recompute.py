@@ -82,7 +82,9 @@ class Recompute:
                 result += pending
                 pending = []
                 result.append(_rewired(op, twin))
-                twin.update((old, new) for old, new in zip(op.outputs, result[-1].outputs, strict=True) if old is not new)
+                twin.update(
+                    (old, new) for old, new in zip(op.outputs, result[-1].outputs, strict=True) if old is not new
+                )
             else:
                 result.append(op)
         return _holding_inputs(result, again, names)
@@ -114,7 +116,12 @@ class Recompute:
             outputs = tuple(twin[tensor] for tensor in op.outputs)
             clones.append(
                 replace(
-                    rewired, name=f"{op.name}.again", outputs=outputs, phase=Phase.RECOMPUTE, block=block, origin=op.name
+                    rewired,
+                    name=f"{op.name}.again",
+                    outputs=outputs,
+                    phase=Phase.RECOMPUTE,
+                    block=block,
+                    origin=op.name,
                 )
             )
         return clones, twin
@@ -134,9 +141,7 @@ def _holding_inputs(body: list[AbstractOp], again: list[AbstractOp], names: set[
 def _rewired(op: AbstractOp, twin: dict[Tensor, Tensor]) -> AbstractOp:
     inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
     holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
-    outputs = tuple(
-        replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs
-    )
+    outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)
     return replace(op, inputs=inputs, holds=holds, outputs=outputs)
 
 

@@ -52,7 +52,9 @@ class _Writer:
         """Return an op outside of blocks that reads what the regrouped blocks left."""
         outputs = tuple(t if t.base is None else replace(t, base=self.find(t.base)) for t in op.outputs)
         self.env.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old is not new)
-        return replace(op, inputs=tuple(map(self.find, op.inputs)), holds=tuple(map(self.find, op.holds)), outputs=outputs)
+        return replace(
+            op, inputs=tuple(map(self.find, op.inputs)), holds=tuple(map(self.find, op.holds)), outputs=outputs
+        )
 
     def block(self, block: Block, body: list[AbstractOp]) -> None:
         times = block.repeat

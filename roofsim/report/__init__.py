@@ -1,0 +1,1 @@
+"""Text, tables, pictures and plain data for people and programs."""

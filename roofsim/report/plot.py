@@ -98,7 +98,11 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
         if index == 0:
             label = f"{row['name']} {100 * row['share']:.0f} %"
             axes.annotate(
-                label, (row["intensity"], row["flops"] / row["time"]), xytext=(8, -10), textcoords="offset points", fontsize=8
+                label,
+                (row["intensity"], row["flops"] / row["time"]),
+                xytext=(8, -10),
+                textcoords="offset points",
+                fontsize=8,
             )
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
     axes.set_title("roofline: one mark a class of ops, its area its share of the step", fontsize=10)

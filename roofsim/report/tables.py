@@ -39,7 +39,9 @@ def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int
     console.print(table)
     if len(rows) > top:
         rest = sum(row["time"] for row in rows[top:])
-        console.print(f"... and {len(rows) - top} more, {words.seconds(rest)} together (--top {len(rows)} shows all)", style="dim")
+        console.print(
+            f"... and {len(rows) - top} more, {words.seconds(rest)} together (--top {len(rows)} shows all)", style="dim"
+        )
 
 
 def _op_cells(row: dict[str, Any]) -> list[str]:
@@ -70,10 +72,14 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
         f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: "
         + ("fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing")
     )
-    console.print(f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}")
+    console.print(
+        f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
+    )
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
-        phases = ", ".join(f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value))
+        phases = ", ".join(
+            f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value)
+        )
         console.print(f"peaks of {stage.name}: {phases}", style="dim")
         if found.curve:
             _print_curve(console, found.curve, float(found.peak))
@@ -86,7 +92,10 @@ def _number(value: Any) -> bool:
 def _print_curve(console: Console, curve: list[tuple[str, str, dict[str, float]]], peak: float) -> None:
     totals = [sum(point[2].values()) for point in curve]
     width = min(_CURVE_WIDTH, len(totals))
-    columns = [totals[index * len(totals) // width : max((index + 1) * len(totals) // width, index * len(totals) // width + 1)] for index in range(width)]
+    columns = [
+        totals[index * len(totals) // width : max((index + 1) * len(totals) // width, index * len(totals) // width + 1)]
+        for index in range(width)
+    ]
     bars = "".join(_BARS[round(8 * max(column) / peak)] for column in columns)
     phases = "".join(_phase_mark(curve, index, width) for index in range(width))
     console.print(f"allocated over the step, 0 to {words.gibibytes(peak)}:")

@@ -49,7 +49,9 @@ def _answer_rows(result: Result) -> list[tuple[str, str]]:
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
     rows.append(("throughput", _throughput(result)))
     rows.append(("limited by", words.bound_sentence(result)))
-    rows.append(("utilization", f"MFU {words.percent(_f(result.mfu))}, HFU {words.percent(_f(result.hfu))} of the dense peak"))
+    rows.append(
+        ("utilization", f"MFU {words.percent(_f(result.mfu))}, HFU {words.percent(_f(result.hfu))} of the dense peak")
+    )
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
     if result.cost.get("usd_per_hour") is not None:
@@ -80,7 +82,11 @@ def _throughput(result: Result) -> str:
         "decode_tokens_per_second": "decode tokens/s",
         "output_tokens_per_second": "output tokens/s",
     }
-    found = [f"{words.count(_f(result.throughput[key]))} {unit}" for key, unit in units.items() if result.throughput[key] is not None]
+    found = [
+        f"{words.count(_f(result.throughput[key]))} {unit}"
+        for key, unit in units.items()
+        if result.throughput[key] is not None
+    ]
     return ", ".join(found)
 
 
@@ -94,7 +100,9 @@ def _memory(result: Result) -> str:
     memory = result.memory
     peak, capacity = _f(memory.device_total), _f(memory.capacity)
     verdict = (
-        f"fits, {words.gibibytes(capacity - peak)} left" if memory.fits else f"does NOT fit, {words.gibibytes(_f(memory.shortfall))} missing"
+        f"fits, {words.gibibytes(capacity - peak)} left"
+        if memory.fits
+        else f"does NOT fit, {words.gibibytes(_f(memory.shortfall))} missing"
     )
     return f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}: {verdict} (peak in {memory.peak_phase}, {memory.peak_op})"
 
@@ -148,7 +156,19 @@ def print_comparison(console: Console, results: list[Result]) -> None:
     unit = "images" if "usd_per_million_images" in first.cost else "tokens"
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     left = ("GPU", "type", "limited by", "then", "fits")
-    for name in ("GPU", "type", "step", f"{unit}/s", "limited by", "then", "memory", "of", "fits", "USD/h", f"{unit}/USD"):
+    for name in (
+        "GPU",
+        "type",
+        "step",
+        f"{unit}/s",
+        "limited by",
+        "then",
+        "memory",
+        "of",
+        "fits",
+        "USD/h",
+        f"{unit}/USD",
+    ):
         table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
     for result in results:
         table.add_row(*comparison_row(result))

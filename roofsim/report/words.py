@@ -101,7 +101,9 @@ def _batch_words(workload: dict[str, Any]) -> str:
         words = f"{batch} x {workload['prompt_length']} prompt tokens"
         return words + (f" + {workload['output_length']} output" if workload["phase"] == "generate" else "")
     if workload["phase"] == "decode":
-        return f"{batch} sequences, one token each after {workload['context_length']} (output {workload['output_length']})"
+        return (
+            f"{batch} sequences, one token each after {workload['context_length']} (output {workload['output_length']})"
+        )
     if workload["image_size"]:
         return f"{batch} images of {workload['image_size']} pixels"
     if workload["sequence_length"]:

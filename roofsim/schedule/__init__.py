@@ -1,0 +1,1 @@
+"""Say when things happen and what is alive."""

@@ -112,6 +112,11 @@ class _Peak:
         self.live = {name: where(higher, amount, self.live.get(name, 0.0)) for name, amount in live.items()}
 
 
+def _once(block: Block) -> bool:
+    """Tell whether a block runs once, so that what dies in it dies at its last op."""
+    return type(block.repeat) is float and block.repeat == 1.0
+
+
 class _Liveness:
     def __init__(self, graph: OpGraph, granule: float) -> None:
         self.graph = graph
@@ -182,7 +187,12 @@ class _Liveness:
             if storage.category == "gradients":
                 continue
             born_in, dies_in = ops[storage.born].block, storage.last_block
-            outside = dies_in is not None and dies_in is not born_in and not self._per_iteration(storage, born_in, dies_in)
+            outside = (
+                dies_in is not None
+                and dies_in is not born_in
+                and not _once(dies_in)
+                and not self._per_iteration(storage, born_in, dies_in)
+            )
             if outside and dies_in is not None:
                 self.block_deaths.setdefault(dies_in, []).append(storage)
             else:

@@ -1,0 +1,1 @@
+"""Read, check and complete what the user says."""

@@ -36,7 +36,9 @@ class Engine(_Strict):
     )
     rms_norm: Literal["fused", "chain"] = Field(default="fused", description="One kernel, or transformers' fp32 chain.")
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
-    rotary: Literal["fused", "chain"] = Field(default="fused", description="Rotary embedding: one kernel a tensor, or six.")
+    rotary: Literal["fused", "chain"] = Field(
+        default="fused", description="Rotary embedding: one kernel a tensor, or six."
+    )
     cross_entropy: Literal["native", "upcast", "fused"] = Field(
         default="native", description="Loss on the logits' type, on an fp32 copy, or one kernel in place."
     )
@@ -61,7 +63,9 @@ class Engine(_Strict):
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
     )
-    launch: Literal["eager", "graphs"] = Field(default="eager", description="graphs: CUDA graphs, no host time per kernel.")
+    launch: Literal["eager", "graphs"] = Field(
+        default="eager", description="graphs: CUDA graphs, no host time per kernel."
+    )
     host_issue_time: SecondsOrNone = Field(default=6e-6, description="Host time per kernel on the reference host.")
     memory_format: Literal["channels_first", "channels_last"] = "channels_first"
     key_value_cache: Literal["concatenated", "in_place"] = "in_place"

@@ -106,7 +106,9 @@ class Gpu(_Strict):
     tdp: Power | None = None
     price: Price = Price()
     usual_system: str | None = Field(default=None, description="A file of hardware/systems.")
-    sources: dict[str, str] = Field(default_factory=dict, description="Field (or field.part) -> where its numbers come from.")
+    sources: dict[str, str] = Field(
+        default_factory=dict, description="Field (or field.part) -> where its numbers come from."
+    )
     notes: str = ""
 
     @field_validator("peak", "vector_peak")

@@ -14,7 +14,22 @@ DTypeName = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
 #: Names that this version prices, and what they ask of the arithmetic.
 NAMES: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8")
 #: Names of the contract whose kernels are not priced yet.
-LATER: Final = ("mxfp8", "nvfp4", "mxfp4", "int8", "int4", "nf4", "q2_k", "q3_k_m", "q4_0", "q4_k_m", "q5_k_m", "q6_k", "q8_0", "iq4_nl")
+LATER: Final = (
+    "mxfp8",
+    "nvfp4",
+    "mxfp4",
+    "int8",
+    "int4",
+    "nf4",
+    "q2_k",
+    "q3_k_m",
+    "q4_0",
+    "q4_k_m",
+    "q5_k_m",
+    "q6_k",
+    "q8_0",
+    "iq4_nl",
+)
 
 
 class PrecisionRoles(BaseModel):
@@ -22,7 +37,9 @@ class PrecisionRoles(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    compute: Literal["fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8"] = Field(description="As a name alone.")
+    compute: Literal["fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8"] = Field(
+        description="As a name alone."
+    )
     parameters: Literal["fp32", "fp16", "bf16"] | None = None
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     master_parameters: Literal["fp32", "none"] | None = None
@@ -84,10 +101,16 @@ def resolve_precision(wanted: str | PrecisionRoles, *, recipe: str, gradient_typ
 def _named(name: str, recipe: str, gradient_type: str) -> Precision:
     if name in LATER or name.startswith("exl2-"):
         raise SpecError(
-            Problem(f"precision {name!r} is not priced by this version", path="workload.precision", hint=f"Known: {', '.join(NAMES)}.")
+            Problem(
+                f"precision {name!r} is not priced by this version",
+                path="workload.precision",
+                hint=f"Known: {', '.join(NAMES)}.",
+            )
         )
     if name not in NAMES:
-        raise SpecError(Problem(f"unknown precision {name!r}", path="workload.precision", hint=did_you_mean(name, NAMES)))
+        raise SpecError(
+            Problem(f"unknown precision {name!r}", path="workload.precision", hint=did_you_mean(name, NAMES))
+        )
     if name in ("fp32", "tf32"):
         return _uniform(name, "fp32", name)
     if name.endswith("-amp"):

@@ -151,7 +151,12 @@ class Resolver:
             from roofsim.spec.families.registry import FAMILIES
 
             raise SpecError(
-                Problem(f"expected a model with a family; found {found}", document.place(()), prefix, f"Families: {', '.join(FAMILIES)}.")
+                Problem(
+                    f"expected a model with a family; found {found}",
+                    document.place(()),
+                    prefix,
+                    f"Families: {', '.join(FAMILIES)}.",
+                )
             )
         try:
             schema = family_schema(str(data["family"]))
@@ -175,7 +180,12 @@ class Resolver:
             at = self.document.place(("workload", "engine_facts", key))
             if key not in Engine.model_fields or key in ("name", "schema_version", "sources", "aliases"):
                 raise SpecError(
-                    Problem(f"unknown engine fact {key!r}", at, "workload.engine_facts", did_you_mean(key, Engine.model_fields))
+                    Problem(
+                        f"unknown engine fact {key!r}",
+                        at,
+                        "workload.engine_facts",
+                        did_you_mean(key, Engine.model_fields),
+                    )
                 )
             document = _with(document, (key,), value, at)
         return validate(Engine, document, prefix="workload.engine_facts" if facts else "")
@@ -215,7 +225,9 @@ class Resolver:
             if head not in found or not rest:
                 raise SpecError(
                     Problem(
-                        f"cannot override {key!r}", place, "hardware.override",
+                        f"cannot override {key!r}",
+                        place,
+                        "hardware.override",
                         "Paths begin with gpu. or system., for example gpu.memory.bandwidth: 3 TB/s.",
                     )  # fmt: skip
                 )
@@ -245,7 +257,9 @@ class Resolver:
         place = self.document.place(("hardware", "system"))
         if isinstance(given, dict):
             inline = self.document.part(("hardware", "system"), given)
-            return Document({"name": "inline", "gpus_per_node": 1, "topology": "single", **given}, inline.source, inline.places)
+            return Document(
+                {"name": "inline", "gpus_per_node": 1, "topology": "single", **given}, inline.source, inline.places
+            )
         name = given or gpu.usual_system
         if name is None:
             self.assumed.append("system: a single-GPU host without stated links")
@@ -280,13 +294,17 @@ class Resolver:
                 raise SpecError(
                     Problem(
                         f"{name} {degree} needs more than one GPU, which this version does not price",
-                        self.document.place(("parallel", name)), f"parallel.{name}", "Leave it out, or 1.",
+                        self.document.place(("parallel", name)),
+                        f"parallel.{name}",
+                        "Leave it out, or 1.",
                     )  # fmt: skip
                 )
         if gpus > 1:
             raise SpecError(
                 Problem(
-                    f"{gpus} GPUs: this version prices one", self.document.place(("hardware", "gpus")), "hardware.gpus",
+                    f"{gpus} GPUs: this version prices one",
+                    self.document.place(("hardware", "gpus")),
+                    "hardware.gpus",
                     "Leave it out, or 1.",
                 )  # fmt: skip
             )

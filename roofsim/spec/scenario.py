@@ -56,7 +56,9 @@ def with_override(document: Document, key: str, value: Any, origin: str) -> Docu
     place = Place(origin)
     path = section_path(key, place)
     if not isinstance(document.data, dict):
-        raise SpecError(Problem(f"expected a mapping of keys to values; got {type(document.data).__name__}", document.place(())))
+        raise SpecError(
+            Problem(f"expected a mapping of keys to values; got {type(document.data).__name__}", document.place(()))
+        )
     return document.with_value(path, value, place)
 
 

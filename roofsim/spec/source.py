@@ -93,7 +93,9 @@ def _text(path: Path) -> str:
         size = path.stat().st_size
         if size > LARGEST_FILE:
             raise SpecError(
-                Problem(f"has {size / 2**20:.0f} MiB; a specification has at most {LARGEST_FILE // 2**20}", Place(str(path)))
+                Problem(
+                    f"has {size / 2**20:.0f} MiB; a specification has at most {LARGEST_FILE // 2**20}", Place(str(path))
+                )
             )
         raw = path.read_bytes()
     except OSError as error:

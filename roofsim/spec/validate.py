@@ -36,7 +36,9 @@ def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
     except ValidationError as error:
         problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
     except (TypeError, ValueError) as error:
-        raise SpecError(Problem(f"holds something that is no plain data: {error}", document.place(()), prefix)) from None
+        raise SpecError(
+            Problem(f"holds something that is no plain data: {error}", document.place(()), prefix)
+        ) from None
     raise SpecError(problems)
 
 
@@ -94,7 +96,9 @@ def _message(schema: type[BaseModel], detail: ErrorDetails, path: Path_) -> tupl
     if kind == "literal_error":
         options = str(context.get("expected", "")).replace(" or ", ", ")
         words = [word.strip().strip("'") for word in options.split(",")]
-        return f"expected one of {options}; got {_shown(given)}", did_you_mean(str(given), words) if _near(given, words) else ""
+        return f"expected one of {options}; got {_shown(given)}", did_you_mean(str(given), words) if _near(
+            given, words
+        ) else ""
     return f"expected {_expectation(kind, context, detail['msg'])}; got {_shown(given)}", ""
 
 

@@ -22,7 +22,12 @@ SERVING: Final = ("concurrency", "request_rate")
 
 class _Strict(BaseModel):
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        arbitrary_types_allowed=True,
     )
 
 
@@ -31,7 +36,9 @@ class RecomputePlan(_Strict):
 
     policy: Literal["full", "selective", "none"] = "full"
     every: Annotated[int, Field(ge=1, le=10_000)] | None = Field(default=None, description="One layer in so many.")
-    layers: Annotated[int, Field(ge=0, le=100_000)] | None = Field(default=None, description="The first so many layers.")
+    layers: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        default=None, description="The first so many layers."
+    )
     segment: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
         default=None, description="So many layers are one checkpoint (the square root of all is least memory)."
     )
@@ -50,10 +57,16 @@ class Workload(_Strict):
     """What is run. Sizes may be replaced by arrays with `model_copy`."""
 
     phase: Literal["train", "forward", "prefill", "decode", "generate"] = "train"
-    micro_batch_size: Positive | None = Field(default=None, description="Sequences (or images) per pass of one rank; 1.")
+    micro_batch_size: Positive | None = Field(
+        default=None, description="Sequences (or images) per pass of one rank; 1."
+    )
     batch_size: Positive | None = Field(default=None, description="The inference word for the same.")
-    global_batch_size: Positive | None = Field(default=None, description="Sequences per optimizer step, over all ranks.")
-    sequence_length: Positive | None = Field(default=None, description="Tokens per sequence; the model's own, if left out.")
+    global_batch_size: Positive | None = Field(
+        default=None, description="Sequences per optimizer step, over all ranks."
+    )
+    sequence_length: Positive | None = Field(
+        default=None, description="Tokens per sequence; the model's own, if left out."
+    )
     image_size: Positive | None = Field(default=None, description="Side in pixels; the model's own, if left out.")
     target_length: Positive | None = Field(default=None, description="Decoder tokens of an encoder-decoder.")
     prompt_length: NonNegative | None = None
@@ -67,7 +80,9 @@ class Workload(_Strict):
     ] = "adamw"  # fmt: skip
     recompute: Literal["none", "selective", "full"] | RecomputePlan = "none"
     engine: str = "pytorch-eager"
-    attention: Literal["flash", "sdpa", "unfused"] | None = Field(default=None, description="The engine's own, if left out.")
+    attention: Literal["flash", "sdpa", "unfused"] | None = Field(
+        default=None, description="The engine's own, if left out."
+    )
     engine_facts: dict[str, Any] = Field(default_factory=dict, description="Facts of the engine to override.")
     memory_format: Literal["channels_last", "channels_first"] | None = Field(
         default=None, description="The engine's own, if left out (vision)."

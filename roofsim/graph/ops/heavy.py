@@ -108,7 +108,9 @@ class Attention(AbstractOp):
 
     def flops(self) -> Real:
         widths = (
-            3.0 * self.head_size + 2.0 * self.value_head_size if self.backward else self.head_size + self.value_head_size
+            3.0 * self.head_size + 2.0 * self.value_head_size
+            if self.backward
+            else self.head_size + self.value_head_size
         )
         return 2.0 * self._scores() * widths
 
@@ -210,4 +212,3 @@ class Scan(AbstractOp):
 
     def flops(self) -> Real:
         return 9.0 * self.batch * self.channels * self.length * self.state_size * (3.0 if self.backward else 1.0)
-

@@ -87,7 +87,9 @@ def _div(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     if tape.needs(second):
         # -grad * ((first / second) / second): PyTorch keeps both operands, not the quotient.
         ratio = tape.pointwise("div", op.outputs[0], tape.pointwise("div", op.outputs[0], first, second), second)
-        tape.give_reduced(second, tape.pointwise("mul", op.outputs[0], tape.pointwise("neg", op.outputs[0], grad), ratio))
+        tape.give_reduced(
+            second, tape.pointwise("mul", op.outputs[0], tape.pointwise("neg", op.outputs[0], grad), ratio)
+        )
 
 
 def _power(op: Elementwise, tape: Tape, grad: Tensor) -> None:

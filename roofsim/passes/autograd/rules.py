@@ -47,7 +47,16 @@ def _(op: Matmul, tape: Tape) -> None:
         # A linear layer's weight is [n, k]; the right operand of a batched product is [k, n].
         operands, m, n = ((left, grad), op.k, op.n) if op.scores else ((grad, left), op.n, op.k)
         tape.emit(
-            Matmul, "weight_gradient", operands, (out,), m=m, n=n, k=op.m, batch=op.batch, math=op.math, scores=op.scores
+            Matmul,
+            "weight_gradient",
+            operands,
+            (out,),
+            m=m,
+            n=n,
+            k=op.m,
+            batch=op.batch,
+            math=op.math,
+            scores=op.scores,
         )
         tape.give(right, out)
     if tape.needs(left):
@@ -165,7 +174,13 @@ def _(op: Normalization, tape: Tape) -> None:
     statistics = op.outputs[1:]
     kept = (x, *(tensor for tensor in weights[:1]), *statistics)
     tape.emit(
-        Normalization, "gradient", (tape.incoming(op), *kept), grads, method=op.method, backward=True, training=op.training
+        Normalization,
+        "gradient",
+        (tape.incoming(op), *kept),
+        grads,
+        method=op.method,
+        backward=True,
+        training=op.training,
     )
     for tensor, gradient in zip((x, *trained), grads, strict=True):
         tape.give(tensor, gradient)
@@ -175,7 +190,13 @@ def _(op: Normalization, tape: Tape) -> None:
 def _(op: Softmax, tape: Tape) -> None:
     out = tape.new(op.inputs[0])
     tape.emit(
-        Softmax, "gradient", (tape.incoming(op), op.outputs[0]), (out,), row=op.row, logarithm=op.logarithm, backward=True
+        Softmax,
+        "gradient",
+        (tape.incoming(op), op.outputs[0]),
+        (out,),
+        row=op.row,
+        logarithm=op.logarithm,
+        backward=True,
     )
     tape.give(op.inputs[0], out)
 

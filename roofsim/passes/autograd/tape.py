@@ -10,7 +10,7 @@ from typing import ClassVar
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Cast, Elementwise, Reduction
+from roofsim.graph.ops import Cast, Elementwise, Fused, Reduction
 from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
 
 
@@ -65,8 +65,9 @@ class Tape:
     def _propagate(self) -> set[Tensor]:
         needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
         for op in self.graph:
-            if any(tensor in needing or tensor.root in needing for tensor in op.inputs):
-                needing.update(tensor for tensor in op.outputs if tensor.dtype.floating)
+            for part in op.parts if isinstance(op, Fused) else (op,):
+                if any(tensor in needing or tensor.root in needing for tensor in part.inputs):
+                    needing.update(tensor for tensor in part.outputs if tensor.dtype.floating)
         return needing
 
     def run(self) -> None:
@@ -75,15 +76,21 @@ class Tape:
         if loss is None or loss not in self._needing:
             raise PassError("autograd: the graph ends in nothing that depends on a trained parameter")
         seed = Tensor("loss.grad", loss.shape, loss.dtype, Role.TEMPORARY)
-        self.ops.append(
-            Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD)
-        )
+        self.ops.append(Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD))
         self.grads[loss] = seed
         for block, body in reversed(list(self.graph.segments())):
             if block is None:
                 self._body(body)
             else:
                 self._repeated(block, body)
+        self._check(loss)
+
+    def _check(self, loss: Tensor) -> None:
+        """Raise unless every parameter that the loss depends on has got its gradient."""
+        behind = self.graph.ancestors(self.graph.producer[loss])
+        for tensor, reader in self.graph.sources.items():
+            if tensor.requires_grad and reader in behind and tensor not in self.grads:
+                raise PassError(f"autograd: {tensor} got no gradient although the loss depends on {reader.name!r}")
 
     def _body(self, body: list[AbstractOp]) -> None:
         for op in reversed(body):
@@ -174,12 +181,18 @@ class Tape:
         return gradient
 
     def new(self, like: Tensor, dtype: DType | None = None, base: Tensor | None = None) -> Tensor:
-        """Return a fresh gradient tensor for `like`."""
-        role = Role.GRADIENT if like.role is Role.PARAMETER else Role.TEMPORARY
+        """Return a fresh gradient tensor for `like`; of a parameter that has one already, a term to add to it."""
+        whole = like.role is Role.PARAMETER and (like not in self.grads or base is not None)
+        role = Role.GRADIENT if whole else Role.TEMPORARY
         return Tensor(f"{like.name}.grad", like.shape, like.dtype if dtype is None else dtype, role, base=base)
 
     def emit(
-        self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], outputs: tuple[Tensor, ...], **fields: object
+        self,
+        op_class: type[AbstractOp],
+        leaf: str,
+        inputs: tuple[Tensor, ...],
+        outputs: tuple[Tensor, ...],
+        **fields: object,
     ) -> None:
         """Add a backward op named after the op whose gradient is being taken."""
         assert self._op is not None
@@ -187,8 +200,16 @@ class Tape:
         self._names[base] += 1
         name = base if self._names[base] == 1 else f"{base}.{self._names[base]}"
         self.ops.append(
-            op_class(name=name, inputs=inputs, outputs=outputs, phase=Phase.BACKWARD, block=self.block,
-                     origin=self._op.name, share=self._op.share, **fields)  # type: ignore[arg-type]
+            op_class(
+                name=name,
+                inputs=inputs,
+                outputs=outputs,
+                phase=Phase.BACKWARD,
+                block=self.block,
+                origin=self._op.name,
+                share=self._op.share,
+                **fields,
+            )  # type: ignore[arg-type]
         )
 
     def pointwise(
@@ -201,7 +222,9 @@ class Tape:
         holds: tuple[Tensor, ...] = (),
     ) -> Tensor:
         """Emit an elementwise op whose result is shaped like `like`, in the widest input's type."""
-        wide = max((tensor.dtype for tensor in inputs if tensor.dtype.floating), key=lambda d: d.rank, default=like.dtype)
+        wide = max(
+            (tensor.dtype for tensor in inputs if tensor.dtype.floating), key=lambda d: d.rank, default=like.dtype
+        )
         out = Tensor(f"{like.name}.{function}", like.shape, dtype or wide, Role.TEMPORARY, base=base)
         self.emit(Elementwise, function, inputs, (out,), function=function, holds=holds)
         return out
@@ -223,7 +246,7 @@ class Tape:
         alone = not root.persistent and not any(
             other.root is root for key, other in self.grads.items() if key is not tensor
         )
-        total = self.new(tensor, earlier.dtype, base=earlier if alone else None)
+        total = replace(self.new(tensor, earlier.dtype, base=earlier if alone else None), role=earlier.role)
         self.emit(Elementwise, "accumulate", (earlier, gradient), (total,), function="add")
         self._after_node[self.ops[-1]] = False
         self.grads[tensor] = total

@@ -21,7 +21,9 @@ Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 class ModelSpec(BaseModel):
     """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, protected_namespaces=(), arbitrary_types_allowed=True
+    )
 
     #: Fields that decide the structure of the graph although they are numbers.
     structural: ClassVar[frozenset[str]] = frozenset()

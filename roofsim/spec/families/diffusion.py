@@ -69,3 +69,48 @@ class DiffusionUnetModel(DiffusionModel):
         last = [depth for depth in self.transformer_layers_per_block if depth]
         middle = last[-1] if self.mid_transformer_layers is None else self.mid_transformer_layers
         return super().completed().with_sizes(mid_transformer_layers=middle)
+
+
+class DitModel(DiffusionModel):
+    """A diffusion transformer: conditioned on a class (DiT), or joined with text tokens (SD3, Flux)."""
+
+    structural: ClassVar[frozenset[str]] = frozenset({"num_single_layers"})
+
+    family: Literal["dit"] = "dit"
+    num_layers: Size = Field(description="Blocks; with text those in which image and text have weights of their own.")
+    hidden_size: Size
+    num_attention_heads: Size
+    patch_size: Size = Field(default=2, description="Latent positions along one side of a token.")
+    intermediate_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
+    conditioning: Literal["class", "text"] = "class"
+    num_classes: Size = Field(default=1000, description="With class conditioning; one more stands for no class.")
+    class_dropout: Rate = Field(default=0.1, description="Share of samples trained without their class.")
+    text_length: Size = Field(default=154, description="Text tokens.")
+    joint_attention_dim: Size = Field(default=4096, description="Width of the text embeddings.")
+    pooled_projection_dim: Size = Field(default=2048, description="Width of the pooled text embedding.")
+    num_single_layers: Count = Field(default=0, description="Further blocks in which all tokens share the weights (Flux).")
+    position_embedding: Literal["sincos", "rotary"] = "sincos"
+    max_positions: Size | None = Field(
+        default=None, description="Side, in tokens, of a stored position table that is cropped; left out: of the image's size."
+    )
+    query_key_norm: bool = Field(default=False, description="RMS norms on queries and keys.")
+    guidance_embedding: bool = Field(default=False, description="An embedding of the guidance scale (distilled Flux).")
+    packed_latents: bool = Field(default=False, description="Patches are flattened outside, so the first layer is linear.")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
+            )
+        if self.conditioning == "class":
+            text_only = ("num_single_layers", "query_key_norm", "guidance_embedding", "packed_latents")
+            given = [name for name in text_only if getattr(self, name)]
+            if given or self.position_embedding != "sincos":
+                raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")
+        return self
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        inner = 4 * self.hidden_size if self.intermediate_size is None else self.intermediate_size
+        return super().completed().with_sizes(intermediate_size=inner)

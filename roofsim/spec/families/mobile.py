@@ -63,7 +63,7 @@ class EfficientNetModel(ImageModel):
     width_multiplier: float = Field(default=1.0, gt=0.0, description="Channels relative to B0.")
     depth_multiplier: float = Field(default=1.0, gt=0.0, description="Blocks of each stage relative to B0, rounded up.")
     dropout: Rate = Field(default=0.2, description="Before the classifier.")
-    stochastic_depth: Rate = Field(default=0.2, description="Rate at which the last block drops samples while training.")
+    stochastic_depth: Rate = Field(default=0.2, description="Rate at which the last block drops samples.")
 
     @property
     def stem_channels(self) -> int:
@@ -166,7 +166,7 @@ class MobileNetModel(ImageModel):
     @property
     def classifier_channels(self) -> int | None:
         """Channels of the layer between pooling and classifier, which the second generation does without."""
-        return None if self.version == "v2" else MOBILENET_V3_HEADS[self.version][1]
+        return None if self.version == "v2" else self._scaled(MOBILENET_V3_HEADS[self.version][1])
 
     @property
     def stem_activation(self) -> str:

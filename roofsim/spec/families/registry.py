@@ -42,7 +42,9 @@ def family_schema(family: str) -> type[ModelSpec]:
         With near matches.
     """
     if family not in FAMILIES:
-        raise UnknownNameError(Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES)))
+        raise UnknownNameError(
+            Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES))
+        )
     module, name = FAMILIES[family]
     found = getattr(importlib.import_module(f"roofsim.spec.families.{module}"), name)
     assert issubclass(found, ModelSpec)

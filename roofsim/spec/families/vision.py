@@ -127,7 +127,7 @@ class RegNetModel(ImageModel):
     width_multiplier: float = Field(gt=1.0, description="w_m: ratio of the widths of successive stages.")
     group_width: Size = Field(description="Channels in a group of the 3x3 convolutions.")
     se_ratio: float | None = Field(
-        default=None, gt=0.0, description="Squeezed channels over a block's input channels; left out: no squeeze (RegNetX)."
+        default=None, gt=0.0, description="Squeezed over input channels of a block; left out: no squeeze (RegNetX)."
     )
     stem_width: Size = 32
 
@@ -171,10 +171,10 @@ class ConvNextModel(ImageModel):
     dims: tuple[Size, ...] = Field(description="Channels of each stage, for example [96, 192, 384, 768].")
     kernel_size: Size = 7
     layer_scale: bool = Field(default=True, description="A trained factor per channel on each block's result.")
-    stochastic_depth: Rate = Field(default=0.0, description="Rate at which the last block drops samples while training.")
+    stochastic_depth: Rate = Field(default=0.0, description="Rate at which the last block drops samples.")
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
         if len(self.depths) != len(self.dims):
-            raise ValueError(f"depths has {len(self.depths)} stages and dims {len(self.dims)}; give both for every stage")
+            raise ValueError(f"depths has {len(self.depths)} stages and dims {len(self.dims)}; give both for each")
         return self

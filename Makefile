@@ -1,0 +1,54 @@
+# `make demo` and `make test` are all that a newcomer needs; each makes its own virtual environment.
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+
+.PHONY: help demo test test-all check format docs golden benchmark clean
+.DEFAULT_GOAL := help
+
+help:  ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(VENV)/.run: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/.run  ## answer the example scenario
+	$(BIN)/roofsim run gpt.yaml --gpu a100
+
+test: $(VENV)/.test  ## run lint, types, import rules and the test suite
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -m "not slow"
+
+test-all: $(VENV)/.test  ## run everything, long suites too
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.test  ## the fast half of `make test`: lint, format, types, import rules
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.test  ## format the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.test  ## run the examples of README and docs again and write down what they print
+	$(BIN)/python -m tests.documents --write
+
+golden: $(VENV)/.test  ## write the golden files anew; read the difference before you commit it
+	$(BIN)/python -m pytest tests -k golden --update-golden
+
+benchmark: $(VENV)/.test  ## measure speed as ratios and counts
+	$(BIN)/python benchmarks/run_all.py
+
+clean:  ## remove the virtual environment and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist *.egg-info

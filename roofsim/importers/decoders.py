@@ -1,0 +1,44 @@
+"""Share what the readers of decoder configurations have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from roofsim.importers.fields import Fields
+
+Mapping = dict[str, Any]
+
+
+def decoder(c: Fields, **fields: Any) -> Mapping:
+    """Return a mapping of the decoder family; refuses checkpoints that end in something else than a language model."""
+    for name in c.words("architectures") or []:
+        if not name.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
+            c.fail(
+                "architectures", f"{name} has no language-model head, which a decoder has",
+                "Write the ForCausalLM class of the same architecture to price it with one.",
+            )  # fmt: skip
+    c.only("add_cross_attention", False)
+    return {"family": "decoder", **{key: value for key, value in fields.items() if value is not None}}
+
+
+def sizes(c: Fields) -> Mapping:
+    """Return what almost all newer configurations name alike."""
+    return {
+        "num_layers": c.whole("num_hidden_layers"),
+        "hidden_size": c.whole("hidden_size"),
+        "num_attention_heads": c.whole("num_attention_heads"),
+        "vocab_size": c.whole("vocab_size"),
+    }
+
+
+def tied(c: Fields, default: bool) -> bool:  # noqa: FBT001
+    """Tell whether the head shares the embedding's table."""
+    return c.flag("tie_word_embeddings", default)
+
+
+def rotary_fraction(c: Fields, key: str, default: float) -> float:
+    """Return the rotated share of each head: a key of its own, or one of ``rope_parameters``."""
+    share = c.part("rope_parameters").number("partial_rotary_factor", c.number(key, default))
+    if not 0.0 < share <= 1.0:
+        c.fail(key, f"expected a share above 0 and up to 1; got {share:g}")
+    return share

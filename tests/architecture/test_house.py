@@ -1,0 +1,106 @@
+"""Hold the house to its own rules: layers, sizes, words, tables."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import roofsim
+from roofsim.graph import ops as vocabulary
+from roofsim.graph.base import AbstractOp, Kind
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = sorted((ROOT / "roofsim").rglob("*.py"))
+
+
+def test_imports_go_down(monkeypatch):
+    from importlinter.cli import lint_imports
+
+    monkeypatch.chdir(ROOT)
+    assert lint_imports(no_cache=True) == 0
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_module_exceeds_400_lines(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_powers_of_ten_live_in_units_only():
+    pattern = re.compile(r"(?<![\w.])1e(3|6|9|12|15)(?!\d)|1024 ?\*\*")
+    offenders = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in MODULES
+        if path.name != "units.py"
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line.split("#")[0]) and not line.strip().startswith((">>>", '"""'))
+    ]
+    assert offenders == []
+
+
+def test_package_files_hold_docstring_imports_and_all():
+    for path in MODULES:
+        if path.name == "__init__.py" and path.parent.name != "roofsim":
+            body = ast.parse(path.read_text(encoding="utf-8")).body
+            allowed = (ast.Import, ast.ImportFrom, ast.Assign, ast.Expr, ast.If)
+            assert all(isinstance(node, allowed) for node in body), path
+
+
+def test_no_catch_all_module_names():
+    bad = {"utils.py", "helpers.py", "common.py", "misc.py"}
+    assert not [path for path in MODULES if path.name in bad]
+
+
+def test_public_names_are_sorted_and_complete():
+    assert list(roofsim.__all__) == sorted(roofsim.__all__)
+    for name in roofsim.__all__:
+        assert getattr(roofsim, name) is not None
+    assert set(dir(roofsim)) == set(roofsim.__all__)
+
+
+def final_ops():
+    return [getattr(vocabulary, name) for name in vocabulary.__all__ if inspect.isclass(getattr(vocabulary, name))]
+
+
+def test_every_op_has_a_row_in_every_table():
+    import roofsim.passes.autograd.rules  # noqa: F401
+    from roofsim.cost.kernels import kernels_of
+    from roofsim.passes.autograd.tape import backward
+    from roofsim.passes.precision import autocast_policy
+
+    # kernels_of has a default for ops that only move bytes; it is registered by name for each of them.
+    for op_class in final_ops():
+        assert op_class in autocast_policy.registry, op_class
+        assert op_class in backward.registry, op_class
+        assert op_class in kernels_of.registry, op_class
+
+
+def test_every_kind_has_a_bandwidth_share():
+    from roofsim.analyze.catalogs import catalog_rows
+    from roofsim.spec import catalog
+    from roofsim.spec.architecture import Architecture
+    from roofsim.spec.validate import validate
+
+    needed = {str(kind) for kind in Kind if kind is not Kind.VIEW} | {"batch_normalization"}
+    for row in catalog_rows("architecture"):
+        architecture = validate(Architecture, catalog.load("architecture", row["name"]))
+        assert needed <= set(architecture.classes), row["name"]
+
+
+def test_ops_are_final_and_documented():
+    for op_class in final_ops():
+        assert op_class.__bases__ == (AbstractOp,), op_class
+        assert op_class.__doc__
+        assert isinstance(op_class.kind, Kind)
+
+
+def test_command_line_options_are_frozen():
+    from roofsim.cli.options import SCENARIO_OPTIONS
+    from roofsim.spec.workload import HardwareChoice, Parallel, Workload
+
+    not_flags = {"engine_facts", "concurrency", "request_rate", "override", "offload"}
+    keys = [*Workload.model_fields, *Parallel.model_fields, *HardwareChoice.model_fields]
+    assert set(SCENARIO_OPTIONS) == set(keys) - not_flags

@@ -1,0 +1,38 @@
+"""Shared settings: fixed hypothesis profile, numpy errors raised, golden files rewritten on demand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", max_examples=60, deadline=None, derandomize=True)
+settings.load_profile("ci")
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--update-golden", action="store_true", help="write golden files anew")
+
+
+@pytest.fixture(autouse=True)
+def numpy_errors_raise():
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        yield
+
+
+@pytest.fixture
+def golden(request):
+    """Compare a text with tests/golden/NAME, or write it with --update-golden."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        if request.config.getoption("--update-golden"):
+            path.write_text(text, encoding="utf-8")
+        assert path.exists(), f"{path} is missing; `make golden` writes it"
+        assert text == path.read_text(encoding="utf-8")
+
+    return check

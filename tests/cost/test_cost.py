@@ -1,0 +1,111 @@
+"""The roofline formula, the kernels of ops, and pricing on floats, stacks and arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from roofsim.cost.kernels import Pricing, kernels_of
+from roofsim.cost.pricing import PricedGraph, Scales
+from roofsim.cost.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
+from roofsim.errors import NoDataError
+from roofsim.graph.ops import Convolution, Matmul
+from tests.scenarios import TINY_LLAMA, evaluated, resolved
+
+positive = st.floats(min_value=1e-3, max_value=1e15)
+
+
+@given(positive, positive, positive, positive, st.floats(min_value=0, max_value=1))
+def test_the_larger_term_wins_and_the_parts_sum(flops, rate, traffic, bandwidth, floor):
+    cost = price(flops, rate, traffic, bandwidth, floor)
+    assert cost.time == pytest.approx(max(flops / rate, traffic / bandwidth) + floor)
+    assert cost.compute + cost.memory_bandwidth + cost.launch == pytest.approx(cost.time)
+
+
+def test_what_bounds_is_computed_in_the_same_breath():
+    flops = np.array([4e12, 1e9, 1e3])
+    cost = price(flops, 1e12, np.array([1e9, 2e9, 1e3]), 1e12, 1e-5)
+    assert cost.bound.tolist() == [COMPUTE, MEMORY_BANDWIDTH, LAUNCH]
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=5))
+def test_arrays_price_like_their_elements(points):
+    flops, traffic = (np.array(column) for column in zip(*points, strict=True))
+    whole = price(flops, 1e12, traffic, 1e12, 1e-6)
+    for index, (f, t) in enumerate(points):
+        one = price(f, 1e12, t, 1e12, 1e-6)
+        assert (whole.time[index], whole.compute[index], whole.memory_bandwidth[index]) == (one.time, one.compute, one.memory_bandwidth)
+
+
+def test_stacked_and_single_pricing_agree():
+    evaluation = evaluated(TINY_LLAMA, sequence_length=64)
+    priced = evaluation.priced[0]
+    assert priced._stack is not None
+    alone = PricedGraph(priced.graph, priced.context)
+    alone._stack = None
+    for one, other in zip(priced.per_op(), alone.per_op(), strict=True):
+        assert one.time == pytest.approx(other.time, rel=1e-12)
+        assert one.bound == other.bound
+    stacked, single = priced.totals(), alone.totals()
+    for phase in single.device:
+        assert stacked.device_time(phase) == pytest.approx(single.device_time(phase), rel=1e-12)
+        assert stacked.host[phase] == pytest.approx(single.host[phase], rel=1e-12)
+
+
+def test_scaled_hardware_is_an_axis():
+    evaluation = evaluated(TINY_LLAMA, sequence_length=64)
+    factors = np.array([[1.0], [2.0]])
+    both = evaluation.reprice(Scales(memory_bandwidth=factors)).step
+    assert both.shape == (2,)
+    assert both[0] == pytest.approx(evaluation.step.step)
+    assert both[1] == pytest.approx(evaluation.reprice(Scales(memory_bandwidth=2.0)).step)
+
+
+def context(gpu="a100", **workload):
+    request = evaluated(TINY_LLAMA, sequence_length=64, hardware_gpu=gpu, **workload)
+    return request.priced[0].context, request.program.stages[0].graph
+
+
+def test_a_convolution_backward_is_two_kernels_with_their_own_traffic():
+    request = evaluated({"family": "resnet", "depth": 18}, micro_batch_size=4, precision="bf16")
+    pricing, graph = request.priced[0].context, request.program.stages[0].graph
+    op = next(op for op in graph if isinstance(op, Convolution) and op.backward and op.data_gradient)
+    works = kernels_of(op, pricing)
+    assert len(works) == 2
+    assert sum(work.flops for work in works) == op.flops()
+
+
+def test_channels_last_spares_the_transposes():
+    first = evaluated({"family": "resnet", "depth": 18}, micro_batch_size=32, memory_format="channels_first")
+    last = evaluated({"family": "resnet", "depth": 18}, micro_batch_size=32, memory_format="channels_last")
+    assert last.step.step < 0.9 * first.step.step
+
+
+def test_fp32_matmuls_run_on_ordinary_units_where_there_are_no_others():
+    pricing, graph = context(precision="fp32")
+    op = next(op for op in graph if isinstance(op, Matmul))
+    work = kernels_of(op, pricing)[0]
+    assert not work.on_tensor
+    assert work.flop_peak == pricing.device.vector["fp32"]
+
+
+def test_missing_arithmetic_is_an_error_that_says_what_there_is():
+    with pytest.raises(NoDataError, match="v100-sxm2-16gb has no peak for bf16 arithmetic; it has fp16"):
+        evaluated(TINY_LLAMA, sequence_length=64, hardware_gpu="v100", precision="bf16")
+
+
+def test_host_time_counts_kernels():
+    evaluation = evaluated(TINY_LLAMA, sequence_length=16)
+    kernels = evaluation.program.stages[0].graph.total(lambda op: op.kernels())
+    engine = resolved(TINY_LLAMA, sequence_length=16).engine
+    assert evaluation.step.host == pytest.approx(kernels * engine.host_issue_time)
+    assert evaluation.step.step == pytest.approx(max(evaluation.step.device, evaluation.step.host))
+
+
+def test_pricing_context_knows_its_classes():
+    pricing, _ = context()
+    assert isinstance(pricing, Pricing)
+    with pytest.raises(KeyError):
+        pricing.bandwidth_share("no such class")

@@ -1,0 +1,69 @@
+"""ConvNeXt networks against torchvision's, and against the oracle tables."""
+
+import pytest
+
+from roofsim.graph.base import Phase
+from roofsim.schedule.memory import profile
+from roofsim.spec.families.vision import ConvNextModel
+from tests.lower.vision_checks import (
+    by_name,
+    catalog_model,
+    check_arrays,
+    check_figures,
+    check_inference,
+    heavy_flops,
+    oracle,
+    references,
+    step,
+)
+
+ROWS = by_name(references("convnext"))
+ORACLES = ("convnext_tiny", "convnext_base")
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_figures(row):
+    check_figures(row)
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_inference(row):
+    check_inference(row)
+
+
+def test_arrays_give_what_their_elements_give():
+    check_arrays("convnext-tiny")
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_flops_equal_the_oracle(name):
+    for row in oracle("flops", name):
+        graph = step(catalog_model(name), float(row["batch"]), float(row["size"]))
+        assert heavy_flops(graph, Phase.FORWARD) == float(row["fwd_flops"])
+        assert heavy_flops(graph, Phase.BACKWARD) == float(row["bwd_flops"])
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_saved_activations_equal_the_oracle(name):
+    for row in oracle("activations", name):
+        graph = step(catalog_model(name), float(row["batch"]), float(row["size"]), row["precision"])
+        assert profile(graph).saved_activations == float(row["act_bytes"]) + float(row["weight_cast_bytes"])
+
+
+def test_peaks_equal_the_oracle():
+    for row in oracle("peak_fast", "convnext_base"):
+        if row["iteration"] == row["set_to_none"] == "1":
+            graph = step(catalog_model("convnext-base"), float(row["batch"]), float(row["size"]), row["precision"])
+            peaks, state = profile(graph).phase_peaks, float(row["opt_state"])
+            assert peaks["forward"] + state == pytest.approx(float(row["fwd_peak"]), rel=1e-4)
+            assert peaks["backward"] + state == pytest.approx(float(row["bwd_peak"]), rel=1e-4)
+
+
+def test_the_first_block_drops_no_samples():
+    graph = step(ConvNextModel(depths=(2, 2), dims=(32, 64), stochastic_depth=0.1), 2.0, 64.0)
+    assert graph.total(lambda op: float(getattr(op, "function", "") == "random")) == 3.0
+
+
+def test_stages_must_agree():
+    with pytest.raises(ValueError, match="depths has 2 stages and dims 3"):
+        ConvNextModel(depths=(1, 1), dims=(8, 16, 32))
