@@ -26,6 +26,8 @@ def real(value: Any) -> Real:
         return value
     if isinstance(value, int | float | np.floating | np.integer):
         return float(value)
+    if value is None:
+        raise TypeError("a size is missing: expected a number, got None")
     return cast("Array", np.asarray(value, dtype=np.float64))
 
 

@@ -18,12 +18,15 @@ Overrides = list[tuple[str, str, str]]
 
 def document_of(scenario: str, overrides: Overrides) -> Document:
     """Return the scenario's document with the flags put in, each as YAML would read it."""
+    from roofsim.errors import Place, Problem, SpecError
     from roofsim.spec.scenario import load_scenario, with_override
     from roofsim.spec.source import parse_value
 
     document = load_scenario(scenario, {})
     for key, text, origin in overrides:
         shown = f"--{key.replace('_', '-')}" if origin == "flag" else f"{origin} {key}"
+        if not text.strip():
+            raise SpecError(Problem("expected a value; got nothing", Place(shown)))
         document = with_override(document, key, parse_value(text, shown), shown)
     return document
 

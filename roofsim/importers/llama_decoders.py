@@ -137,7 +137,7 @@ def _gemma(c: Fields, **fields: Any) -> Mapping:
     common = {
         "activation": "gelu_tanh",
         "head_size": c.whole("head_dim", default=256),
-        "zero_centered_norm": True,
+        "normalization_weight": "zero_centered",
         "embedding_scale": True,
         "tie_embeddings": tied(c, True),
     }
@@ -207,7 +207,7 @@ def _deepseek_v2(c: Fields) -> Mapping:
     return _deepseek(
         c,
         mlp_bias=c.flag("mlp_bias", False),
-        rotary_layout="complex",
+        rotary_form="complex",
         router_normalized=False,
         router_groups=c.whole("n_group") if grouped else None,
         router_groups_per_token=c.whole("topk_group") if grouped else None,
@@ -219,7 +219,7 @@ def _deepseek_v3(c: Fields) -> Mapping:
     c.only("scoring_func", "sigmoid")
     return _deepseek(
         c,
-        rotary_layout="interleaved" if c.flag("rope_interleave", True) else "half",
+        rotary_form="slices" if c.flag("rope_interleave", True) else "rotate_half",
         router_scores="sigmoid",
         router_correction_bias=True,
         router_normalized=c.flag("norm_topk_prob", True),
@@ -237,6 +237,8 @@ def _gpt_oss(c: Fields) -> Mapping:
         query_key_value_bias=c.flag("attention_bias", True),
         attention_output_bias=c.flag("attention_bias", True),
         gate="clamped",
+        normalization_weight="fp32",
+        rotary_form="slices",
         attention_sinks=True,
         num_experts=c.whole("num_local_experts"),
         experts_per_token=c.whole("num_experts_per_tok", "experts_per_token"),

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, View
-from roofsim.graph.tensor import FP32, INT64, Role, Tensor
+from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, minimum, round_up, same
+
+
+#: What a rotary embedding multiplies by: cosines and sines, or complex numbers.
+Tables = tuple[Tensor, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +33,8 @@ class Heads:
     """Whether the unfused code computes the softmax in fp32 (the transformers library does for newer models)."""
     copies: bool = True
     """Whether unfused products need contiguous copies of queries, keys and values."""
+    head_major: bool = False
+    """Whether the queries lie head by head: a flash kernel's result then does too, and is made contiguous again."""
 
     @property
     def grouped(self) -> bool:
@@ -85,6 +91,8 @@ def _fused(
     b = layers.b
     batch, length = q.shape[0], q.shape[1]
     dimensions = _dimensions(heads, q, k)
+    # PyTorch turns a mask of booleans into an additive one at each call.
+    extra = tuple(_additive(layers, q, tensor) if tensor.dtype is BOOL else tensor for tensor in extra)
     if kernel == "efficient" and heads.grouped:
         k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
         dimensions["kv_heads"] = heads.heads
@@ -103,6 +111,12 @@ def _fused(
         window=heads.window,
         **dimensions,
     )
+    return layers.copy(out, "contiguous") if heads.head_major and kernel == "flash" else out
+
+
+def _additive(layers: Layers, like: Tensor, mask: Tensor) -> Tensor:
+    out = layers.b.tensor("additive", *mask.shape)
+    layers.b.emit(Elementwise, "additive", inputs=(mask,), outputs=(out,), function="mask", holds=(like,))
     return out
 
 
@@ -209,28 +223,53 @@ def rotary_tables(layers: Layers, length: Real, size: Real, like: Tensor) -> tup
         return cosine, sine
 
 
-def rotate(layers: Layers, x: Tensor, tables: tuple[Tensor, Tensor], leaf: str) -> Tensor:
-    """Rotate the pairs of each head ``[batch, length, heads, size]`` by its position."""
+def rotate(layers: Layers, x: Tensor, tables: Tables, leaf: str, form: str = "rotate_half") -> Tensor:
+    """Rotate the pairs of each head ``[batch, length, heads, size]`` by its position, in a kernel or as a chain of some.
+
+    In the chain, `form` is what the library's code does: add a turned copy, two halves apart, or complex numbers.
+    """
     with layers.b.scope(leaf):
         if layers.flavour.rotary != "chain":
             out = layers.b.tensor("rotated", *x.shape)
             layers.b.emit(Elementwise, "rotary", inputs=(x, *tables), outputs=(out,), function="rotary")
             return out
-        cosine, sine = tables
-        x = layers.view(x, "transpose", *x.shape, copies_gradient=True)
-        straight = layers.mul(x, cosine)
-        first, second = layers.split(x, x.shape[-1] / 2.0, x.shape[-1] / 2.0, function="slices")
-        turned = layers.concat((layers.pointwise("neg", second), first), -1)
-        return layers.add(straight, layers.mul(turned, sine))
+        if form == "complex":
+            return layers.cast(layers.mul(layers.cast(x, FP32), tables[0]), x)
+        return _rotate_slices(layers, x, tables) if form == "slices" else _rotate_half(layers, x, tables)
 
 
-def rotate_part(layers: Layers, x: Tensor, tables: tuple[Tensor, Tensor], share: float, leaf: str) -> Tensor:
-    """Rotate the leading `share` of each head and put the rest behind it."""
+def _rotate_half(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
+    cosine, sine = tables
+    x = layers.view(x, "transpose", *x.shape, copies_gradient=True)
+    straight = layers.mul(x, cosine)
+    first, second = layers.split(x, x.shape[-1] / 2.0, x.shape[-1] / 2.0, function="slices")
+    turned = layers.concat((layers.pointwise("neg", second), first), -1)
+    return layers.add(straight, layers.mul(turned, sine))
+
+
+def _rotate_slices(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
+    half = x.shape[-1] / 2.0
+    cosine, sine = (layers.split(table, half, half, function="slices")[0] for table in tables)
+    even, odd = layers.split(x, half, half, function="slices")
+    first = layers.pointwise("sub", layers.mul(even, cosine), layers.mul(odd, sine))
+    second = layers.add(layers.mul(odd, cosine), layers.mul(even, sine))
+    return layers.concat((first, second), -1)
+
+
+def rotate_part(
+    layers: Layers, x: Tensor, tables: Tables, share: float, leaf: str, form: str = "rotate_half", *, joins: bool = False
+) -> Tensor:
+    """Rotate the leading `share` of each head and put the rest, if any, behind it.
+
+    `joins` where the library's code does so even when nothing is left over.
+    """
+    if share == 1.0 and not joins:
+        return rotate(layers, x, tables, leaf, form)
     if share == 1.0:
-        return rotate(layers, x, tables, leaf)
+        return layers.concat((rotate(layers, x, tables, leaf, form),), -1)
     size = tables[0].shape[-1]
-    turned, rest = layers.split(x, size, x.shape[-1] - size)
-    return layers.concat((rotate(layers, turned, tables, leaf), rest), -1)
+    turned, rest = layers.split(x, size, x.shape[-1] - size, function="slices")
+    return layers.concat((rotate(layers, turned, tables, leaf, form), rest), -1)
 
 
 # -- key-value cache ------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from roofsim.graph.builder import Builder
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise
-from roofsim.graph.tensor import INT64, Tensor
+from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of, rotary_tables, rotate_part
 from roofsim.lower.call import Call
 from roofsim.lower.experts import experts_layer, shared_experts
@@ -65,7 +65,7 @@ class _Decoder:
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
         model = self.model
         bias = bool(model.normalization_bias)
-        return self.layers.norm(x, model.normalization, leaf, bias=bias, zero_centered=model.zero_centered_norm)
+        return self.layers.norm(x, model.normalization, leaf, bias=bias, weight_form=model.normalization_weight)
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         model, b, layers = self.model, self.b, self.layers
@@ -86,7 +86,9 @@ class _Decoder:
     def _positions(self) -> Tensor:
         b = self.b
         with b.scope("positions"):
-            indices = b.tensor("indices", self.length, dtype=INT64)
+            # Positions after an offset are counted per sequence, from the tokens that are no padding.
+            shape = (self.call.batch, self.length) if self.model.position_offset else (self.length,)
+            indices = b.tensor("indices", *shape, dtype=INT64)
             b.emit(Elementwise, "arange", inputs=(), outputs=(indices,), function="arange")
             table = b.parameter(
                 "weight", self.model.max_sequence_length + self.model.position_offset, self.model.hidden_size
@@ -118,23 +120,25 @@ class _Decoder:
         kernel = kernel_of(call, self._heads(window), masked=False)
         decodes = call.phase == "decode"
         by_hand = kernel == "unfused" and call.flavour.attention != "fused_softmax" and not decodes
-        if not (by_hand or (alibi and kernel != "flash") or self._masked_by_window(window)):
+        by_window = self._masked_by_window(window)
+        if not (by_hand or (alibi and kernel != "flash") or by_window):
             return None
         with self.b.scope(leaf):
             columns = call.context_length if decodes else self.length
             heads = model.num_attention_heads if alibi else 1.0
-            mask = self.b.tensor("mask", call.batch, heads, self.length, columns)
+            dtype = BOOL if by_window and not alibi else AUTO
+            mask = self.b.tensor("mask", call.batch, heads, self.length, columns, dtype=dtype)
             self.b.emit(Elementwise, "mask", inputs=(), outputs=(mask,), function="mask")
             return mask
 
     def _masked_by_window(self, window: Real | None) -> bool:
-        """Tell whether PyTorch's own attention needs a mask: a window shorter than the sequence it cannot express.
+        """Tell whether PyTorch's own attention needs a mask, because the library finds the window in the sequence.
 
         Structure for all elements of an array: the longest sequence decides.
         """
         if window is None or self.call.flavour.attention != "sdpa" or self.call.phase == "decode":
             return False
-        return any_above(self.length, window)
+        return any_above(self.length + 1.0, window)
 
     def _heads(self, window: Real | None) -> Heads:
         model, kernel = self.model, self.call.flavour.attention
@@ -150,9 +154,16 @@ class _Decoder:
             dropout=model.attention_dropout or 0.0,
             soft_cap=model.attention_soft_cap,
             sinks=model.attention_sinks,
-            wide_softmax=model.position_embedding in ("rotary", "alibi"),
+            wide_softmax=bool(model.softmax_in_fp32),
+            head_major=self._joins_rotated(),
             causal=kernel == "flash" or not (alibi or self._masked_by_window(window)),
         )
+
+    def _joins_rotated(self) -> bool:
+        """Tell whether queries and keys are put together after a part of them was rotated; Phi-3's code always does."""
+        model = self.model
+        part = model.position_embedding == "rotary" and model.attention == "mha" and model.rotary_fraction < 1.0
+        return self.call.flavour.rotary == "chain" and (part or model.fused_gate_up)
 
     # -- layers -------------------------------------------------------------------------------------------------
 
@@ -223,12 +234,13 @@ class _Decoder:
         )
         if model.query_key_norm == "head":
             q, k = (
-                layers.rms_norm(part, leaf, zero_centered=model.zero_centered_norm)
+                layers.rms_norm(part, leaf, weight_form=model.normalization_weight)
                 for part, leaf in ((q, "query_norm"), (k, "key_norm"))
             )
         if tables is not None:
-            q = rotate_part(layers, q, (tables[0], tables[1]), model.rotary_fraction, "rotate_query")
-            k = rotate_part(layers, k, (tables[0], tables[1]), model.rotary_fraction, "rotate_key")
+            share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
+            q = rotate_part(layers, q, tables, share, "rotate_query", form, joins=joins)
+            k = rotate_part(layers, k, tables, share, "rotate_key", form, joins=joins)
         window = heads.window
         return q, cached(layers, self.call, k, "key_cache", window), cached(layers, self.call, v, "value_cache", window)
 
@@ -239,7 +251,9 @@ class _Decoder:
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
         if model.fused_query_key_value:
             both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias)
-            q, k, v = layers.split(both, wide, narrow, narrow)
+            # Phi-3's code takes slices one by one.
+            how = "slices" if model.fused_gate_up else "split"
+            q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
             q = layers.linear(x, wide, "query", bias=bias)
             k = layers.linear(x, narrow, "key", bias=bias)

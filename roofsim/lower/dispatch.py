@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Final
 
-from roofsim.errors import SpecError
-
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
@@ -36,23 +34,11 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "dlrm": ("dlrm", "lower_dlrm"),
 }
 
-#: Families that generate token by token and keep a cache.
-GENERATIVE: Final = frozenset({"decoder", "encoder-decoder"})
-
-
 def lower(model: ModelSpec, call: Call) -> OpGraph:
     """Build the forward graph of one pass of `model`.
 
-    Raises
-    ------
-    SpecError
-        When the family has no such phase (only language models prefill and decode).
+    The scenario's sizes have been checked: only families that generate prefill and decode.
     """
-    if call.cached and model.family not in GENERATIVE:
-        raise SpecError(
-            f"workload.phase: {call.phase} is for models that generate tokens; {model.name} is a {model.family}: "
-            "use forward or train"
-        )
     module, function = LOWERINGS[model.family]
     lowering = getattr(importlib.import_module(f"roofsim.lower.{module}"), function)
     graph: OpGraph = lowering(model.completed().as_reals(), call)

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from roofsim.graph.ops import Copy, Elementwise, View
 from roofsim.graph.tensor import FP32, Tensor
-from roofsim.lower.attention import cached, expand_heads, rotary_tables, rotate
+from roofsim.lower.attention import Tables, cached, expand_heads, rotary_tables, rotate
 from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real
 from roofsim.spec.families.transformer import DecoderModel
 
-Tables = tuple[Tensor, ...]
-
-
 def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tensor) -> Tables:
     """Return what the rotary embedding multiplies by: cosines and sines, or complex numbers in fp32."""
     size = model.qk_rope_head_size
     assert size is not None
-    if model.rotary_layout != "complex" or layers.flavour.rotary != "chain":
+    if model.rotary_form != "complex" or layers.flavour.rotary != "chain":
         return rotary_tables(layers, length, size, like)
     b = layers.b
     with b.scope("rotary"):
@@ -40,8 +37,8 @@ def latent_projections(
     heads = model.num_attention_heads
     q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
     latent, k_turned = _compressed(layers, model, x)
-    q_turned = _rotate(layers, model, q_turned, tables, "rotate_query")
-    k_turned = _rotate(layers, model, k_turned, tables, "rotate_key")
+    q_turned = rotate(layers, q_turned, tables, "rotate_query", model.rotary_form)
+    k_turned = rotate(layers, k_turned, tables, "rotate_key", model.rotary_form)
     latent = cached(layers, call, latent, "latent_cache")
     k_turned = cached(layers, call, k_turned, "rotary_key_cache")
     q = layers.concat((q_pass, q_turned), -1)
@@ -70,30 +67,6 @@ def _compressed(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor,
     both = layers.linear(x, rank + rope, "key_value_down", bias=bool(model.query_key_value_bias))
     latent, turned = layers.split(both, rank, rope)
     return layers.rms_norm(latent, "key_value_norm"), layers.view(turned, "reshape", *x.shape[:2], 1.0, rope)
-
-
-def _rotate(layers: Layers, model: DecoderModel, x: Tensor, tables: Tables, leaf: str) -> Tensor:
-    """Rotate pairs of each head ``[batch, length, heads, size]`` as the library's code for the model does."""
-    if layers.flavour.rotary != "chain" or model.rotary_layout == "half":
-        return rotate(layers, x, (tables[0], tables[1]), leaf)
-    with layers.b.scope(leaf):
-        return _rotate_complex(layers, x, tables[0]) if model.rotary_layout == "complex" else _rotate_slices(layers, x, tables)
-
-
-def _rotate_complex(layers: Layers, x: Tensor, rotation: Tensor) -> Tensor:
-    """Multiply fp32 pairs by complex numbers of length one."""
-    turned = layers.mul(layers.cast(x, FP32), rotation)
-    return layers.cast(turned, x)
-
-
-def _rotate_slices(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
-    """Rotate even and odd elements as two slices, and put the results one behind the other."""
-    half = x.shape[-1] / 2.0
-    cosine, sine = (layers.split(table, half, half, function="slices")[0] for table in tables)
-    even, odd = layers.split(x, half, half, function="slices")
-    first = layers.pointwise("sub", layers.mul(even, cosine), layers.mul(odd, sine))
-    second = layers.add(layers.mul(odd, cosine), layers.mul(even, sine))
-    return layers.concat((first, second), -1)
 
 
 def _assembled(layers: Layers, k_pass: Tensor, k_turned: Tensor) -> Tensor:

@@ -170,31 +170,36 @@ class Layers:
             self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, mean, rstd), method="layer")
             return out
 
-    def rms_norm(self, x: Tensor, leaf: str, *, zero_centered: bool = False) -> Tensor:
-        """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library."""
+    def rms_norm(self, x: Tensor, leaf: str, *, weight_form: str = "plain") -> Tensor:
+        """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library.
+
+        In the chain the weight multiplies the result after it is cast back (``plain``), before (``fp32``), or before
+        and as an offset from one (``zero_centered``).
+        """
         with self.b.scope(leaf):
             width = x.shape[-1]
             weight = self.b.parameter("weight", width)
             if self.flavour.rms_norm == "chain":
-                return self._rms_chain(x, weight, zero_centered=zero_centered)
+                return self._rms_chain(x, weight, weight_form)
             out = self.b.tensor("out", *x.shape)
             rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
             self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
             return out
 
-    def _rms_chain(self, x: Tensor, weight: Tensor, *, zero_centered: bool) -> Tensor:
+    def _rms_chain(self, x: Tensor, weight: Tensor, weight_form: str) -> Tensor:
         wide = self.cast(x, FP32)
         variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
         scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
-        if zero_centered:
-            factor = self.pointwise("add_scalar", self.cast(weight, FP32))
+        if weight_form != "plain":
+            zero_centered = weight_form == "zero_centered"
+            factor = self.pointwise("add_scalar", self.cast(weight, FP32)) if zero_centered else weight
             return self.cast(self.mul(self.mul(wide, scale), factor), x)
         return self.mul(weight, self.cast(self.mul(wide, scale), x))
 
-    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True, zero_centered: bool = False) -> Tensor:
+    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True, weight_form: str = "plain") -> Tensor:
         """Apply the normalisation that a model names: ``layernorm`` or ``rmsnorm``."""
         if kind == "rmsnorm":
-            return self.rms_norm(x, leaf, zero_centered=zero_centered)
+            return self.rms_norm(x, leaf, weight_form=weight_form)
         return self.layer_norm(x, leaf, bias=bias)
 
     def soft_cap(self, x: Tensor) -> Tensor:

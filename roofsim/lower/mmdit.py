@@ -205,7 +205,8 @@ class JointDit:
             q, k, v = (layers.concat(pair, 1) for pair in pairs)
             if tables is not None:
                 q, k = self._rotate(q, tables, "rotate_query"), self._rotate(k, tables, "rotate_key")
-            out = attend(layers, self.call, self.heads, q, k, v)
+            # Under autocast norms and rotations make wide queries, and the library casts the result to their type.
+            out = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
             if not self.rotary and kernel_of(self.call, self.heads, masked=False) == "flash":
                 # Concatenated head by head, so flash attention answers head by head, and tokens are put together again.
                 out = layers.copy(out, "contiguous")
@@ -256,7 +257,7 @@ class JointDit:
         with self.b.scope("joint_attention"):
             if tables is not None:
                 q, k = self._rotate(q, tables, "rotate_query"), self._rotate(k, tables, "rotate_key")
-            attended = attend(layers, self.call, self.heads, q, k, v)
+            attended = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
         both = layers.concat((attended, hidden), -1)
         projected = layers.mul(gate, layers.linear(both, width, "output", bias=True))
         result = layers.add(x, projected)

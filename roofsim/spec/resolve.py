@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
@@ -16,6 +16,7 @@ from roofsim.spec.precision import Precision, resolve_precision
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from roofsim.spec.families.base import ModelSpec
 
 T = TypeVar("T")
+
+#: A dense peak may lie a little above units x clock x FLOP per clock (other clocks); a sparse one lies at twice it.
+SPARSE_SUSPICION: Final = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +76,7 @@ class Resolver:
         assert system is not None
         assert parallel is not None
         architecture = self.architecture(gpu)
+        self.refuse_sparse_peaks(scenario.hardware.gpu, gpu, architecture)
         precision = self.precision(scenario.workload, engine, gpu)
         workload = self.workload(scenario.workload, scenario.parallel, model, scenario.hardware.gpus)
         return Resolved(
@@ -273,6 +278,23 @@ class Resolver:
         place = self.document.place(("hardware", "gpu"))
         document = catalog.load("architecture", gpu.architecture, place, "gpu.architecture")
         return validate(Architecture, document)
+
+    def refuse_sparse_peaks(self, given: str | dict[str, Any], gpu: Gpu, architecture: Architecture) -> None:
+        """Refuse an inline card whose 16-bit peak is more than its units can do per clock: a sparse figure."""
+        if isinstance(given, str) or architecture.flops_per_clock is None:
+            return
+        for dtype in ("fp16", "bf16"):
+            rate = gpu.flops_per_clock(dtype)
+            if rate is not None and rate > SPARSE_SUSPICION * architecture.flops_per_clock:
+                dense = gpu.peak[dtype] * architecture.flops_per_clock / rate
+                raise SpecError(
+                    Problem(
+                        f"{humanize(gpu.peak[dtype], 'FLOP/s', 4)} is {rate / architecture.flops_per_clock:.1f} times what "
+                        f"{gpu.compute_units} {architecture.name} units do at {humanize(gpu.clock.boost if gpu.clock else 0.0, 'Hz', 4)}",
+                        self.document.place(("hardware", "gpu", "peak", dtype)), f"hardware.gpu.peak.{dtype}",
+                        f"That looks like a figure with sparsity; state the dense one, {humanize(dense, 'FLOP/s', 3)}.",
+                    )  # fmt: skip
+                )
 
     # -- sizes --------------------------------------------------------------------------------------------------
 

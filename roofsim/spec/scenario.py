@@ -37,9 +37,11 @@ def _from_name(given: str) -> Document:
     for path in (Path(given), Path(f"{given}.yaml")):
         if path.is_file() and path.suffix in (".yaml", ".yml"):
             return read_yaml(path)
-        if path.exists() and (path.suffix == ".json" or path.is_dir()):
+        if (path.is_file() and path.suffix == ".json") or (path / "config.json").is_file():
             return from_mapping({"model": str(path)}, str(path))
     path = Path(given)
+    if path.is_dir():
+        raise SpecError(Problem("is a directory without a config.json", Place(given)))
     if path.suffix in SUFFIXES or path.exists():
         return read_yaml(path)
     return from_mapping({"model": given}, "<name>")

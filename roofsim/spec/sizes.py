@@ -53,6 +53,9 @@ class _Sizes:
     def refuse_foreign(self) -> None:
         """Refuse words that this phase or family has no use for, instead of ignoring them."""
         given, phase = self.given, self.given.phase
+        if phase in GENERATION and not self.model.generates:
+            message = f"{phase} is for models that generate tokens; {self.model.name} is a {self.model.family}"
+            raise self.fail("phase", message, "Use forward or train.")
         for key in ("concurrency", "request_rate"):
             if getattr(given, key) is not None:
                 raise self.fail(key, "describes a running server, which this version does not price", "Use batch_size.")

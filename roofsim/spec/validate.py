@@ -51,7 +51,8 @@ def _merged(problems: list[Problem]) -> list[Problem]:
 
 
 def _one(group: list[Problem]) -> Problem:
-    first = group[0]
+    # What an alternative says of the contents is worth more than "expected another kind of value".
+    first = next((problem for problem in group if not problem.message.startswith("expected ")), group[0])
     split = [problem.message.removeprefix("expected ").split("; got ") for problem in group]
     if len(group) == 1 or not all(problem.message.startswith("expected ") for problem in group):
         return first

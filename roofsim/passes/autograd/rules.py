@@ -283,8 +283,8 @@ def _(op: Copy, tape: Tape) -> None:
         out = tape.new(source)
         tape.emit(Reduction, "sum_gradient", (grad,), (out,), function="sum")
     elif op.function == "pad":
-        out = tape.new(source, grad.dtype, base=grad)
-        tape.emit(View, "slice_gradient", (grad,), (out,), function="slice")
+        out = tape.new(source, grad.dtype)
+        tape.emit(Copy, "slice_gradient", (grad,), (out,), function="slice")
     elif op.function == "contiguous":
         # Only the layout changed: the gradient may come in any.
         out = tape.new(source, grad.dtype, base=grad)

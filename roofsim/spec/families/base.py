@@ -29,6 +29,8 @@ class ModelSpec(BaseModel):
     structural: ClassVar[frozenset[str]] = frozenset()
     #: What a sample is counted in: ``tokens`` or ``images``.
     sample_unit: ClassVar[str] = "tokens"
+    #: Whether it generates token by token and keeps a cache: what prefill, decode and generate are for.
+    generates: ClassVar[bool] = False
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     family: str

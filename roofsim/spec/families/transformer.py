@@ -81,6 +81,8 @@ def _nearest_divisor(number: int, wanted: int) -> int:
 class DecoderModel(TransformerModel):
     """A decoder-only language model, dense or with experts, with multi-head, grouped-query or latent attention."""
 
+    generates: ClassVar[bool] = True
+
     structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
 
     family: Literal["decoder"] = "decoder"
@@ -91,11 +93,20 @@ class DecoderModel(TransformerModel):
     fused_gate_up: bool = Field(default=False, description="One projection for gate and up (Phi-3).")
     gate: Literal["plain", "clamped"] = Field(default="plain", description="clamped: gpt-oss limits gate and up.")
     normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
-    zero_centered_norm: bool = Field(default=False, description="Norm weights are offsets from one (Gemma).")
+    normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
+        default="plain",
+        description="How an unfused RMS norm applies its weight: after the cast back (Llama), before it (gpt-oss), or "
+        "before it as an offset from one (Gemma).",
+    )
     position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
     rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
-    rotary_layout: Literal["half", "interleaved", "complex"] = Field(
-        default="half", description="Which elements of a head form a pair, and how the library's code multiplies them."
+    rotary_form: Literal["rotate_half", "slices", "complex"] = Field(
+        default="rotate_half",
+        description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), two halves "
+        "(DeepSeek-V3, gpt-oss), complex numbers (DeepSeek-V2).",
+    )
+    softmax_in_fp32: bool | None = Field(
+        default=None, description="In unfused attention; if left out, True without learned positions."
     )
     query_key_norm: Literal["none", "head", "full"] = Field(default="none", description="RMS norm on queries and keys.")
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
@@ -172,7 +183,14 @@ class DecoderModel(TransformerModel):
         assert width is not None
         shared = self.shared_expert_intermediate_size
         shared = width * self.num_shared_experts if shared is None else shared
-        return filled.model_copy(update={"expert_intermediate_size": width, "shared_expert_intermediate_size": shared})
+        wide = self.position_embedding != "learned" if self.softmax_in_fp32 is None else self.softmax_in_fp32
+        return filled.model_copy(
+            update={
+                "expert_intermediate_size": width,
+                "shared_expert_intermediate_size": shared,
+                "softmax_in_fp32": wide,
+            }
+        )
 
 
 class EncoderModel(TransformerModel):
@@ -222,6 +240,8 @@ class EncoderModel(TransformerModel):
 
 class EncoderDecoderModel(TransformerModel):
     """An encoder and a decoder with cross attention (T5, Whisper), norms before attention and MLP."""
+
+    generates: ClassVar[bool] = True
 
     family: Literal["encoder-decoder"] = "encoder-decoder"
     num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")

@@ -1,0 +1,79 @@
+"""Replace sizes and hardware numbers of a resolved scenario by arrays: each swept quantity its own axis."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.numeric import Real, real
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pydantic import BaseModel
+
+    from roofsim.spec.resolve import Resolved
+
+SECTIONS = ("model", "workload", "gpu")
+
+
+def axes(values: Sequence[Sequence[float]]) -> list[Real]:
+    """Return each list of values as an array along an axis of its own, all broadcasting against each other.
+
+    >>> [axis.shape for axis in axes([[1, 2, 3], [4, 5]])]
+    [(3, 1), (1, 2)]
+    """
+    rank = len(values)
+    shaped = []
+    for place, numbers in enumerate(values):
+        shape = [1] * rank
+        shape[place] = -1
+        shaped.append(np.asarray(numbers, dtype=np.float64).reshape(shape))
+    return list(shaped)
+
+
+def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
+    """Return the scenario with numbers, or arrays of them, at paths such as ``workload.micro_batch_size``,
+    ``model.hidden_size``, ``gpu.memory.bandwidth``, ``gpu.peak.bf16``; base units, no validation.
+
+    A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
+
+    Raises
+    ------
+    SpecError
+        For a path that does not exist, or that decides the structure of the graph.
+    """
+    for path, value in values.items():
+        section, *rest = path.split(".")
+        if section not in SECTIONS or not rest:
+            raise SpecError(Problem(f"cannot sweep {path!r}", hint=f"Paths begin with {', '.join(SECTIONS)}."))
+        part = getattr(resolved, section)
+        resolved = replace(resolved, **{section: _replaced(part, rest, real(value), path)})
+        if path == "workload.micro_batch_size":
+            resolved = _with_batches(resolved, part, real(value), given=values)
+    return resolved
+
+
+def _replaced(part: Any, path: list[str], value: Real, whole: str) -> Any:
+    head, *rest = path
+    if isinstance(part, dict):
+        if head not in part:
+            raise SpecError(Problem(f"no number at {whole!r}", hint=did_you_mean(head, part)))
+        return part | {head: value}
+    model: BaseModel = part
+    if head not in type(model).model_fields:
+        raise SpecError(Problem(f"no number at {whole!r}", hint=did_you_mean(head, type(model).model_fields)))
+    if head in getattr(model, "structural", ()):
+        raise SpecError(Problem(f"{whole} decides the structure of the graph; run one scenario for each value"))
+    inner = _replaced(getattr(model, head), rest, value, whole) if rest else value
+    return model.model_copy(update={head: inner})
+
+
+def _with_batches(resolved: Resolved, before: Any, value: Real, *, given: Mapping[str, Any]) -> Resolved:
+    update: dict[str, Any] = {"batch_size": value}
+    if "workload.global_batch_size" not in given and before.global_batch_size is not None:
+        update["global_batch_size"] = value * (before.global_batch_size / before.micro_batch_size)
+    return replace(resolved, workload=resolved.workload.model_copy(update=update))
