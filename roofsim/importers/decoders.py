@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from roofsim.importers.fields import Fields
+if TYPE_CHECKING:
+    from roofsim.importers.fields import Fields
 
 Mapping = dict[str, Any]
 
@@ -31,7 +32,7 @@ def sizes(c: Fields) -> Mapping:
     }
 
 
-def tied(c: Fields, default: bool) -> bool:  # noqa: FBT001
+def tied(c: Fields, default: bool) -> bool:
     """Tell whether the head shares the embedding's table."""
     return c.flag("tie_word_embeddings", default)
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 #: Marks a key without a default: it must be there.
 REQUIRED: Final = object()
@@ -74,7 +76,7 @@ class Fields:
             self.fail(key, f"expected a rate from 0 to below 1; got {value:g}")
         return value
 
-    def flag(self, key: str, default: bool) -> bool:  # noqa: FBT001
+    def flag(self, key: str, default: bool) -> bool:
         """Return true or false."""
         value = self._get(key, default)
         if not isinstance(value, bool):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sizes, tied
-from roofsim.importers.fields import Fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.importers.fields import Fields
 
 
 def _gpt2(c: Fields) -> Mapping:
@@ -62,6 +65,7 @@ def _gptj(c: Fields) -> Mapping:
         activation=c.activation("activation_function", default="gelu_new"),
         position_embedding="rotary",
         rotary_fraction=turned * heads / hidden,
+        scores_in_fp32=True,
         parallel_block=True,
         shared_norm=True,
         query_key_value_bias=False,

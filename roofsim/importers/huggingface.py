@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
+from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
+from roofsim.importers.vision import VISION
 
 #: A config.json is a page of text; whatever is larger is something else (weights, most likely).
 LARGEST_FILE: Final = 10 * 2**20
 
 #: model_type -> function that makes the mapping.
-ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS}
+ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **ENCODERS, **VISION}
 
 
 def import_model(path: Path) -> dict[str, Any]:

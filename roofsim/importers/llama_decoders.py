@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sizes, tied
-from roofsim.importers.fields import Fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.importers.fields import Fields
 
 
 def _gated(c: Fields, **fields: Any) -> Mapping:
@@ -228,6 +231,22 @@ def _deepseek_v3(c: Fields) -> Mapping:
     )
 
 
+def _minimax_m2(c: Fields) -> Mapping:
+    c.only("output_router_logits", False)
+    head_size = c.whole("head_dim", default=128)
+    turned = c.whole("rotary_dim", default=head_size)
+    return _gated(
+        c,
+        head_size=head_size,
+        rotary_fraction=rotary_fraction(c, "partial_rotary_factor", turned / head_size),
+        query_key_norm="full",
+        num_experts=c.whole("num_local_experts"),
+        experts_per_token=c.whole("num_experts_per_tok"),
+        router_scores="sigmoid",
+        router_correction_bias=True,
+    )
+
+
 def _gpt_oss(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
     return _gated(
@@ -264,5 +283,6 @@ LLAMA_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "deepseek_v2": _deepseek_v2,
     "deepseek_v3": _deepseek_v3,
     "kimi_k2": _deepseek_v3,
+    "minimax_m2": _minimax_m2,
     "gpt_oss": _gpt_oss,
 }

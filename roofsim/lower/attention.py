@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, View
+from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
-from roofsim.lower.call import Call
-from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, minimum, round_up, same
 
+if TYPE_CHECKING:
+    from roofsim.lower.call import Call
+    from roofsim.lower.layers import Layers
 
 #: What a rotary embedding multiplies by: cosines and sines, or complex numbers.
 Tables = tuple[Tensor, ...]
@@ -33,6 +35,8 @@ class Heads:
     """Whether the unfused code computes the softmax in fp32 (the transformers library does for newer models)."""
     copies: bool = True
     """Whether unfused products need contiguous copies of queries, keys and values."""
+    wide_scores: bool = False
+    """Whether the unfused code multiplies queries and keys in fp32 (GPT-J)."""
     head_major: bool = False
     """Whether the queries lie head by head: a flash kernel's result then does too, and is made contiguous again."""
 
@@ -70,7 +74,7 @@ def attend(
     mask: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> Tensor:
-    """Return ``[batch, q_length, heads * value_head_size]`` from queries, keys and values ``[batch, length, heads, size]``.
+    """Return ``[batch, q_length, heads * value_head_size]``; q, k and v are ``[batch, length, heads, size]``.
 
     A fused kernel reads `mask` only where `heads` are not causal by themselves; products of their own add it always.
     `bias` is what the unfused code adds to the scores before the mask (for a fused kernel it is part of the mask).
@@ -121,7 +125,9 @@ def _additive(layers: Layers, like: Tensor, mask: Tensor) -> Tensor:
 
 
 def _repeated(layers: Layers, heads: Heads, x: Tensor) -> Tensor:
-    """Write shared key or value heads out for every query head."""
+    """Write shared key or value heads out for every query head; a single one needs no copy."""
+    if same(heads.kv_heads, 1.0):
+        return expand_heads(layers, x, heads.heads)
     return layers.copy(x, "expand", (x.shape[0], heads.heads, x.shape[1], x.shape[3]))
 
 
@@ -150,8 +156,12 @@ def _unfused(
     batch, length, size = q.shape[0], q.shape[1], heads.value_head_size
     kv_length, groups = k.shape[1], batch * heads.heads
     q, k, v = _contiguous(layers, heads, q, k, v)
+    if heads.wide_scores:
+        q, k = layers.cast(q, FP32), layers.cast(k, FP32)
     scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), groups, heads.head_size)
     weights = _softmax_of_scores(layers, heads, scores, added, sinks)
+    if heads.wide_softmax or heads.wide_scores:
+        weights = layers.cast(weights, v)
     weights = layers.dropout(weights, heads.dropout)
     context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), groups, kv_length)
     return layers.copy(context, "transpose", (batch, length, heads.heads * size))
@@ -194,8 +204,7 @@ def _softmax_of_scores(
     if sinks is not None:
         return _softmax_with_sinks(layers, scores, sinks)
     wide = layers.cast(scores, FP32) if heads.wide_softmax else scores
-    weights = layers.softmax(wide)
-    return layers.cast(weights, scores) if heads.wide_softmax else weights
+    return layers.softmax(wide)
 
 
 def _softmax_with_sinks(layers: Layers, scores: Tensor, sinks: Tensor) -> Tensor:
@@ -203,7 +212,9 @@ def _softmax_with_sinks(layers: Layers, scores: Tensor, sinks: Tensor) -> Tensor
     columns = scores.shape[3]
     column = layers.view(sinks, "expand", *scores.shape[:3], 1.0)
     combined = layers.concat((scores, column), -1)
-    largest = layers.reduce(combined, (*combined.shape[:3], 1.0), "max")
+    largest = layers.b.tensor("largest", *combined.shape[:3], 1.0)
+    place = layers.b.tensor("place", *combined.shape[:3], 1.0, dtype=INT64)
+    layers.b.emit(Reduction, "max", inputs=(combined,), outputs=(largest, place), function="max")
     weights = layers.softmax(layers.pointwise("sub", combined, largest))
     kept, _ = layers.split(weights, columns, 1.0, function="slices")
     return kept
@@ -224,7 +235,7 @@ def rotary_tables(layers: Layers, length: Real, size: Real, like: Tensor) -> tup
 
 
 def rotate(layers: Layers, x: Tensor, tables: Tables, leaf: str, form: str = "rotate_half") -> Tensor:
-    """Rotate the pairs of each head ``[batch, length, heads, size]`` by its position, in a kernel or as a chain of some.
+    """Rotate the pairs of each head ``[batch, length, heads, size]`` by its position, in one kernel or in several.
 
     In the chain, `form` is what the library's code does: add a turned copy, two halves apart, or complex numbers.
     """
@@ -257,7 +268,14 @@ def _rotate_slices(layers: Layers, x: Tensor, tables: Tables) -> Tensor:
 
 
 def rotate_part(
-    layers: Layers, x: Tensor, tables: Tables, share: float, leaf: str, form: str = "rotate_half", *, joins: bool = False
+    layers: Layers,
+    x: Tensor,
+    tables: Tables,
+    share: float,
+    leaf: str,
+    form: str = "rotate_half",
+    *,
+    joins: bool = False,
 ) -> Tensor:
     """Rotate the leading `share` of each head and put the rest, if any, behind it.
 

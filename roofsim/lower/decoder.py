@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of, rotary_tables, rotate_part
-from roofsim.lower.call import Call
 from roofsim.lower.experts import experts_layer, shared_experts
-from roofsim.lower.latent import latent_projections, latent_tables
+from roofsim.lower.latent import latent_attention, latent_tables
 from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp
 from roofsim.numeric import Real, any_above, floor, product
-from roofsim.spec.families.transformer import DecoderModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.transformer import DecoderModel
 
 
 def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
@@ -155,6 +158,7 @@ class _Decoder:
             soft_cap=model.attention_soft_cap,
             sinks=model.attention_sinks,
             wide_softmax=bool(model.softmax_in_fp32),
+            wide_scores=model.scores_in_fp32,
             head_major=self._joins_rotated(),
             causal=kernel == "flash" or not (alibi or self._masked_by_window(window)),
         )
@@ -214,12 +218,13 @@ class _Decoder:
         model, layers = self.model, self.layers
         heads = self._heads(window)
         with self.b.scope("self_attention"):
+            mask = shared.mask if window is None else shared.window_mask
             if model.attention == "mla":
                 assert shared.tables is not None
-                q, k, v = latent_projections(layers, model, self.call, x, shared.tables)
+                context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
                 q, k, v = self._projections(x, heads, shared.tables)
-            context = attend(layers, self.call, heads, q, k, v, shared.mask if window is None else shared.window_mask)
+                context = attend(layers, self.call, heads, q, k, v, mask)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
             return layers.dropout(out, model.dropout)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from roofsim.graph.ops import Elementwise, View
+from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
@@ -94,11 +94,6 @@ def modulated_norm(layers: Layers, x: Tensor, scale: Tensor, shift: Tensor, leaf
     with layers.b.scope(leaf):
         normed = layers.layer_norm(x, "norm", affine=False)
         return layers.add(layers.mul(normed, layers.pointwise("add_scalar", scale)), shift)
-
-
-def release(layers: Layers, *locals_: Tensor) -> None:
-    """Keep tensors up to here: local variables of the library's code hold them until their function returns."""
-    layers.b.emit(View, "release", holds=locals_, function="release")
 
 
 @dataclass(frozen=True)

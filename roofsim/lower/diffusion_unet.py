@@ -9,7 +9,7 @@ from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.tensor import Tensor
 from roofsim.lower.attention import Heads, attend
 from roofsim.lower.call import Call
-from roofsim.lower.diffusion import condition, geglu, latent_side, noise_loss, release, sinusoids, strided_linear, timesteps
+from roofsim.lower.diffusion import condition, geglu, latent_side, noise_loss, sinusoids, strided_linear, timesteps
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, real, same
 from roofsim.spec.families.diffusion import DiffusionUnetModel
@@ -107,7 +107,7 @@ class _DiffusionUnet:
                     x = self.layers.resize(x, skips[-1].shape[2:])
                     x = self.layers.conv(x, self.channels[level], 3.0, "upsample", bias=True)
             with self.b.scope(f"up{level}"):
-                release(self.layers, entered, *level_skips)
+                self.layers.release(entered, *level_skips)
         return x
 
     # -- blocks -------------------------------------------------------------------------------------------------
@@ -154,7 +154,7 @@ class _DiffusionUnet:
             if not linear:
                 y = layers.conv(y, channels, 1.0, "project_out", bias=True)
             x = layers.add(y, x)
-            release(layers, last)
+            layers.release(last)
             return x
 
     def _layer(self, x: Tensor, text: Tensor, heads: Real) -> Tensor:
@@ -167,7 +167,7 @@ class _DiffusionUnet:
         normed = layers.layer_norm(x, "norm3")
         y = geglu(layers, normed, 4.0 * x.shape[-1], "mlp")
         x = layers.add(self._outgoing(y), x)
-        release(layers, entered, attended, normed)
+        layers.release(entered, attended, normed)
         return x
 
     def _attend(self, x: Tensor, context: Tensor, heads: Real, leaf: str) -> Tensor:

@@ -17,7 +17,6 @@ from roofsim.lower.diffusion import (
     modulated_norm,
     modulation,
     noise_loss,
-    release,
     sinusoids,
     timesteps,
 )
@@ -73,7 +72,7 @@ class _Dit:
             condition = self._condition(embedder, steps, labels, x)
             shift, scale = modulation(self.layers, condition, model.hidden_size, 2, "modulation")
             normed = modulated_norm(self.layers, x, scale, shift, "norm")
-            release(self.layers, x)
+            self.layers.release(x)
             return patches.unpatch(normed)
 
     def _embedder(self) -> _Embedder:
@@ -119,7 +118,7 @@ class _Dit:
         x = layers.add(attended, x)
         normed = modulated_norm(layers, x, mlp_scale, mlp_shift, "norm2")
         x = layers.add(layers.mul(mlp_gate, gelu_mlp(layers, normed, model.intermediate_size, "mlp")), x)
-        release(layers, entered, attended, normed)
+        layers.release(entered, attended, normed)
         return x
 
     def _attention(self, x: Tensor) -> Tensor:

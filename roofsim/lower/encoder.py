@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, INT32, INT64, DType, Tensor
 from roofsim.lower.attention import Heads, attend, rotary_tables, rotate
-from roofsim.lower.call import Call
-from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.layers import Layers
+from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.projections import ProjectionBiases, project
 from roofsim.numeric import Real, product
-from roofsim.spec.families.transformer import EncoderModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.transformer import EncoderModel
 
 
 def lower_encoder(model: EncoderModel, call: Call) -> OpGraph:
@@ -217,7 +220,9 @@ class _Encoder:
         if model.head == "classification":
             pooled = layers.dropout(pooled, model.dropout)
         logits = layers.linear(pooled, model.num_classes, "classifier", bias=True)
-        return layers.cross_entropy(logits, layers.labels(pooled.shape[0]), upcast=False) if self.call.trains else logits
+        if not self.call.trains:
+            return logits
+        return layers.cross_entropy(logits, layers.labels(pooled.shape[0]), upcast=False)
 
 
 __all__ = ["lower_encoder"]

@@ -1,21 +1,24 @@
-"""Lower encoder-decoders: T5 (relative position bias) and Whisper (audio frontend), as the transformers library runs them."""
+"""Lower encoder-decoders as the transformers library runs them: T5 (relative bias) and Whisper (audio frontend)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Copy, Elementwise, Gather, View
+from roofsim.graph.ops import Elementwise, Gather, View
 from roofsim.graph.tensor import AUTO, FP32, INT64, Role, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of
-from roofsim.lower.call import Call
 from roofsim.lower.projections import by_head
 from roofsim.lower.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, product
-from roofsim.spec.families.transformer import EncoderDecoderModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.transformer import EncoderDecoderModel
 
 
 def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
@@ -82,16 +85,15 @@ class _EncoderDecoder:
     @cached_property
     def table(self) -> Tensor:
         """The token embedding, which the encoder of tokens, the decoder and a tied head share."""
-        return Tensor(
-            "embedding.weight", (self.model.vocab_size, self.model.hidden_size), AUTO, Role.PARAMETER, requires_grad=True
-        )
+        shape = self.model.vocab_size, self.model.hidden_size
+        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True)
 
     # -- encoder ------------------------------------------------------------------------------------------------
 
     def encode(self) -> Tensor:
         model, b, layers = self.model, self.b, self.layers
         with b.scope("encoder"):
-            x = self._audio() if self.audio else self._tokens("input_ids", self.source_length, model.max_sequence_length)
+            x = self._audio() if self.audio else self._source()
             x = layers.dropout(x, model.embedding_dropout or 0.0)
             side = _Side(causal=False, bias=self._bias(self.source_length, self.source_length, both_ways=True))
         with b.repeat("encoder.layers", model.num_layers):
@@ -100,12 +102,16 @@ class _EncoderDecoder:
         with b.scope("encoder"):
             return layers.dropout(self._norm(x, "final_norm"), model.final_dropout)
 
+    def _source(self) -> Tensor:
+        return self._tokens("input_ids", self.source_length, self.model.max_sequence_length)
+
     def _audio(self) -> Tensor:
         """Convolve mel frames, two to a position, and add the fixed sinusoids."""
         model, b, layers = self.model, self.b, self.layers
         frames = b.input("input_features", self.call.batch, model.mel_bands, 2.0 * self.source_length)
         x = layers.pointwise("gelu", layers.conv(frames, model.hidden_size, 3.0, "conv1", bias=True))
-        x = layers.pointwise("gelu", layers.conv(x, model.hidden_size, 3.0, "conv2", stride=2.0, padding=1.0, bias=True))
+        x = layers.conv(x, model.hidden_size, 3.0, "conv2", stride=2.0, padding=1.0, bias=True)
+        x = layers.pointwise("gelu", x)
         x = layers.view(x, "transpose", self.call.batch, self.source_length, model.hidden_size)
         with b.scope("positions"):
             table = b.parameter("weight", model.max_sequence_length, model.hidden_size, trained=False)
@@ -251,6 +257,7 @@ class _EncoderDecoder:
             causal=causal,
             dropout=model.attention_dropout or 0.0,
             copies=not self.audio,
+            head_major=self.audio and self.call.phase != "decode",
         )
 
     def _kernel(self, bias: Tensor | None) -> str:
@@ -272,8 +279,7 @@ class _EncoderDecoder:
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, side: _Side) -> Tensor:
         layers = self.layers
-        kernel = self._kernel(side.bias)
-        if kernel == "unfused":
+        if self._kernel(side.bias) == "unfused":
             bias = side.bias
             if bias is not None and side.ready:
                 bias = layers.view(bias, "narrow", *bias.shape[:-1], k.shape[1])
@@ -283,10 +289,7 @@ class _EncoderDecoder:
             if not side.ready:
                 mask = contiguous_bias(layers, causal_bias(layers, mask) if side.causal else mask, q)
             return attend(layers, self.call, self._heads(), q, k, v, aligned(layers, mask, k.shape[1], q.shape[0]))
-        out = attend(layers, self.call, self._heads(causal=side.causal), q, k, v)
-        # Flash attention returns the layout of its queries; the output projection wants rows.
-        copies = self.audio and kernel == "flash" and self.call.phase != "decode"
-        return layers.copy(out, "contiguous") if copies else out
+        return attend(layers, self.call, self._heads(causal=side.causal), q, k, v)
 
     def _query(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
@@ -310,7 +313,7 @@ class _EncoderDecoder:
         return heads * self.model.head_size
 
     def _by_head(self, x: Tensor, heads: Real) -> Tensor:
-        """Show the heads of a projection; Whisper's code copies each head's rows together (of one token: nothing to do)."""
+        """Show the heads of a projection; Whisper's code copies each head's rows together (one token has them so)."""
         x = by_head(self.layers, x, heads)
         if not self.audio or self.call.phase == "decode":
             return x
@@ -319,7 +322,7 @@ class _EncoderDecoder:
         return self.layers.copy(x, "contiguous" if same_rows else "transpose")
 
     def _cross_cache(self) -> tuple[Tensor, Tensor]:
-        """Return the keys and values of the encoder's output that prefill has cached; the projections stay in memory."""
+        """Return the keys and values of the encoder's output that prefill cached; their projections stay in memory."""
         model, b = self.model, self.b
         assert model.num_key_value_heads is not None
         assert model.head_size is not None
@@ -343,7 +346,8 @@ class _EncoderDecoder:
         with self.b.scope("mlp"):
             normed = self._norm(x, "norm")
             if model.gated_mlp:
-                gate = layers.activation(layers.linear(normed, model.intermediate_size, "gate", bias=bias), model.activation)
+                gate = layers.linear(normed, model.intermediate_size, "gate", bias=bias)
+                gate = layers.activation(gate, model.activation)
                 hidden = layers.mul(gate, layers.linear(normed, model.intermediate_size, "up", bias=bias))
             else:
                 hidden = layers.linear(normed, model.intermediate_size, "up", bias=bias)

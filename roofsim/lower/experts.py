@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
-from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
 from roofsim.numeric import Real, product
-from roofsim.spec.families.transformer import DecoderModel
+
+if TYPE_CHECKING:
+    from roofsim.lower.layers import Layers
+    from roofsim.spec.families.transformer import DecoderModel
 
 
 def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

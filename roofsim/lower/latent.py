@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from roofsim.graph.ops import Copy, Elementwise, View
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
-from roofsim.lower.attention import Tables, cached, expand_heads, rotary_tables, rotate
-from roofsim.lower.call import Call
-from roofsim.lower.layers import Layers
-from roofsim.numeric import Real
-from roofsim.spec.families.transformer import DecoderModel
+from roofsim.lower.attention import Heads, Tables, attend, cached, expand_heads, rotary_tables, rotate
+
+if TYPE_CHECKING:
+    from roofsim.lower.call import Call
+    from roofsim.lower.layers import Layers
+    from roofsim.numeric import Real
+    from roofsim.spec.families.transformer import DecoderModel
+
 
 def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tensor) -> Tables:
     """Return what the rotary embedding multiplies by: cosines and sines, or complex numbers in fp32."""
@@ -26,15 +32,17 @@ def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tenso
         return (layers.pointwise("mul_scalar", rotation),)
 
 
-def latent_projections(
-    layers: Layers, model: DecoderModel, call: Call, x: Tensor, tables: Tables
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return queries, keys and values ``[batch, length, heads, size]``; the cache holds the compressed vectors."""
-    nope, rope, value = model.qk_nope_head_size, model.qk_rope_head_size, model.value_head_size
-    assert nope is not None
-    assert rope is not None
-    assert value is not None
-    heads = model.num_attention_heads
+def latent_attention(
+    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables, mask: Tensor | None
+) -> Tensor:
+    """Return ``[batch, length, heads * value_head_size]``; the cache holds the compressed vectors.
+
+    Keys and values are expanded for all tokens, in decoding for the whole cache too, as the transformers library does.
+    Serving engines decode on the compressed vectors instead.
+    """
+    if call.phase == "decode" and layers.flavour.rotary != "chain":
+        return _absorbed(layers, model, call, heads, x, tables, mask)
+    nope, rope, value = _head_sizes(model)
     q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
     latent, k_turned = _compressed(layers, model, x)
     q_turned = rotate(layers, q_turned, tables, "rotate_query", model.rotary_form)
@@ -42,10 +50,56 @@ def latent_projections(
     latent = cached(layers, call, latent, "latent_cache")
     k_turned = cached(layers, call, k_turned, "rotary_key_cache")
     q = layers.concat((q_pass, q_turned), -1)
-    both = layers.linear(latent, heads * (nope + value), "key_value_up")
-    both = layers.view(both, "reshape", *latent.shape[:2], heads, nope + value, copies_gradient=True)
+    both = layers.linear(latent, heads.heads * (nope + value), "key_value_up")
+    both = layers.view(both, "reshape", *latent.shape[:2], heads.heads, nope + value, copies_gradient=True)
     k_pass, v = layers.split(both, nope, value)
-    return q, _assembled(layers, k_pass, expand_heads(layers, k_turned, heads)), v
+    k = _assembled(layers, k_pass, expand_heads(layers, k_turned, heads.heads))
+    return attend(layers, call, heads, q, k, v, mask)
+
+
+def _absorbed(
+    layers: Layers, model: DecoderModel, call: Call, heads: Heads, x: Tensor, tables: Tables, mask: Tensor | None
+) -> Tensor:
+    """Decode on compressed vectors: one shared head, wide as a cache entry, whose values are the entry's latent part.
+
+    The projection that would expand keys is applied to the queries, that of the values to the result.
+    """
+    nope, rope, value = _head_sizes(model)
+    rank = model.kv_lora_rank
+    assert rank is not None
+    q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
+    latent, k_turned = _compressed(layers, model, x)
+    q_turned = rotate(layers, q_turned, tables, "rotate_query", model.rotary_form)
+    k_turned = rotate(layers, k_turned, tables, "rotate_key", model.rotary_form)
+    entry = layers.concat((layers.view(latent, "reshape", *latent.shape[:2], 1.0, rank), k_turned), -1)
+    entries = cached(layers, call, entry, "latent_cache")
+    with layers.b.scope("key_value_up"):
+        weight = layers.b.parameter("weight", heads.heads * (nope + value), rank)
+        up_keys, up_values = layers.split(weight, heads.heads * nope, heads.heads * value, axis=0)
+        q = layers.concat((_per_head(layers, q_pass, up_keys, rank, "keys"), q_turned), -1)
+    one = replace(heads, kv_heads=1.0, head_size=rank + rope, value_head_size=rank)
+    context = attend(layers, call, one, q, entries, entries, mask)
+    context = layers.view(context, "reshape", *x.shape[:2], heads.heads, rank)
+    with layers.b.scope("key_value_up"):
+        out = _per_head(layers, context, up_values, value, "values")
+    return layers.view(out, "reshape", *x.shape[:2], heads.heads * value)
+
+
+def _per_head(layers: Layers, x: Tensor, weight: Tensor, width: Real, leaf: str) -> Tensor:
+    """Multiply each head of ``[batch, length, heads, size]`` with a matrix of its own."""
+    batch, length, heads, size = x.shape
+    out = layers.b.tensor(leaf, batch, length, heads, width)
+    layers.b.emit(Matmul, leaf, inputs=(x, weight), outputs=(out,), m=batch * length, n=width, k=size, batch=heads)
+    return out
+
+
+def _head_sizes(model: DecoderModel) -> tuple[Real, Real, Real]:
+    """Return the sizes of a head's parts: not rotated, rotated, value."""
+    nope, rope, value = model.qk_nope_head_size, model.qk_rope_head_size, model.value_head_size
+    assert nope is not None
+    assert rope is not None
+    assert value is not None
+    return nope, rope, value
 
 
 def _queries(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

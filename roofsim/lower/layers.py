@@ -115,6 +115,10 @@ class Layers:
         self.b.emit(View, "split", inputs=(x,), outputs=parts, function=function)
         return parts
 
+    def release(self, *locals_: Tensor) -> None:
+        """Keep tensors up to here: local variables of the library's code hold them until their function returns."""
+        self.b.emit(View, "release", holds=locals_, function="release")
+
     def reduce(self, x: Tensor, shape: tuple[Real, ...], function: str = "sum") -> Tensor:
         """Reduce to a smaller shape."""
         out = self.b.tensor(function, *shape, dtype=x.dtype)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
-from roofsim.numeric import Real
-from roofsim.spec.families.vision_transformer import MixerModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.numeric import Real
+    from roofsim.spec.families.vision_transformer import MixerModel
 
 
 def lower_mixer(model: MixerModel, call: Call) -> OpGraph:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.layers import Layers
-from roofsim.numeric import Real
-from roofsim.spec.families.transformer import TransformerModel
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.layers import Layers
+    from roofsim.numeric import Real
+    from roofsim.spec.families.transformer import TransformerModel
 
 
 def dense_mlp(

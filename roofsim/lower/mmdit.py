@@ -16,7 +16,6 @@ from roofsim.lower.diffusion import (
     gelu_mlp,
     modulated_norm,
     modulation,
-    release,
     sinusoids,
     strided_linear,
     timesteps,
@@ -71,7 +70,7 @@ class JointDit:
         with b.scope("head"):
             scale, shift = modulation(layers, vector, model.hidden_size, 2, "modulation")
             normed = modulated_norm(layers, image, scale, shift, "norm")
-            release(layers, image)
+            layers.release(image)
             return patches.unpatch(normed)
 
     def _condition(self, image: Tensor) -> Tensor:
@@ -122,10 +121,10 @@ class JointDit:
         text_parts = modulation(layers, vector, width, BLOCK_PARTS, "text_modulation")
         text_normed = modulated_norm(layers, text, text_parts[1], text_parts[0], "text_norm1")
         attended, text_attended = self._joint_attention(normed, text_normed, tables)
-        release(layers, normed, text_normed)
+        layers.release(normed, text_normed)
         new_image = self._rest_of_block(image, attended, parts, "mlp")
         new_text = self._rest_of_block(text, text_attended, text_parts, "text_mlp")
-        release(layers, image, text)
+        layers.release(image, text)
         return new_image, new_text
 
     def _last_block(
@@ -154,7 +153,7 @@ class JointDit:
             normed = modulated_norm(layers, x, scale, shift, "norm2")
             fed = layers.mul(mlp_gate, gelu_mlp(layers, normed, self.model.intermediate_size, "layers"))
             x = layers.add(x, fed)
-            release(layers, gated, normed, fed)
+            layers.release(gated, normed, fed)
             return x
 
     # -- attention ----------------------------------------------------------------------------------------------
@@ -237,10 +236,11 @@ class JointDit:
             with b.repeat("single_blocks", times):
                 joined = self._single_block(image, text, vector, tables)
                 new_text, new_image = layers.split(joined, text.shape[1], image.shape[1], axis=1, function="slices")
-                release(layers, image, text)
+                layers.release(image, text)
                 image, text = b.carry(image, new_image), b.carry(text, new_text)
         with b.repeat("single_blocks.last", 1.0):
             joined = self._single_block(image, text, vector, tables)
+            layers.release(image, text)
             return layers.view(joined, "slice", *image.shape)
 
     def _single_block(
@@ -261,5 +261,5 @@ class JointDit:
         both = layers.concat((attended, hidden), -1)
         projected = layers.mul(gate, layers.linear(both, width, "output", bias=True))
         result = layers.add(x, projected)
-        release(layers, normed, attended, hidden)
+        layers.release(normed, attended, hidden)
         return result

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Matmul
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.attention import Heads
-from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, product
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.attention import Heads
+    from roofsim.lower.layers import Layers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,16 +52,14 @@ def by_head(layers: Layers, x: Tensor, heads: Real) -> Tensor:
     return layers.view(x, "reshape", *x.shape[:2], heads, x.shape[2] / heads)
 
 
-def project_stacked(
-    layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None, *, weight_leaf: str = "query_key_value"
-) -> tuple[Tensor, Tensor, Tensor]:
+def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """Return queries, keys and values of one projection as timm's code takes them apart.
 
     It shows the result as ``[3, batch, heads, length, size]``, so that backward stacks three gradients and then writes
     them in the projection's layout.
     """
     b, size = layers.b, heads.head_size
-    with b.scope(weight_leaf):
+    with b.scope("query_key_value"):
         width = 3.0 * heads.heads * size
         weight = b.parameter("weight", width, x.shape[-1])
         out = b.tensor("out", *x.shape[:-1], width)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.graph.ops import Copy, Elementwise, Gather, View
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
-from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, round_up, same, where
+
+if TYPE_CHECKING:
+    from roofsim.lower.layers import Layers
 
 #: Elements to a multiple of which PyTorch pads the rows of a bias for the memory-efficient kernel (`preprocess_mask`).
 ROW_ALIGNMENT = 8.0
@@ -51,16 +55,14 @@ def _arange(layers: Layers, length: Real) -> Tensor:
     return _map(layers, "arange", INT64, shape=(length,))
 
 
-def _map(
-    layers: Layers, function: str, dtype: DType, *inputs: Tensor, shape: tuple[Real, ...] | None = None
-) -> Tensor:
+def _map(layers: Layers, function: str, dtype: DType, *inputs: Tensor, shape: tuple[Real, ...] | None = None) -> Tensor:
     out = layers.b.tensor(function, *(inputs[0].shape if shape is None else shape), dtype=dtype)
     layers.b.emit(Elementwise, function, inputs=inputs, outputs=(out,), function=function)
     return out
 
 
 def indexed_bias(layers: Layers, tokens: Real, entries: Real, heads: Real) -> Tensor:
-    """Return the bias ``[heads, tokens, tokens]`` of the windows of BEiT and Swin, taken from a table by a fixed index."""
+    """Return the bias ``[heads, tokens, tokens]`` of BEiT and of Swin's windows, from a table by a fixed index."""
     b = layers.b
     with b.scope("relative_bias"):
         table = b.parameter("table", entries, heads)

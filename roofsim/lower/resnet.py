@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def lower_resnet(model: ResNetModel, call: Call) -> OpGraph:
     """Build one pass of a residual network over a batch of images."""
     b = Builder()
-    net = _ResNet(model, VisionLayers(b, call.flavour))
+    net = ResidualTrunk(model, VisionLayers(b, call.flavour))
     size = model.image_size if call.length is None else call.length
     x = net.stem(net.layers.image(call.batch, model.in_channels, size))
     for index, blocks in enumerate(RESNET_STAGES[model.depth]):
@@ -29,23 +29,30 @@ def lower_resnet(model: ResNetModel, call: Call) -> OpGraph:
 
 
 @dataclass(frozen=True)
-class _ResNet:
+class ResidualTrunk:
+    """The convolutions of a residual network, stem first, then stage by stage."""
+
     model: ResNetModel
     layers: VisionLayers
 
     @property
     def expansion(self) -> float:
+        """Channels of a block's result, in units of its planes."""
         return 1.0 if self.model.depth < 50 else 4.0
 
     def stem(self, x: Tensor) -> Tensor:
+        """Convolve and pool down to a quarter of the image's side."""
         layers = self.layers
         with layers.b.scope("stem"):
             x = layers.conv(x, 64.0, 7.0, "conv", stride=2.0, padding=3.0)
             x = layers.relu(layers.batch_norm(x, "norm"))
             return layers.pool(x, "max", 3.0, "pool", stride=2.0, padding=1.0)
 
-    def stage(self, x: Tensor, index: int, blocks: int) -> Tensor:
-        planes, stride = 64.0 * 2.0**index, 1.0 if index == 0 else 2.0
+    def stage(self, x: Tensor, index: int, blocks: int, stride: float | None = None) -> Tensor:
+        """Run the blocks of one stage; all but the first stage halve the side, unless a stride says otherwise."""
+        planes = 64.0 * 2.0**index
+        if stride is None:
+            stride = 1.0 if index == 0 else 2.0
         b = self.layers.b
         with b.repeat(f"stage{index + 1}.first", 1.0):
             x = self.block(x, planes, stride, first=True)

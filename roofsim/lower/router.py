@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
-from roofsim.lower.layers import Layers
-from roofsim.numeric import Real
-from roofsim.spec.families.transformer import DecoderModel
+
+if TYPE_CHECKING:
+    from roofsim.lower.layers import Layers
+    from roofsim.numeric import Real
+    from roofsim.spec.families.transformer import DecoderModel
 
 
 def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -38,9 +42,8 @@ def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
 
 
 def _scores(layers: Layers, model: DecoderModel, logits: Tensor) -> Tensor:
-    if model.router_scores == "sigmoid":
-        return layers.pointwise("sigmoid", logits)
-    return layers.softmax(layers.cast(logits, FP32))
+    wide = layers.cast(logits, FP32)
+    return layers.pointwise("sigmoid", wide) if model.router_scores == "sigmoid" else layers.softmax(wide)
 
 
 def _normalised(layers: Layers, model: DecoderModel, top: Tensor) -> Tensor:

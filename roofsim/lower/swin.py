@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Copy, Elementwise, Matmul
-from roofsim.graph.tensor import Tensor
+from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.lower.attention import Heads, attend
-from roofsim.lower.call import Call
 from roofsim.lower.projections import project_stacked
 from roofsim.lower.relative_bias import indexed_bias
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, ceil, floor, minimum, same, where
-from roofsim.spec.families.vision_transformer import SwinModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.vision_transformer import SwinModel
 
 
 def lower_swin(model: SwinModel, call: Call) -> OpGraph:
@@ -48,8 +51,18 @@ class _Stage:
     @property
     def parted(self) -> Real:
         """1 where there is more than one window to part (and so to shift), 0 where the map is a single window."""
-        share = where(self.across > 1.0, 1.0, 0.0)
-        return next((limit for limit in (0.0, 1.0) if same(share, limit)), share)
+        return _share(self.across > 1.0)
+
+    @property
+    def overhanging(self) -> Real:
+        """1 where windows reach beyond the map, 0 where they just cover it."""
+        return _share(self.padded > self.side)
+
+
+def _share(condition: Any) -> Real:
+    """Return 1 where a condition holds and 0 where not; a plain number where it is the same for all sizes."""
+    share = where(condition, 1.0, 0.0)
+    return next((limit for limit in (0.0, 1.0) if same(share, limit)), share)
 
 
 @dataclass(frozen=True)
@@ -99,7 +112,7 @@ class _Swin:
     # -- blocks -------------------------------------------------------------------------------------------------
 
     def _blocks(self, x: Tensor, stage: _Stage, index: int, depth: int) -> Tensor:
-        """Repeat pairs of a plain and a shifted block; the very first pair stands apart, its first block drops nothing."""
+        """Repeat pairs of a plain and a shifted block; the very first block drops nothing, so its pair stands apart."""
         name, b = f"stage{index + 1}", self.layers.b
         pairs = depth // 2
         if index == 0 and pairs:
@@ -155,8 +168,7 @@ class _Swin:
         attended = self._attention(windows, stage, shifted=moved)
         whole = layers.view(attended, "reshape", *padded.shape)
         whole = self._partly(whole, "transpose", stage.parted)
-        if not same(stage.padded, stage.side):
-            whole = layers.copy(layers.view(whole, "slice", *x.shape), "contiguous")
+        whole = self._cropped(whole, x.shape, stage.overhanging)
         return self._partly(whole, "roll", moved)
 
     def _partly(self, x: Tensor, function: str, share: Real) -> Tensor:
@@ -170,11 +182,25 @@ class _Swin:
         b.emit(Copy, function, inputs=(x,), outputs=(out,), function=function, share=share)
         return out
 
+    def _cropped(self, x: Tensor, shape: tuple[Real, ...], share: Real) -> Tensor:
+        """Cut the padding off where there is some."""
+        if type(share) is float and share == 0.0:
+            return x
+        b = self.layers.b
+        inner = b.tensor("slice", *shape, dtype=x.dtype, base=x)
+        b.emit(View, "slice", inputs=(x,), outputs=(inner,), function="slice", share=share)
+        return self._partly(inner, "contiguous", share)
+
     def _attention(self, x: Tensor, stage: _Stage, *, shifted: Real) -> Tensor:
         model, layers, b = self.model, self.layers, self.layers.b
         size = stage.channels / stage.heads
         heads = Heads(
-            heads=stage.heads, kv_heads=stage.heads, head_size=size, value_head_size=size, causal=False, dropout=model.dropout
+            heads=stage.heads,
+            kv_heads=stage.heads,
+            head_size=size,
+            value_head_size=size,
+            causal=False,
+            dropout=model.dropout,
         )
         with b.scope("self_attention"):
             with b.scope("query_key_value"):

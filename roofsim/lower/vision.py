@@ -131,8 +131,8 @@ class VisionLayers(Layers):
 
     def _drawn(self, like: Tensor, *shape: Real) -> Tensor:
         drawn = self.b.tensor("drawn", *shape)
-        self.b.emit(Elementwise, "random", outputs=(drawn,), function="random")
-        return self.pointwise("div_scalar", self.cast(drawn, like), inplace=True)
+        self.b.emit(Elementwise, "random", outputs=(drawn,), holds=(like,), function="random")
+        return self.pointwise("div_scalar", drawn, inplace=True)
 
     def pool(
         self,

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Copy
-from roofsim.graph.tensor import Tensor
 from roofsim.lower.attention import Heads, attend, kernel_of
-from roofsim.lower.call import Call
 from roofsim.lower.projections import ProjectionBiases, project, project_stacked
 from roofsim.lower.relative_bias import aligned, contiguous_bias, indexed_bias
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, floor
-from roofsim.spec.families.vision_transformer import VitModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.vision_transformer import VitModel
 
 
 def lower_vit(model: VitModel, call: Call) -> OpGraph:
@@ -125,7 +128,13 @@ class _Vit:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         with self.b.scope("mlp"):
-            hidden = layers.activation(layers.linear(x, model.intermediate_size, "up", bias=True), model.activation)
+            if model.gated_mlp:
+                both = layers.linear(x, 2.0 * model.intermediate_size, "gate_up", bias=True)
+                gate, up = layers.split(both, model.intermediate_size, model.intermediate_size)
+                hidden = layers.mul(layers.activation(gate, model.activation), up)
+            else:
+                hidden = layers.linear(x, model.intermediate_size, "up", bias=True)
+                hidden = layers.activation(hidden, model.activation)
             return layers.dropout(layers.linear(hidden, model.hidden_size, "down", bias=True), model.dropout)
 
     def _pool(self, x: Tensor) -> Tensor:

@@ -50,11 +50,11 @@ def autocast_policy(op: AbstractOp) -> str:
 
 for _class in (Matmul, GroupedMatmul, Attention, Convolution):
     autocast_policy.register(_class, lambda _op: LOW)
-for _class in (Loss, Resize, Scan):
+for _class in (Loss, Resize):
     autocast_policy.register(_class, lambda _op: WIDE)
 for _class in (Copy, Fused):
     autocast_policy.register(_class, lambda _op: WIDEST)
-for _class in (Dropout, Embedding, Gather, Pool, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
+for _class in (Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
     autocast_policy.register(_class, lambda _op: KEEP)
 
 
@@ -198,8 +198,8 @@ class _Dispatch:
             inputs = tuple(
                 self._cast(tensor, FP8, op, place) if place < 2 else tensor for place, tensor in enumerate(inputs)
             )
-        dtype = self._result_type(op, inputs)
         holds = tuple(self.tensor(tensor) for tensor in op.holds)
+        dtype = self._result_type(op, inputs, holds)
         outputs = tuple(self._made(tensor, dtype) for tensor in op.outputs)
         self.ops.append(
             replace(op, inputs=inputs, outputs=outputs, holds=holds, block=self.block, math=op.math or math)
@@ -230,15 +230,16 @@ class _Dispatch:
             return FP8 if linear and op.block is not None else None
         return math
 
-    def _result_type(self, op: AbstractOp, inputs: tuple[Tensor, ...]) -> DType:
+    def _result_type(self, op: AbstractOp, inputs: tuple[Tensor, ...], holds: tuple[Tensor, ...]) -> DType:
         if isinstance(op, Matmul | GroupedMatmul | Convolution | Attention):
             low = inputs[0].dtype
             return (BF16 if self.plan.compute is FP8 else self.plan.compute) if low is FP8 else low
         if isinstance(op, Reduction) and self.plan.autocast and op.function == "sum":
             return FP32
-        widest = _widest(inputs)
+        # What is made from nothing is made like a tensor that it holds.
+        widest = _widest(inputs) or _widest(holds)
         if widest is not None:
-            return inputs[0].dtype if isinstance(op, Normalization) else widest
+            return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
         return FP32 if self.plan.autocast else self.plan.compute
 
 

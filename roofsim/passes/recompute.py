@@ -128,7 +128,7 @@ class Recompute:
 
 
 def _holding_inputs(body: list[AbstractOp], again: list[AbstractOp], names: set[str]) -> list[AbstractOp]:
-    """Let the last backward op of a checkpoint hold what the checkpoint was called with: it is freed with it, not before."""
+    """Let the last backward op of a checkpoint hold what the checkpoint was called with: both are freed together."""
     made = {tensor for op in again for tensor in op.outputs}
     entered = dict.fromkeys(t for op in again for t in op.inputs if t not in made and not t.root.persistent)
     last = max((at for at, op in enumerate(body) if op.origin in names), default=None)

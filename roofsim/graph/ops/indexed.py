@@ -3,33 +3,46 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.numeric import Real, minimum
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Embedding(AbstractOp):
     """Look rows up in a table (``[entries, width]``), `pooled` of them summed into each output row.
 
-    Forward reads only the rows that the indices name; backward writes the whole dense gradient of the table.
+    Forward reads only the rows that the indices name; backward writes the whole dense gradient of the table, or, where
+    updates are `sparse`, adds the gradients to the rows themselves at once (recommendation models: no gradient of the
+    table's size, no optimizer step over it).
     """
 
     kind: ClassVar[Kind] = Kind.EMBEDDING
 
     lookups: Real
     width: Real
+    sparse: bool = False
     backward: bool = False
 
+    def rows(self, table: Tensor) -> Real:
+        """Bytes of the rows that the indices name, each counted once per lookup."""
+        return minimum(self.lookups * self.width * table.dtype.itemsize, table.bytes)
+
     def bytes_read(self) -> Real:
-        if self.backward:
+        if self.backward and not self.sparse:
             return AbstractOp.bytes_read(self)
         table, *others = self.inputs
-        rows = minimum(self.lookups * self.width * table.dtype.itemsize, table.bytes)
+        rows = self.rows(table)
         for tensor in others:
             rows = rows + tensor.bytes
         return rows
+
+    def bytes_written(self) -> Real:
+        return self.rows(self.inputs[0]) if self.backward and self.sparse else AbstractOp.bytes_written(self)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

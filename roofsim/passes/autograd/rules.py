@@ -205,8 +205,8 @@ def _(op: Softmax, tape: Tape) -> None:
 def _(op: Reduction, tape: Tape) -> None:
     source, grad = op.inputs[0], tape.incoming(op)
     if op.function == "max":
-        out = tape.new(source, grad.dtype)
-        tape.emit(Gather, "scatter_gradient", (tape.zeros(source, grad.dtype), grad), (out,), function="scatter")
+        out, zeros = tape.new(source, grad.dtype), tape.zeros(source, grad.dtype)
+        tape.emit(Gather, "scatter_gradient", (zeros, grad, *op.outputs[1:]), (out,), function="scatter")
         tape.give(source, out)
         return
     stretched = Tensor(f"{source.name}.expanded_grad", source.shape, grad.dtype, Role.TEMPORARY, base=grad)
@@ -229,6 +229,13 @@ def _(op: Loss, tape: Tape) -> None:
 @backward.register
 def _(op: Embedding, tape: Tape) -> None:
     table, *indices = op.inputs
+    if op.sparse:
+        updated = Tensor(f"{table.name}.updated", table.shape, table.dtype, Role.TEMPORARY, base=table)
+        reads = (table, tape.incoming(op), *indices)
+        tape.emit(
+            Embedding, "update", reads, (updated,), lookups=op.lookups, width=op.width, sparse=True, backward=True
+        )
+        return
     out = tape.new(table)
     tape.emit(
         Embedding, "gradient", (tape.incoming(op), *indices), (out,), lookups=op.lookups, width=op.width, backward=True

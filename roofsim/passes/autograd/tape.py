@@ -10,7 +10,7 @@ from typing import ClassVar
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Cast, Elementwise, Fused, Reduction
+from roofsim.graph.ops import Cast, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
 
 
@@ -66,7 +66,8 @@ class Tape:
         needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
         for op in self.graph:
             for part in op.parts if isinstance(op, Fused) else (op,):
-                if any(tensor in needing or tensor.root in needing for tensor in part.inputs):
+                sparse = isinstance(part, Embedding) and part.sparse
+                if sparse or any(tensor in needing or tensor.root in needing for tensor in part.inputs):
                     needing.update(tensor for tensor in part.outputs if tensor.dtype.floating)
         return needing
 
@@ -208,8 +209,8 @@ class Tape:
                 block=self.block,
                 origin=self._op.name,
                 share=self._op.share,
-                **fields,
-            )  # type: ignore[arg-type]
+                **fields,  # type: ignore[arg-type]
+            )
         )
 
     def pointwise(

@@ -37,7 +37,7 @@ class ModelSpec(BaseModel):
     name: str = Field(default="inline", description="Shown in the output.")
     aliases: tuple[str, ...] = Field(default=(), description="Other spellings under which the catalog finds it.")
     source: str = Field(default="", description="Where the shape was published.")
-    published_parameters: Size | None = Field(
+    published_parameters: Annotated[int, Field(gt=0, le=10**15)] | None = Field(
         default=None, description="Parameters as published or counted in the reference code; a test holds us to it."
     )
     published_parameters_source: str = ""

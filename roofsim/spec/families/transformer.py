@@ -23,7 +23,7 @@ class TransformerModel(ModelSpec):
     head_size: Size | None = Field(default=None, description="hidden_size / num_attention_heads, if left out.")
     intermediate_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
     max_sequence_length: Size = 2048
-    gated_mlp: bool = Field(default=False, description="Gate and up projections instead of one; brings SiLU, no biases.")
+    gated_mlp: bool = Field(default=False, description="Gate and up projections; brings SiLU, no biases.")
     activation: Activation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
     normalization: Normalization = "layernorm"
     position_embedding: Literal["learned", "rotary", "alibi", "relative", "none"] = "learned"
@@ -41,7 +41,7 @@ class TransformerModel(ModelSpec):
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
         heads = self.num_attention_heads
-        if self.head_size is None and self.hidden_size % heads:
+        if self._own_head_size() is None and self.hidden_size % heads:
             raise ValueError(
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {heads}; give head_size, or "
                 f"{_nearest_divisor(self.hidden_size, heads)} heads"
@@ -54,13 +54,17 @@ class TransformerModel(ModelSpec):
             )
         return self
 
+    def _own_head_size(self) -> int | None:
+        """Return the head size that the fields give, if any."""
+        return self.head_size
+
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
         biases = not self.gated_mlp if self.biases is None else self.biases
         h, a = self.hidden_size, self.num_attention_heads
         derived: dict[str, Any] = {
             "num_key_value_heads": a,
-            "head_size": h // a if isinstance(h, int) else h / a,
+            "head_size": self._own_head_size() or (h // a if isinstance(h, int) else h / a),
             "intermediate_size": 4 * h,
             "activation": "silu" if self.gated_mlp else "gelu",
             "biases": biases,
@@ -86,7 +90,7 @@ class DecoderModel(TransformerModel):
     structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
 
     family: Literal["decoder"] = "decoder"
-    embedding_size: Size | None = Field(default=None, description="Width of the token embedding, if projected (OPT-350m).")
+    embedding_size: Size | None = Field(default=None, description="Width of a projected token embedding (OPT-350m).")
     embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
     embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
@@ -105,6 +109,7 @@ class DecoderModel(TransformerModel):
         description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), two halves "
         "(DeepSeek-V3, gpt-oss), complex numbers (DeepSeek-V2).",
     )
+    scores_in_fp32: bool = Field(default=False, description="Unfused attention multiplies fp32 copies (GPT-J).")
     softmax_in_fp32: bool | None = Field(
         default=None, description="In unfused attention; if left out, True without learned positions."
     )
@@ -167,15 +172,12 @@ class DecoderModel(TransformerModel):
             raise ValueError(f"attention: mla needs {', '.join(missing)}")
         return self
 
-    @model_validator(mode="before")
-    @classmethod
-    def _latent_heads(cls, data: Any) -> Any:
-        """Latent attention has head sizes of its own; the plain one is what queries and keys have together."""
-        if isinstance(data, dict) and data.get("attention") == "mla" and "head_size" not in data:
-            nope, rope = data.get("qk_nope_head_size"), data.get("qk_rope_head_size")
-            if isinstance(nope, int) and isinstance(rope, int):
-                return data | {"head_size": nope + rope}
-        return data
+    def _own_head_size(self) -> int | None:
+        """Return the head size; with latent attention what queries and keys have, both parts together."""
+        nope, rope = self.qk_nope_head_size, self.qk_rope_head_size
+        if self.attention == "mla" and self.head_size is None and nope is not None and rope is not None:
+            return nope + rope
+        return self.head_size
 
     def completed(self) -> Self:
         filled = super().completed()
@@ -198,10 +200,13 @@ class EncoderModel(TransformerModel):
 
     family: Literal["encoder"] = "encoder"
     max_sequence_length: Size = 512
-    normalization_first: bool = Field(default=False, description="Norms before attention and MLP, none after the embedding.")
+    normalization_first: bool = Field(
+        default=False, description="Norms before attention and MLP, none after the embedding."
+    )
     token_types: Count = Field(default=2, description="Segment embeddings.")
     position_offset: Count = Field(
-        default=0, description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens."
+        default=0,
+        description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens.",
     )
     fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
     attention_output_dropout: Rate | None = Field(
@@ -221,7 +226,9 @@ class EncoderModel(TransformerModel):
     @model_validator(mode="after")
     def _check_encoder(self) -> Self:
         if self.position_embedding in ("alibi", "relative"):
-            raise ValueError(f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}")
+            raise ValueError(
+                f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}"
+            )
         if self.pooler and self.head == "span":
             raise ValueError("pooler: true has no use with head: span, which reads every token")
         predictions = self.predictions_per_sequence
@@ -230,6 +237,7 @@ class EncoderModel(TransformerModel):
         return self
 
     def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
         filled = super().completed()
         derived: dict[str, Any] = {
             "pooler": self.head == "classification",
@@ -263,10 +271,13 @@ class EncoderDecoderModel(TransformerModel):
                 f"an encoder-decoder has position_embedding learned, relative or none, not {self.position_embedding}"
             )
         if self.frontend == "audio" and self.position_embedding != "learned":
-            raise ValueError("frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)")
+            raise ValueError(
+                "frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)"
+            )
         return self
 
     def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
         filled = super().completed()
         derived: dict[str, Any] = {
             "num_decoder_layers": self.num_layers,

@@ -25,7 +25,9 @@ class PatchModel(ImageModel):
         if rest:
             below = self.image_size - rest
             near = f"{below} or {below + self.patch_size}" if below else f"{self.patch_size}"
-            raise ValueError(f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}; take {near}")
+            raise ValueError(
+                f"image_size {self.image_size} is not a multiple of patch_size {self.patch_size}; take {near}"
+            )
         return self
 
 
@@ -38,12 +40,16 @@ class VitModel(PatchModel):
     num_attention_heads: Size
     intermediate_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
     activation: Activation = "gelu"
+    gated_mlp: bool = Field(
+        default=False, description="Project to twice the intermediate size, of which half gates half (DINOv2 giant)."
+    )
     class_token: bool = Field(default=True, description="A learned token before the patches.")
     position_embedding: Literal["learned", "relative", "none"] = Field(
         default="learned", description="relative: a learned bias on the scores of each layer (BEiT)."
     )
     pooling: Literal["token", "mean"] = Field(
-        default="token", description="What is classified: the class token, or the mean of the patches, normalised after it."
+        default="token",
+        description="What is classified: the class token, or the mean of the patches, normalised after it.",
     )
     fused_query_key_value: bool = Field(
         default=False, description="One projection for queries, keys and values, as in timm; transformers has three."
@@ -53,7 +59,9 @@ class VitModel(PatchModel):
     layer_scale: bool = Field(default=False, description="A learned factor per channel on each residual branch.")
     dropout: Rate = 0.0
     attention_dropout: Rate | None = Field(default=None, description="As `dropout`, if left out.")
-    stochastic_depth: Rate = Field(default=0.0, description="Rate at which the last layer drops samples while training.")
+    stochastic_depth: Rate = Field(
+        default=0.0, description="Rate at which the last layer drops samples while training."
+    )
 
     @model_validator(mode="after")
     def _check_shape(self) -> Self:
@@ -89,7 +97,9 @@ class MixerModel(PatchModel):
     channel_mlp_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
     activation: Activation = "gelu"
     dropout: Rate = 0.0
-    stochastic_depth: Rate = Field(default=0.0, description="Rate at which the last block drops samples while training.")
+    stochastic_depth: Rate = Field(
+        default=0.0, description="Rate at which the last block drops samples while training."
+    )
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
@@ -111,7 +121,9 @@ class SwinModel(PatchModel):
     mlp_ratio: float = Field(default=4.0, gt=0.0)
     activation: Activation = "gelu"
     dropout: Rate = 0.0
-    stochastic_depth: Rate = Field(default=0.1, description="Rate at which the last block drops samples while training.")
+    stochastic_depth: Rate = Field(
+        default=0.1, description="Rate at which the last block drops samples while training."
+    )
 
     @model_validator(mode="after")
     def _check_stages(self) -> Self:
@@ -123,5 +135,7 @@ class SwinModel(PatchModel):
         for stage, heads in enumerate(self.heads_per_stage):
             width = self.embedding_size * 2**stage
             if width % heads:
-                raise ValueError(f"heads_per_stage: {heads} heads do not divide the {width} channels of stage {stage + 1}")
+                raise ValueError(
+                    f"heads_per_stage: {heads} heads do not divide the {width} channels of stage {stage + 1}"
+                )
         return self

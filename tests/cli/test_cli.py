@@ -1,0 +1,191 @@
+"""The verbs, their formats, and what a fresh process imports."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+
+import pytest
+
+from roofsim.cli.app import main
+
+RESNET = ("resnet18", "--micro-batch-size", "8", "--precision", "bf16")
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
+        try:
+            main()
+            code = 0
+        except SystemExit as stop:
+            code = stop.code or 0
+        captured = capsys.readouterr()
+        assert code == 0, captured.err
+        return captured.out
+
+    return call
+
+
+def test_run_prints_the_answer_first(cli):
+    out = cli("run", *RESNET)
+    for words in ("step time", "limited by", "would be next", "memory at the peak", "fits", "where the time goes", "Assumed:"):
+        assert words in out
+
+
+def test_run_json_is_the_contract(cli):
+    data = json.loads(cli("run", *RESNET, "--json"))
+    assert data["schema"] == "roofsim/result/1"
+    assert {
+        "scenario", "step_time", "step_time_interval", "throughput", "latency", "model_flops", "hardware_flops", "mfu",
+        "hfu", "bound", "runner_up", "bandwidth_bound", "time", "parameters", "work", "memory", "elasticity", "cost",
+        "warnings", "provenance",
+    } <= set(data)  # fmt: skip
+    assert set(data["time"]) == {
+        "compute", "memory_bandwidth", "exposed_communication", "launch", "bubble", "optimizer", "host_transfer", "input",
+    }  # fmt: skip
+    assert {
+        "allocated_peak", "reserved", "device_total", "peak", "saved_activations", "capacity", "fits", "shortfall", "components",
+    } <= set(data["memory"])  # fmt: skip
+    assert set(data["memory"]["components"]) == {
+        "parameters", "gradients", "optimizer_state", "activations", "key_value_cache", "temporary",
+        "communication_buffers", "context", "fragmentation",
+    }  # fmt: skip
+    assert data["scenario"]["workload"]["micro_batch_size"] == 8
+    assert data["scenario"]["hardware"]["system"] == "dgx-a100"
+
+
+def test_run_csv_is_one_row(cli):
+    rows = list(csv.DictReader(io.StringIO(cli("run", *RESNET, "--csv"))))
+    assert len(rows) == 1
+    assert float(rows[0]["step_time"]) > 0
+
+
+def test_flags_and_settings_reach_the_scenario(cli):
+    data = json.loads(
+        cli("run", *RESNET, "--gpu", "h100", "--set", "hardware.override.gpu.memory.bandwidth=1 TB/s", "--set",
+            "workload.engine_facts.host_issue_time=9 us", "--json")
+    )  # fmt: skip
+    assert data["scenario"]["hardware"]["gpu"] == "h100-sxm5-80gb"
+    assert data["scenario"]["hardware"]["override"] == {"gpu.memory.bandwidth": "1 TB/s"}
+    assert data["scenario"]["workload"]["engine_facts"]["host_issue_time"] == pytest.approx(9e-6)
+
+
+def test_less_bandwidth_is_slower(cli):
+    wide, narrow = (
+        json.loads(cli("run", *RESNET, "--set", f"hardware.override.gpu.memory.bandwidth={value}", "--json"))["step_time"]
+        for value in ("900 GB/s", "300 GB/s")
+    )
+    assert narrow > 1.5 * wide
+
+
+def test_pictures_are_written(cli, tmp_path):
+    for verb, extra in (("run", ()), ("compare", ("a100", "rtx4090")), ("memory", ())):
+        path = tmp_path / f"{verb}.png"
+        cli(verb, RESNET[0], *extra, *RESNET[1:], "--plot", path)
+        assert path.read_bytes().startswith(b"\x89PNG")
+        assert path.stat().st_size > 20_000
+
+
+def test_compare_shows_every_card(cli):
+    out = cli("compare", RESNET[0], "v100", "a100", "--gpu", "h100,rtx4090", "--micro-batch-size", "8")
+    for name in ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "rtx4090"):
+        assert name in out
+    data = json.loads(cli("compare", RESNET[0], "v100,a100", "--json", "--micro-batch-size", "8"))
+    assert [row["scenario"]["hardware"]["gpu"] for row in data] == ["v100-sxm2-16gb", "a100-sxm4-80gb"]
+    assert [row["scenario"]["workload"]["precision"]["name"] for row in data] == ["fp16", "bf16"]
+
+
+@pytest.mark.parametrize("by", ["op", "class", "layer", "phase"])
+def test_ops_tables_sum_to_the_device_time(cli, by):
+    rows = json.loads(cli("ops", *RESNET, "--by", by, "--json"))
+    result = json.loads(cli("run", *RESNET, "--json"))
+    work = sum(row["time"] for classes in result["work"].values() for row in classes.values())
+    assert sum(row["time"] for row in rows) == pytest.approx(work)
+    assert sum(row["share"] for row in rows) == pytest.approx(1.0)
+    times = [row["time"] for row in rows]
+    assert times == sorted(times, reverse=True)
+
+
+def test_ops_sorted_by_program_and_listed(cli):
+    rows = json.loads(cli("ops", *RESNET, "--sort", "program", "--json"))
+    assert rows[0]["name"] == "stem.conv.conv"
+    assert "bound" in cli("ops", *RESNET, "--top", "5")
+    listing = cli("ops", *RESNET, "--listing")
+    assert listing.splitlines()[0].split()[:3] == ["phase", "op", "class"]
+
+
+def test_memory_ledger(cli):
+    out = cli("memory", *RESNET)
+    assert "allocated over the step" in out
+    assert "peak in the" in out
+    row = json.loads(cli("memory", *RESNET, "--json"))[0]
+    assert sum(row["components"].values()) == pytest.approx(row["peak"])
+
+
+@pytest.mark.parametrize(
+    "figure",
+    [
+        "step_time", "time.compute", "throughput.samples_per_second", "memory.peak", "memory.fits", "mfu", "hfu",
+        "model_flops", "hardware_flops", "parameters.total", "elasticity", "bound", "cost.usd_per_hour",
+        "work.forward.convolution.flops", "stem.conv.conv",
+    ],
+)  # fmt: skip
+def test_every_figure_unfolds(cli, figure):
+    out = cli("explain", *(RESNET[0], figure), *RESNET[1:])
+    assert figure.rsplit(".", maxsplit=1)[-1] in out
+    data = json.loads(cli("explain", *(RESNET[0], figure), *RESNET[1:], "--json"))
+    assert data["parts"]
+
+
+@pytest.mark.parametrize(("what", "least"), [("gpus", 89), ("systems", 41), ("engines", 4), ("models", 60), ("architectures", 20)])
+def test_catalogs_are_listed(cli, what, least):
+    rows = json.loads(cli("list", what, "--json"))
+    assert len(rows) >= least
+    assert f"{len(rows)} entries" in cli("list", what)
+
+
+@pytest.mark.parametrize("arguments", [("gpu", "a100"), ("system", "dgx-a100"), ("engine", "pytorch"), ("model", "resnet50"), ("architecture", "hopper"), ("rtx4090",)])
+def test_entries_are_shown_with_sources(cli, arguments):
+    out = cli("show", *arguments)
+    assert "source" in out
+    assert json.loads(cli("show", *arguments, "--json"))["name"]
+
+
+@pytest.mark.parametrize("what", ["scenario", "model", "gpu", "system", "engine", "architecture"])
+def test_schemas_are_json_schema(cli, what):
+    data = json.loads(cli("schema", what))
+    assert "oneOf" in data or "properties" in data
+
+
+def test_version_and_help(cli):
+    assert cli("--version").startswith("roofsim ")
+    for verb in ("run", "compare", "ops", "memory", "explain", "list", "show", "schema"):
+        assert "Usage" in cli(verb, "--help")
+
+
+def fresh(*arguments):
+    """Run a verb in a process of its own and return the modules it imported."""
+    code = (
+        "import sys; sys.argv = ['roofsim', *sys.argv[1:]]\n"
+        "from roofsim.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "print('MODULES', *sorted(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    return set(done.stdout.rsplit("MODULES", 1)[1].split())
+
+
+def test_run_imports_nothing_heavy():
+    loaded = fresh("run", *RESNET)
+    assert "networkx" in loaded
+    assert not loaded & {"scipy", "matplotlib", "pandas", "dask", "plotly", "IPython"}
+
+
+def test_help_imports_no_numbers():
+    loaded = fresh("--help")
+    assert not loaded & {"numpy", "networkx", "yaml", "pydantic", "scipy", "matplotlib", "roofsim.api"}

@@ -1,0 +1,110 @@
+"""BERT and its kin against the oracle tables and against transformers."""
+
+import pytest
+
+from roofsim.errors import SpecError
+from roofsim.graph.base import Phase
+from roofsim.graph.ops import Gather, Matmul
+from roofsim.spec.families.transformer import EncoderModel
+from tests.lower.transformer_checks import (
+    check_arrays,
+    check_oracle_bytes,
+    check_oracle_flops,
+    check_oracle_memory,
+    check_reference,
+    references,
+    run,
+)
+from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
+
+ORACLES = ("bert_base", "bert_large")
+SMALL = {"num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100, "dropout": 0.1}
+HEADS = {
+    "bert-base/span": {"head": "span"},
+    "bert-base/classification": {"head": "classification"},
+    "bert-base/pretraining": {"pooler": True},
+}
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_flops_equal_the_oracle(name):
+    check_oracle_flops(name)
+
+
+@pytest.mark.parametrize("name", ORACLES)
+def test_memory_equals_the_oracle(name):
+    check_oracle_memory(name)
+
+
+def test_bytes_equal_the_oracle():
+    check_oracle_bytes("bert_large")
+
+
+@pytest.mark.parametrize("row", references("roberta-base", "roberta-large", "distilbert-base"))
+def test_kin_equal_the_library(row):
+    model = catalog_model(row["model"])
+    graph = check_reference(model, row)
+    assert parameters(graph) == model.published_parameters == float(row["parameters"])
+
+
+@pytest.mark.parametrize("row", references(*HEADS))
+def test_heads_equal_the_library(row):
+    graph = check_reference(catalog_model("bert-base").model_copy(update=HEADS[row["model"]]), row)
+    assert parameters(graph) == float(row["parameters"])
+
+
+def test_the_head_runs_on_masked_positions_only():
+    model = EncoderModel(**SMALL, predictions_per_sequence=5)
+    graph = run(model, batch=3.0, size=32.0)
+    logits = next(op for op in graph if op.name == "head.logits.matmul")
+    assert isinstance(logits, Matmul)
+    assert logits.m == 15.0
+    gathered = [op for op in graph if isinstance(op, Gather) and op.name == "head.masked"]
+    assert [op.outputs[0].shape for op in gathered] == [(15.0, 64.0)]
+    assert any(isinstance(op, Gather) and op.function == "scatter" for op in graph if op.phase is Phase.BACKWARD)
+
+
+def test_norms_first_moves_the_last_norm_behind_the_layers():
+    after, before = (run(EncoderModel(**SMALL, normalization_first=first), size=32.0) for first in (False, True))
+    assert parameters(after) == parameters(before)
+    assert heavy_flops(after, Phase.FORWARD) == heavy_flops(before, Phase.FORWARD)
+    assert {op.name for op in after if op.name.startswith(("embedding.norm", "final_norm"))} >= {"embedding.norm.norm"}
+    assert {op.name for op in before if op.name.startswith(("embedding.norm", "final_norm"))} >= {"final_norm.norm"}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"position_embedding": "rotary", "gated_mlp": True, "normalization": "rmsnorm"},
+        {"position_embedding": "none", "fused_query_key_value": True, "token_types": 0},
+        {"num_key_value_heads": 2, "tie_embeddings": False, "head": "span"},
+    ],
+)
+@pytest.mark.parametrize("attention", ["flash", "sdpa", "unfused", "fused_softmax"])
+def test_variants_build_and_differentiate(fields, attention):
+    run(EncoderModel(**SMALL, **fields), batch=2.0, size=32.0, attention=attention, precision="amp")
+
+
+def test_arrays_give_what_their_elements_give():
+    check_arrays(catalog_model("bert-base"), (128.0, 384.0))
+    check_arrays(EncoderModel(**SMALL, head="classification", position_offset=2), (16.0, 48.0), attention="unfused")
+
+
+def test_no_head_runs_forward_but_has_no_loss():
+    model = EncoderModel(**SMALL, head="none")
+    assert {op.phase for op in run(model, phase="forward", size=32.0)} == {Phase.FORWARD}
+    with pytest.raises(SpecError, match="without a head has no loss"):
+        run(model, size=32.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"position_embedding": "alibi"}, "learned, rotary or none, not alibi"),
+        ({"head": "span", "pooler": True}, "no use with head: span"),
+        ({"head": "span", "predictions_per_sequence": 3}, "for head: masked_lm, not span"),
+    ],
+)
+def test_contradictions_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        EncoderModel(**SMALL, **fields)
