@@ -14,6 +14,7 @@ from roofsim.numeric import Array, Real
 from roofsim.program import Program, build
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.step import StepTime, compose
+from roofsim.spec.mesh import with_trailing_axis
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
@@ -47,8 +48,12 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays."""
     device = device_of(resolved.gpu, resolved.architecture, _issue_time(resolved))
     program = build(resolved)
-    context = Pricing(device, channels_last=resolved.engine.memory_format == "channels_last")
-    priced = tuple(PricedGraph(stage.graph, context) for stage in program.stages)
+    channels_last = resolved.engine.memory_format == "channels_last"
+    lifted = device_of(with_trailing_axis(resolved).gpu, resolved.architecture, _issue_time(resolved))
+    priced = tuple(
+        PricedGraph(stage.graph, Pricing(lifted if stage.averaged else device, channels_last=channels_last))
+        for stage in program.stages
+    )
     profiles = tuple(profile(stage.graph, with_curve=with_curve) for stage in program.stages)
     return Evaluation(
         resolved=resolved,
@@ -87,15 +92,13 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
 
 
 def mean_over_contexts(value: Real) -> Real:
-    """Average by the trapezoid rule over evenly spaced contexts (all of them, or a sample)."""
+    """Average over the last axis by the trapezoid rule: evenly spaced contexts, end points for half an interval."""
     if isinstance(value, float):
         return value
-    if value.shape[-1] < 2:
-        return value[..., 0]  # type: ignore[no-any-return]
-    count = value.shape[-1]
-    mean: Array = value.mean(axis=-1)
-    if count >= 33:  # noqa: PLR2004 - a sample of a long run: end points stand for half an interval
-        weights = np.ones(count)
-        weights[[0, -1]] = 0.5
-        mean = (value * weights).sum(axis=-1) / weights.sum()
+    if value.shape[-1] == 1:
+        only: Real = value[..., 0]
+        return only
+    weights = np.ones(value.shape[-1])
+    weights[[0, -1]] = 0.5
+    mean: Array = (value * weights).sum(axis=-1) / weights.sum()
     return float(mean) if np.ndim(mean) == 0 else mean

@@ -11,15 +11,16 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
-from roofsim.numeric import Array, Real, real
+from roofsim.numeric import Array, Real, is_scalar, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.spec.resolve import Resolved
 
-#: Decode steps are priced at this many contexts at most; between them time is linear but for the corner of a roofline.
+#: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
 CONTEXT_POINTS = 33
 
 
@@ -128,6 +129,7 @@ def _inference(resolved: Resolved, call: Call) -> OpGraph:
 
 def _decode(resolved: Resolved, times: Real) -> Stage:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
+    resolved = with_trailing_axis(resolved)
     workload = resolved.workload
     start = real(workload.context_length) + real(workload.prompt_length)
     output = real(workload.output_length)
@@ -138,11 +140,9 @@ def _decode(resolved: Resolved, times: Real) -> Stage:
 
 
 def _contexts(first: Real, last: Real) -> Real:
-    """Return the context lengths of the steps: all of them, or evenly spaced ones when they are many."""
-    if isinstance(first, float) and isinstance(last, float):
-        steps = int(last - first) + 1
-        return first if steps <= 1 else np.linspace(first, last, min(steps, CONTEXT_POINTS))
+    """Return evenly spaced context lengths from the first to the last step; one number where they are the same."""
+    if is_scalar(first, last) and first == last:
+        return first
     shares: Array = np.linspace(0.0, 1.0, CONTEXT_POINTS)
-    low, high = np.asarray(first)[..., np.newaxis], np.asarray(last)[..., np.newaxis]
-    spread: Array = low + (high - low) * shares
+    spread: Array = first + (last - first) * shares
     return spread

@@ -76,12 +76,15 @@ def rerun(block: str) -> str:
 
 
 def _kept(output: str, shown: str) -> str:
-    """Return the output; where the document shows ``...`` after n lines, the first n lines of it and ``...``."""
+    """Return the output; where the document shows ``...`` after n lines, the first n lines of it and ``...``.
+
+    To begin with, ``...12`` asks for the first twelve.
+    """
     lines = output.strip("\n").splitlines()
-    wanted = shown.splitlines()
-    if not wanted or "..." not in wanted:
-        return "\n".join(lines)
-    return "\n".join([*lines[: wanted.index("...")], "..."])
+    for number, line in enumerate(shown.splitlines()):
+        if re.fullmatch(r"\.\.\.\d*", line):
+            return "\n".join([*lines[: int(line[3:] or number)], "..."])
+    return "\n".join(lines)
 
 
 def examples(path: Path) -> list[tuple[str, str, str]]:

@@ -94,9 +94,14 @@ class AbstractOp:
         return self.kind
 
     @property
+    def repeats(self) -> Real:
+        """Iterations of its block: how many copies there are of what belongs to it."""
+        return 1.0 if self.block is None else self.block.repeat
+
+    @property
     def count(self) -> Real:
         """How often it runs in one pass."""
-        return self.share if self.block is None else self.block.repeat * self.share
+        return self.repeats * self.share
 
     @property
     def layer(self) -> str:

@@ -99,7 +99,7 @@ class OpGraph:
         from roofsim.graph.tensor import Role
 
         return {
-            tensor: op.count
+            tensor: op.repeats
             for tensor, op in self.sources.items()
             if tensor.role in (Role.PARAMETER, Role.MASTER_PARAMETER)
         }

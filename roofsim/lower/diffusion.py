@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
-from roofsim.lower.call import Call
-from roofsim.lower.layers import Layers
-from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, floor
-from roofsim.spec.families.diffusion import DiffusionModel, DitModel
+
+if TYPE_CHECKING:
+    from roofsim.lower.call import Call
+    from roofsim.lower.layers import Layers
+    from roofsim.lower.vision import VisionLayers
+    from roofsim.spec.families.diffusion import DiffusionModel, DitModel
 
 #: Width of the sinusoids that embed the noise level in transformers.
 TIME_WIDTH: Final = 256.0

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.tensor import Tensor
 from roofsim.lower.attention import Heads, attend
-from roofsim.lower.call import Call
 from roofsim.lower.diffusion import condition, geglu, latent_side, noise_loss, sinusoids, strided_linear, timesteps
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, real, same
-from roofsim.spec.families.diffusion import DiffusionUnetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.diffusion import DiffusionUnetModel
 
 
 def lower_diffusion_unet(model: DiffusionUnetModel, call: Call) -> OpGraph:

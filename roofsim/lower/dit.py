@@ -1,15 +1,14 @@
-"""Lower diffusion transformers as the diffusers library runs them: class-conditioned DiT; those with text are in mmdit."""
+"""Lower diffusion transformers as the diffusers library runs them: conditioned on a class here, on text in mmdit."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 from roofsim.lower.attention import Heads, attend
-from roofsim.lower.call import Call
 from roofsim.lower.diffusion import (
     TIME_WIDTH,
     Patches,
@@ -22,8 +21,12 @@ from roofsim.lower.diffusion import (
 )
 from roofsim.lower.mmdit import JointDit
 from roofsim.lower.vision import VisionLayers
-from roofsim.numeric import Real
-from roofsim.spec.families.diffusion import DitModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.numeric import Real
+    from roofsim.spec.families.diffusion import DitModel
 
 
 def lower_dit(model: DitModel, call: Call) -> OpGraph:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Embedding, Gather, Loss, Matmul
 from roofsim.graph.tensor import FP32, INT64, Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.layers import Layers
 from roofsim.numeric import Real, real
-from roofsim.spec.families.recommendation import DlrmModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.recommendation import DlrmModel
 
 
 def lower_dlrm(model: DlrmModel, call: Call) -> OpGraph:
@@ -70,7 +73,14 @@ class _Dlrm:
             joined = layers.view(layers.concat((x, *embedded), 1), "reshape", batch, vectors, width)
             products = b.tensor("products", batch, vectors, vectors)
             b.emit(
-                Matmul, "products", inputs=(joined, joined), outputs=(products,), m=vectors, n=vectors, k=width, batch=batch
+                Matmul,
+                "products",
+                inputs=(joined, joined),
+                outputs=(products,),
+                m=vectors,
+                n=vectors,
+                k=width,
+                batch=batch,
             )
             lower = b.buffer("pairs", 2.0, pairs, dtype=INT64)
             chosen = b.tensor("chosen", batch, pairs)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import FP32, INT64, Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, ceil, product
-from roofsim.spec.families.mamba import MambaModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.mamba import MambaModel
 
 #: The scan kernel leaves its state behind after so many steps, to start the backward scan from.
 SCAN_CHUNK = 2048.0
@@ -73,7 +76,9 @@ class _Mamba:
             wide = layers.linear(layers.copy(hidden, "contiguous", by_time), rank + 2.0 * states, "project_x")
             step, inwards, outwards = layers.split(wide, rank, states, states)
             step = layers.copy(layers.linear(step, channels, "project_step"), "transpose", by_channel)
-            inwards, outwards = (layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards))
+            inwards, outwards = (
+                layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards)
+            )
             scanned = self._scan(hidden, step, inwards, outwards, gate)
             scanned = layers.copy(scanned, "transpose", by_time)
             return layers.linear(scanned, model.hidden_size, "project_out", bias=model.biases)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
-from roofsim.graph.builder import Builder
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.attention import Heads, attend, kernel_of, rotate
-from roofsim.lower.call import Call
 from roofsim.lower.diffusion import (
     TIME_WIDTH,
     Patches,
@@ -21,9 +20,13 @@ from roofsim.lower.diffusion import (
     timesteps,
 )
 from roofsim.lower.layers import Layers
-from roofsim.lower.vision import VisionLayers
-from roofsim.numeric import Real
-from roofsim.spec.families.diffusion import DitModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.builder import Builder
+    from roofsim.lower.call import Call
+    from roofsim.lower.vision import VisionLayers
+    from roofsim.numeric import Real
+    from roofsim.spec.families.diffusion import DitModel
 
 #: The parts that modulate one stream of a block: shift, scale and gate of attention, then of the feed-forward layer.
 BLOCK_PARTS = 6
@@ -74,7 +77,7 @@ class JointDit:
             return patches.unpatch(normed)
 
     def _condition(self, image: Tensor) -> Tensor:
-        """Embed the noise level, the pooled text and, in distilled models, the guidance scale; one vector per sample."""
+        """Embed noise level, pooled text and, in distilled models, the guidance scale as one vector per sample."""
         model, b, layers, batch = self.model, self.b, self.layers, self.call.batch
         width = model.hidden_size
         with b.scope("condition"):
@@ -127,9 +130,7 @@ class JointDit:
         layers.release(image, text)
         return new_image, new_text
 
-    def _last_block(
-        self, image: Tensor, text: Tensor, vector: Tensor, tables: tuple[Tensor, Tensor] | None
-    ) -> Tensor:
+    def _last_block(self, image: Tensor, text: Tensor, vector: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
         """Let the image read the text a last time."""
         layers, width = self.layers, self.model.hidden_size
         parts = modulation(layers, vector, width, BLOCK_PARTS, "modulation")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Loss, Sort
+from roofsim.graph.ops import Loss, Reduction, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.resnet import ResidualTrunk
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, real
-from roofsim.spec.families.dense_prediction import SsdModel
 from roofsim.spec.families.vision import RESNET_STAGES, ResNetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.dense_prediction import SsdModel
 
 #: Additional blocks that halve the map; the others shrink it by an unpadded convolution.
 STRIDED_BLOCKS = 3
@@ -60,7 +63,7 @@ class _Ssd:
         return found
 
     def predict(self, maps: list[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return box offsets ``[batch, 4, boxes]`` and class logits ``[batch, classes, boxes]`` of all default boxes."""
+        """Return offsets ``[batch, 4, boxes]`` and class logits ``[batch, classes, boxes]`` of all default boxes."""
         layers, boxes, classes = self.layers, [], []
         for index, (x, count) in enumerate(zip(maps, self.model.default_boxes, strict=True)):
             with layers.b.scope(f"head{index}"):
@@ -84,7 +87,7 @@ class _Ssd:
         labels = layers.labels(batch, count)
         matched = layers.pointwise("compare", labels, dtype=BOOL)
         matches = b.tensor("matches", batch, dtype=INT64)
-        matches = layers.reduce(layers.cast(matched, INT64), (batch,))
+        b.emit(Reduction, "count", inputs=(matched,), outputs=(matches,), function="sum")
         distance = self._distance(layers.cast(boxes, FP32))
         weight = layers.cast(matched, FP32)
         distance = layers.reduce(layers.mul(weight, distance), (batch,))
@@ -122,13 +125,13 @@ class _Ssd:
 
     def _hardest(self, entropy: Tensor, matched: Tensor) -> Tensor:
         """Choose the unmatched boxes with the largest loss: sort, and sort the order to get ranks."""
-        layers, b = self.layers, self.layers.b
-        none = layers.pointwise("where", matched, layers.copy(entropy))
-        orders = []
-        for source in (none, None):
-            ranked = b.tensor("order", *entropy.shape, dtype=INT64)
-            ordered = b.tensor("sorted", *entropy.shape, dtype=FP32 if source is not None else INT64)
-            read = orders[-1] if source is None else source
-            b.emit(Sort, "sort", inputs=(read,), outputs=(ordered, ranked), function="sort")
-            orders.append(ranked)
-        return layers.pointwise("compare", orders[-1], dtype=BOOL)
+        layers = self.layers
+        unmatched = layers.pointwise("where", matched, layers.copy(entropy))
+        order = self._sorted(unmatched, "order")
+        return layers.pointwise("compare", self._sorted(order, "rank"), dtype=BOOL)
+
+    def _sorted(self, x: Tensor, leaf: str) -> Tensor:
+        b = self.layers.b
+        values, indices = b.tensor("sorted", *x.shape, dtype=x.dtype), b.tensor(leaf, *x.shape, dtype=INT64)
+        b.emit(Sort, leaf, inputs=(x,), outputs=(values, indices), function="sort")
+        return indices

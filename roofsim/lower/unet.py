@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Convolution
-from roofsim.graph.tensor import Tensor
-from roofsim.lower.call import Call
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, product
-from roofsim.spec.families.dense_prediction import UnetModel
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.call import Call
+    from roofsim.spec.families.dense_prediction import UnetModel
 
 
 def lower_unet(model: UnetModel, call: Call) -> OpGraph:

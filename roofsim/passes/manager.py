@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from roofsim.errors import GraphError, PassError
 from roofsim.graph.tensor import DTYPES, FP8, TF32, DType
+from roofsim.numeric import same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
@@ -117,8 +118,7 @@ def _recompute(plan: RecomputePlan, engine: Engine) -> Recompute:
 def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -> list[Pass]:
     """Return the accumulation pass, if gradients are added up or kept in another type than they are computed in."""
     wider = precision.gradients != precision.parameters
-    once: Any = type(num_micro_batches) is float and num_micro_batches == 1.0
-    if once and not wider:
+    if same(num_micro_batches, 1.0) and not wider:
         return []
     buffer: DType | None = DTYPES[precision.gradients] if wider else None
     fused = engine.gradient_accumulation == "fused"

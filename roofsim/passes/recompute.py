@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.opgraph import OpGraph
-from roofsim.graph.ops import Attention, Matmul
+from roofsim.graph.ops import Attention, Cast, Matmul
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roofsim.graph.tensor import Tensor
 
 
@@ -58,18 +56,17 @@ class Recompute:
     def _wanted(self, block: Block) -> bool:
         return not self.only_leading or block.name.startswith("leading.")
 
-    def _region(self, block: Block) -> Callable[[AbstractOp], bool]:
+    def _region(self, block: Block, forward: list[AbstractOp]) -> list[AbstractOp]:
         """Return which forward ops of a block are run again."""
         if self.policy == "core_attention":
-            return lambda op: ".attention." in f"{op.name}."
+            return _core_attention(forward)
         if self.first_of_unit:
-            return lambda op: op.name.startswith(f"{block.name}.0.")
-        return lambda _op: True
+            return [op for op in forward if op.name.startswith(f"{block.name}.0.")]
+        return forward
 
     def _rewritten(self, block: Block, body: list[AbstractOp], forward: list[AbstractOp]) -> list[AbstractOp]:
         assert block.mirror is not None
-        inside = self._region(block.mirror)
-        region = [op for op in forward if inside(op)]
+        region = self._region(block.mirror, forward)
         names = {op.name for op in region}
         made = {tensor for op in region for tensor in op.outputs} - self._kept(region)
         readers = [op for op in body if op.origin in names]
@@ -136,6 +133,18 @@ def _holding_inputs(body: list[AbstractOp], again: list[AbstractOp], names: set[
         return body
     holds = tuple(dict.fromkeys((*body[last].holds, *entered)))
     return [*body[:last], replace(body[last], holds=holds), *body[last + 1 :]]
+
+
+def _core_attention(forward: list[AbstractOp]) -> list[AbstractOp]:
+    """Return the ops between the projections; casts of what enters stay outside, so that the narrow copy is kept."""
+    region: list[AbstractOp] = []
+    made: set[Tensor] = set()
+    for op in forward:
+        entering = isinstance(op, Cast) and not made.intersection(op.inputs)
+        if ".attention." in f"{op.name}." and not entering:
+            region.append(op)
+            made.update(op.outputs)
+    return region
 
 
 def _rewired(op: AbstractOp, twin: dict[Tensor, Tensor]) -> AbstractOp:

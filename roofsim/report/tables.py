@@ -123,8 +123,11 @@ def print_entry(console: Console, data: dict[str, Any]) -> None:
     sources = data.get("sources") or {}
     console.print(Text(f"{data['kind']} {data['name']}", style="bold"))
     table = Table("field", "value", "source", box=SIMPLE, pad_edge=False)
+    before = ""
     for path, value in _leaves({key: item for key, item in data.items() if key not in ("kind", "schema", "sources")}):
-        table.add_row(path, str(value), _source(sources, path))
+        source = _source(sources, path)
+        table.add_row(path, str(value), "(same)" if source and source == before else source)
+        before = source
     console.print(table)
 
 

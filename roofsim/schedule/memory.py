@@ -117,6 +117,13 @@ def _once(block: Block) -> bool:
     return type(block.repeat) is float and block.repeat == 1.0
 
 
+def _from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
+    """Return 1 for what stands before the step; 0 for a gradient buffer that no earlier micro batch has filled."""
+    if tensor.role is not Role.GRADIENT_BUFFER:
+        return 1.0
+    return where(reader.share > 0.0, 1.0, 0.0)
+
+
 class _Liveness:
     def __init__(self, graph: OpGraph, granule: float) -> None:
         self.graph = graph
@@ -129,6 +136,11 @@ class _Liveness:
             if leaving.root is not entry.root
         }
         self.saved_roots: set[Tensor] = set()
+        order = {op: index for index, op in enumerate(graph.ops)}
+        self.late_buffers: dict[int, list[Tensor]] = {}
+        for tensor, reader in graph.sources.items():
+            if tensor.role is Role.GRADIENT_BUFFER:
+                self.late_buffers.setdefault(order[reader], []).append(tensor)
         self.storages = self._collect()
         self.births: dict[int, list[_Storage]] = {}
         self.deaths: dict[int, list[_Storage]] = {}
@@ -237,7 +249,7 @@ class _Liveness:
         for tensor, reader in self.graph.sources.items():
             category = _BY_ROLE.get(tensor.role)
             if category is not None:
-                copies = 1.0 if tensor.role is Role.INPUT else reader.count
+                copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * _from_the_start(tensor, reader)
                 live[category] = live[category] + self._rounded(tensor.numel * tensor.dtype.itemsize) * copies
 
     def _rounded(self, size: Real) -> Real:
@@ -255,6 +267,10 @@ class _Liveness:
             points.append((self.graph.ops[index], dict(live)))
             for storage in self.deaths.get(index, ()):
                 self._add(live, storage, -self._copies_freed(storage, index))
+            for tensor in self.late_buffers.get(index, ()):
+                # Without earlier micro batches there is no buffer yet: the first gradient becomes it.
+                absent = 1.0 - _from_the_start(tensor, self.graph.ops[index])
+                live["gradients"] = live["gradients"] + absent * self._rounded(tensor.numel * tensor.dtype.itemsize)
         return points
 
     def _copies_freed(self, storage: _Storage, index: int) -> Real:
@@ -302,6 +318,6 @@ class _Liveness:
         """
         block = self.graph.ops[storage.born].block
         if block is None or storage.root not in self.leaving:
-            return self.graph.ops[storage.born].count if storage.saved else 0.0
+            return self.graph.ops[storage.born].repeats if storage.saved else 0.0
         entry_saved = self.leaving[storage.root] in self.saved_roots
         return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)

@@ -6,14 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from pydantic import BaseModel
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.numeric import Real, real
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pydantic import BaseModel
 
     from roofsim.spec.resolve import Resolved
 
@@ -77,3 +76,21 @@ def _with_batches(resolved: Resolved, before: Any, value: Real, *, given: Mappin
     if "workload.global_batch_size" not in given and before.global_batch_size is not None:
         update["global_batch_size"] = value * (before.global_batch_size / before.micro_batch_size)
     return replace(resolved, workload=resolved.workload.model_copy(update=update))
+
+
+def with_trailing_axis(resolved: Resolved) -> Resolved:
+    """Return the scenario with one more axis, of length one, behind those of its arrays: room for an axis of contexts."""
+    return replace(resolved, **{section: _lifted(getattr(resolved, section)) for section in SECTIONS})
+
+
+def _lifted(part: Any) -> Any:
+    if isinstance(part, np.ndarray):
+        return part[..., np.newaxis]
+    if isinstance(part, dict):
+        lifted = {key: _lifted(value) for key, value in part.items()}
+        return lifted if any(lifted[key] is not value for key, value in part.items()) else part
+    if isinstance(part, BaseModel):
+        update = {name: _lifted(value) for name, value in part.__dict__.items()}
+        changed = {name: value for name, value in update.items() if value is not part.__dict__[name]}
+        return part.model_copy(update=changed) if changed else part
+    return part

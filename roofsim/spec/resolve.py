@@ -137,17 +137,27 @@ class Resolver:
         return self._model_of(read_yaml(path), "", path.stem)
 
     def _file(self, given: str) -> Path | None:
-        """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it."""
-        folders = [Path(), Path(self.document.source).parent]
-        for folder in dict.fromkeys(folders):
+        """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it.
+
+        A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
+        """
+        for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
             for name in (given, f"{given}.yaml"):
                 path = folder / name
-                looks_like_file = "/" in given or path.suffix in (".yaml", ".yml", ".json") or path.is_dir()
-                if looks_like_file and path.exists() and (path.is_file() or (path / "config.json").exists()):
+                if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
+                    return path
+                yaml_file = path.suffix in (".yaml", ".yml") and path.is_file()
+                if yaml_file and (name == given or self._is_model(path)):
                     return path
         if given.endswith((".yaml", ".yml", ".json")) or given.startswith((".", "/")):
             raise SpecError(Problem(f"no such file: {given}", self.document.place(("model",)), "model"))
         return None
+
+    def _is_model(self, path: Path) -> bool:
+        if path.resolve() == Path(self.document.source).resolve():
+            return False
+        data = read_yaml(path).data
+        return isinstance(data, dict) and "family" in data
 
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data

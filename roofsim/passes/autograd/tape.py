@@ -12,6 +12,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Cast, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
+from roofsim.numeric import same
 
 
 @singledispatch
@@ -244,9 +245,9 @@ class Tape:
             self.grads[tensor] = gradient
             return
         root = earlier.root
-        alone = not root.persistent and not any(
-            other.root is root for key, other in self.grads.items() if key is not tensor
-        )
+        # In place only where nobody else holds the storage, and not into a slice of a larger one.
+        alone = not root.persistent and same(root.numel, earlier.numel)
+        alone = alone and not any(other.root is root for key, other in self.grads.items() if key is not tensor)
         total = replace(self.new(tensor, earlier.dtype, base=earlier if alone else None), role=earlier.role)
         self.emit(Elementwise, "accumulate", (earlier, gradient), (total,), function="add")
         self._after_node[self.ops[-1]] = False

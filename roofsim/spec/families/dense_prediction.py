@@ -18,7 +18,9 @@ class UnetModel(ImageModel):
     family: Literal["unet"] = "unet"
     image_size: Size = 512
     num_classes: Size = 2
-    base_channels: Size = Field(default=64, description="Channels of the first level; each level down has twice as many.")
+    base_channels: Size = Field(
+        default=64, description="Channels of the first level; each level down has twice as many."
+    )
     num_levels: Depth = Field(default=4, description="How often the image is halved.")
     batch_normalization: bool = Field(default=True, description="Behind every 3x3 convolution, which then has no bias.")
     upsampling: Literal["transposed", "bilinear"] = "transposed"
@@ -28,7 +30,9 @@ class UnetModel(ImageModel):
         unit = 2**self.num_levels
         if self.image_size % unit:
             below = max(self.image_size // unit, 1) * unit
-            raise ValueError(f"image_size {self.image_size} is not a multiple of 2^num_levels = {unit}; the nearest is {below}")
+            raise ValueError(
+                f"image_size {self.image_size} is not a multiple of 2^num_levels = {unit}; the nearest is {below}"
+            )
         if self.upsampling == "bilinear" and self.base_channels % 2:
             raise ValueError(f"base_channels {self.base_channels} must be even for bilinear upsampling")
         return self
@@ -44,7 +48,8 @@ class SsdModel(ImageModel):
     image_size: Size = 300
     num_classes: Size = Field(default=81, description="With one for the background.")
     additional_channels: tuple[Size, ...] = Field(
-        default=(512, 512, 256, 256, 256), description="Channels of the maps that follow the trunk's, each half the size."
+        default=(512, 512, 256, 256, 256),
+        description="Channels of the maps that follow the trunk's, each half the size.",
     )
     additional_bottlenecks: tuple[Size, ...] = Field(
         default=(256, 256, 128, 128, 128), description="Channels of the 1x1 convolutions before them."

@@ -40,10 +40,13 @@ class DiffusionUnetModel(DiffusionModel):
     num_attention_heads: tuple[Size, ...] = Field(default=(8, 8, 8, 8), description="Per level.")
     cross_attention_dim: Size = Field(default=768, description="Width of the text embeddings.")
     text_length: Size = Field(default=77, description="Text tokens that the image attends to.")
-    use_linear_projection: bool = Field(default=False, description="Linear layers around the transformer, not 1x1 convs.")
+    use_linear_projection: bool = Field(
+        default=False, description="Linear layers around the transformer, not 1x1 convs."
+    )
     norm_num_groups: Size = 32
     pooled_projection_dim: Size | None = Field(
-        default=None, description="Width of a pooled text embedding that joins the time embedding, with the image's sizes."
+        default=None,
+        description="Width of a pooled text embedding that joins the time embedding, with the image's sizes.",
     )
     addition_time_embed_dim: Size = Field(default=256, description="Width of the embedding of each of those sizes.")
     num_time_ids: Size = Field(default=6, description="How many sizes: original, crop and target, two each.")
@@ -57,7 +60,9 @@ class DiffusionUnetModel(DiffusionModel):
                 raise ValueError(f"{name} has {found} entries but block_out_channels has {levels}: one per level")
         for channels, heads in zip(self.block_out_channels, self.num_attention_heads, strict=True):
             if channels % self.norm_num_groups:
-                raise ValueError(f"block_out_channels: {channels} is not a multiple of norm_num_groups {self.norm_num_groups}")
+                raise ValueError(
+                    f"block_out_channels: {channels} is not a multiple of norm_num_groups {self.norm_num_groups}"
+                )
             if channels % heads:
                 raise ValueError(f"block_out_channels: {channels} is not a multiple of its num_attention_heads {heads}")
         if not any(self.transformer_layers_per_block) and self.mid_transformer_layers is None:
@@ -88,14 +93,19 @@ class DitModel(DiffusionModel):
     text_length: Size = Field(default=154, description="Text tokens.")
     joint_attention_dim: Size = Field(default=4096, description="Width of the text embeddings.")
     pooled_projection_dim: Size = Field(default=2048, description="Width of the pooled text embedding.")
-    num_single_layers: Count = Field(default=0, description="Further blocks in which all tokens share the weights (Flux).")
+    num_single_layers: Count = Field(
+        default=0, description="Further blocks in which all tokens share the weights (Flux)."
+    )
     position_embedding: Literal["sincos", "rotary"] = "sincos"
     max_positions: Size | None = Field(
-        default=None, description="Side, in tokens, of a stored position table that is cropped; left out: of the image's size."
+        default=None,
+        description="Side, in tokens, of a stored position table that is cropped; left out: of the image's size.",
     )
     query_key_norm: bool = Field(default=False, description="RMS norms on queries and keys.")
     guidance_embedding: bool = Field(default=False, description="An embedding of the guidance scale (distilled Flux).")
-    packed_latents: bool = Field(default=False, description="Patches are flattened outside, so the first layer is linear.")
+    packed_latents: bool = Field(
+        default=False, description="Patches are flattened outside, so the first layer is linear."
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -108,6 +118,12 @@ class DitModel(DiffusionModel):
             given = [name for name in text_only if getattr(self, name)]
             if given or self.position_embedding != "sincos":
                 raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")
+        if self.packed_latents and self.position_embedding != "rotary":
+            raise ValueError("packed_latents needs position_embedding: rotary; positions are added to patches only")
+        side = self.image_size // (self.vae_scale_factor * self.patch_size)
+        if self.max_positions is not None and side > self.max_positions:
+            largest = self.max_positions * self.vae_scale_factor * self.patch_size
+            raise ValueError(f"image_size {self.image_size} is beyond max_positions; the largest image is {largest}")
         return self
 
     def completed(self) -> Self:

@@ -19,10 +19,13 @@ class DlrmModel(ModelSpec):
     embedding_dim: Size = 128
     lookups_per_table: Size = Field(default=1, description="Rows summed per table and sample.")
     num_dense_features: Size = 13
-    bottom_mlp: tuple[Size, ...] = Field(default=(512, 256, 128), description="Widths of the layers over dense features.")
+    bottom_mlp: tuple[Size, ...] = Field(
+        default=(512, 256, 128), description="Widths of the layers over dense features."
+    )
     top_mlp: tuple[Size, ...] = Field(default=(1024, 1024, 512, 256, 1), description="Widths of the layers on top.")
     sparse_updates: bool = Field(
-        default=True, description="Rows are updated where they are looked up; else tables have dense gradients and states."
+        default=True,
+        description="Rows are updated where they are looked up; else tables have dense gradients and states.",
     )
 
     @model_validator(mode="after")

@@ -1,0 +1,63 @@
+"""Mamba against transformers' MambaForCausalLM, and the fused kernels against their definitions."""
+
+import pytest
+
+from roofsim.graph.base import Kind, Phase
+from roofsim.graph.ops import Scan
+from roofsim.graph.tensor import BF16, FP32
+from roofsim.schedule.memory import profile
+from tests.lower.transformer_checks import check_arrays, run
+from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
+
+MODELS = ("mamba-130m", "mamba-370m", "mamba-790m", "mamba-1.4b", "mamba-2.8b")
+
+
+def by_kind(graph):
+    return graph.grouped(lambda op: (op.phase, op.group), lambda op: op.flops())
+
+
+def scans(graph, phase):
+    return [op for op in graph if isinstance(op, Scan) and op.phase is phase]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_parameters_equal_the_library(name):
+    model = catalog_model(name)
+    assert parameters(run(model, size=64.0)) == model.published_parameters
+
+
+def test_flops_equal_the_library():
+    """FlopCounterMode over transformers 5.23.0 on meta tensors (2 x 512 tokens), the scan left out.
+
+    Its convolution falls back to one that pads on both sides, so computes 515 positions and throws three away.
+    """
+    flops = by_kind(run(catalog_model("mamba-130m"), batch=2.0, size=512.0))
+    assert flops[Phase.FORWARD, Kind.MATMUL] == 262693453824.0
+    assert flops[Phase.BACKWARD, Kind.MATMUL] == 525386907648.0
+    assert flops[Phase.FORWARD, Kind.CONVOLUTION] == pytest.approx(303759360.0 * 512.0 / 515.0, rel=1e-12)
+    # Nine per state and step: 24 layers, 1,536 channels, 16 states, 1,024 tokens.
+    assert flops[Phase.FORWARD, Kind.SCAN] == 9.0 * 24.0 * 1536.0 * 16.0 * 1024.0
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("bf16", BF16), ("amp", BF16), ("fp32", FP32)])
+def test_the_scan_works_in_the_type_of_its_input(precision, dtype):
+    graph = run(catalog_model("mamba-130m"), size=4096.0, precision=precision)
+    (scan,) = scans(graph, Phase.FORWARD)
+    gated, scanned, states = scan.outputs
+    assert gated.dtype is scanned.dtype is dtype
+    assert scan.inputs[2].dtype is FP32
+    # Every 2,048 steps the state is kept, with the sum of what led to it.
+    assert states.shape == (1.0, 1536.0, 2.0, 32.0)
+    (gradient,) = scans(graph, Phase.BACKWARD)
+    assert len(gradient.outputs) == len(scan.inputs)
+
+
+def test_arrays_give_what_their_elements_give():
+    check_arrays(catalog_model("mamba-130m"), (512.0, 3000.0))
+
+
+def test_a_pass_without_gradients_keeps_no_states():
+    graph = run(catalog_model("mamba-130m"), phase="forward", batch=2.0, size=512.0)
+    assert heavy_flops(graph, Phase.FORWARD) == 262693453824.0 + 303759360.0 * 512.0 / 515.0
+    assert all(len(op.outputs) == 1 for op in scans(graph, Phase.FORWARD))
+    assert profile(graph).saved_activations == 0.0
