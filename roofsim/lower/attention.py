@@ -191,8 +191,8 @@ def _product(
 def _softmax_of_scores(
     layers: Layers, heads: Heads, scores: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
 ) -> Tensor:
-    if layers.flavour.attention == "fused_softmax":
-        # One kernel scales, masks and normalises, in the scores' type.
+    if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap:
+        # One kernel scales, masks and normalises, in the scores' type; the product before it adds ALiBi's slopes.
         return layers.softmax(scores)
     if heads.scale:
         scores = layers.pointwise("mul_scalar", scores)

@@ -119,12 +119,15 @@ class _Decoder:
     def _mask(self, leaf: str, window: Real | None) -> Tensor | None:
         """Return the additive mask of the layers with this window, if their kernel reads one."""
         model, call = self.model, self.call
-        alibi = model.position_embedding == "alibi"
+        alibi, by_window = model.position_embedding == "alibi", self._masked_by_window(window)
+        plain = not (model.attention_soft_cap or model.attention_sinks)
         kernel = kernel_of(call, self._heads(window), masked=False)
         decodes = call.phase == "decode"
-        by_hand = kernel == "unfused" and call.flavour.attention != "fused_softmax" and not decodes
-        by_window = self._masked_by_window(window)
-        if not (by_hand or (alibi and kernel != "flash") or by_window):
+        if kernel == "flash" or (plain and call.flavour.attention == "fused_softmax"):
+            needed = by_window
+        else:
+            needed = alibi or by_window or (kernel == "unfused" and not decodes)
+        if not needed:
             return None
         with self.b.scope(leaf):
             columns = call.context_length if decodes else self.length

@@ -2,8 +2,8 @@
 
 decoder_reference.csv was counted on the models of transformers 5.23.0, cut to `layers` layers (`dense_layers` of them
 without experts), run by PyTorch 2.13 in bf16 over fake CUDA tensors: shapes, types and storages, no values. FLOPs are
-those of matmuls, grouped matmuls and attention kernels, causal attention in full. `saved` are the distinct storages that
-autograd keeps, parameters, buffers and inputs apart; the peak counts live storages in blocks of 512 bytes.
+those of matmuls, grouped matmuls and attention kernels, causal attention in full. `saved` are the distinct storages
+that autograd keeps, parameters, buffers and inputs apart; the peak counts live storages in blocks of 512 bytes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,9 @@ def step(model, batch=2.0, length=32.0, *, precision="bf16", silu_backward="deco
 
 def infer(model, phase, batch=2.0, length=32.0, context=0.0, **flavour):
     """Return a typed pass without gradients."""
-    call = Call(phase=phase, batch=batch, length=length, context_length=context, flavour=Flavour(training=False, **flavour))
+    call = Call(
+        phase=phase, batch=batch, length=length, context_length=context, flavour=Flavour(training=False, **flavour)
+    )
     return AssignPrecision(compute=BF16, parameters=BF16)(lower(model, call)).verify()
 
 
@@ -106,7 +108,8 @@ def test_cut_models_equal_the_library(row):
 VARIANTS = {
     "gpt": SMALL | {"dropout": 0.1},
     "grouped": SMALL | LLAMA | {"num_key_value_heads": 2, "query_key_value_bias": True},
-    "parallel": SMALL | {"parallel_block": True, "shared_norm": True, "position_embedding": "rotary", "rotary_fraction": 0.5},
+    "parallel": SMALL
+    | {"parallel_block": True, "shared_norm": True, "position_embedding": "rotary", "rotary_fraction": 0.5},
     "alibi": SMALL | {"position_embedding": "alibi", "embedding_normalization": True, "biases": False},
     "windows": SMALL | LLAMA | {"sliding_window": 16, "full_attention_every": 2, "attention_sinks": True},
     "capped": SMALL | LLAMA | {"post_norms": True, "attention_soft_cap": True, "logit_soft_cap": True},
@@ -195,7 +198,9 @@ def test_a_window_changes_the_kernel_only_when_the_sequence_reaches_it():
     beyond = [op for op in step(model, length=48.0) if isinstance(op, Attention)]
     assert {op.kernel for op in inside} == {"flash"}
     assert {op.kernel for op in beyond} == {"efficient"}
-    masks = {tensor.dtype for op in step(model, length=64.0) for tensor in op.outputs if tensor.name.endswith("mask.mask")}
+    masks = {
+        tensor.dtype for op in step(model, length=64.0) for tensor in op.outputs if tensor.name.endswith("mask.mask")
+    }
     assert masks == {BOOL}
 
 
@@ -208,9 +213,7 @@ def test_flash_attention_needs_no_mask():
 
 
 def test_tied_embeddings_are_one_parameter():
-    tied, apart = (
-        parameters(infer(DecoderModel(**SMALL, tie_embeddings=tie), "forward")) for tie in (True, False)
-    )
+    tied, apart = (parameters(infer(DecoderModel(**SMALL, tie_embeddings=tie), "forward")) for tie in (True, False))
     assert apart - tied == 96.0 * 64.0
 
 

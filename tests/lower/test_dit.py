@@ -1,8 +1,8 @@
 """Diffusion transformers against diffusers: oracle tables, and counts of the same method for Flux.
 
 Flux's figures are those of FluxTransformer2DModel (diffusers 0.42.1, PyTorch 2.13) over fake CUDA tensors, its RMS
-norms one kernel each as on a GPU: FlopCounterMode for the whole model, saved storages and live bytes for one of three double
-and four single blocks on two images of 512 pixels.
+norms one kernel each as on a GPU: FlopCounterMode for the whole model, saved storages and live bytes for one of three
+double and four single blocks on two images of 512 pixels.
 """
 
 import pytest

@@ -32,7 +32,11 @@ def test_each_token_is_multiplied_by_its_own_experts_only():
 
 def test_active_parameters_of_the_published_models():
     # Parameters that one token multiplies with, embeddings included: what the model cards call active.
-    for name, active in (("mixtral-8x7b", 12879925248.0), ("deepseek-v3", 37552282624.0), ("deepseek-v2-lite", 2661150208.0)):
+    for name, active in (
+        ("mixtral-8x7b", 12879925248.0),
+        ("deepseek-v3", 37552282624.0),
+        ("deepseek-v2-lite", 2661150208.0),
+    ):
         model = load(name)
         graph = infer(model, "forward", 1.0, 16.0)
         idle = 1.0 - float(model.experts_per_token) / float(model.num_experts)
@@ -72,7 +76,12 @@ def test_the_weighted_rows_take_the_type_of_the_weights(fields, dtype):
 
 
 def test_groups_are_chosen_before_experts_and_leave_nothing_behind():
-    grouped = {"router_scores": "sigmoid", "router_correction_bias": True, "router_groups": 4, "router_groups_per_token": 2}
+    grouped = {
+        "router_scores": "sigmoid",
+        "router_correction_bias": True,
+        "router_groups": 4,
+        "router_groups_per_token": 2,
+    }
     model = DecoderModel(**SPARSE, **grouped)
     graph = step(model)
     sorts = [op for op in graph if isinstance(op, Sort) and op.function == "topk"]

@@ -1,8 +1,8 @@
 """SSD-300 on ResNet-50 against the same network in PyTorch.
 
 Figures of NVIDIA DeepLearningExamples' PyTorch/Detection/SSD, written anew on torchvision's resnet50, in PyTorch 2.13
-over fake CUDA tensors (4 images): FlopCounterMode, saved storages, live bytes. Fake tensors add gradients out of place, real
-ones in place, which lowers the backward peak by one map of 38 x 38.
+over fake CUDA tensors (4 images): FlopCounterMode, saved storages, live bytes. Fake tensors add gradients out of
+place, real ones in place, which lowers the backward peak by one map of 38 x 38.
 """
 
 import pytest

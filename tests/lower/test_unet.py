@@ -1,7 +1,8 @@
 """The classic U-Net against the same network in PyTorch.
 
 Figures of milesial/Pytorch-UNet's layers, written anew, in PyTorch 2.13 over fake CUDA tensors (2 images of 512
-pixels): FlopCounterMode, distinct saved storages, live bytes; for bilinear upsampling over meta tensors (one image of 256).
+pixels): FlopCounterMode, distinct saved storages, live bytes; for bilinear upsampling over meta tensors (one image of
+256).
 """
 
 import pytest

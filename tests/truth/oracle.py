@@ -1,9 +1,9 @@
 """Compare a model of the catalog with the oracle tables: real model code, traced by PyTorch over fake CUDA tensors.
 
 Conventions of the tables (tests/truth/data): sizes are tokens per sequence, pixels a side, or (Whisper) the decoder's
-tokens; ``sdpa`` is the kernel that `scaled_dot_product_attention` picks, ``eager`` products written out; ``amp`` is bf16
-autocast over fp32 weights. Two of their habits are met here, not in the product: an embedding or grouped matmul counts
-its whole table as read, and the gradient of SiLU is six kernels.
+tokens; ``sdpa`` is the kernel that `scaled_dot_product_attention` picks, ``eager`` products written out; ``amp`` is
+bf16 autocast over fp32 weights. Two of their habits are met here, not in the product: an embedding or grouped matmul
+counts its whole table as read, and the gradient of SiLU is six kernels.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from __future__ import annotations
 import csv
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TYPE_CHECKING
 
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Embedding, GroupedMatmul
 from roofsim.graph.tensor import BF16, FP32
 from roofsim.lower.call import Call
@@ -24,9 +23,12 @@ from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.spec import catalog
-from roofsim.spec.families.base import ModelSpec
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.validate import validate
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.families.base import ModelSpec
 
 DATA: Final = Path(__file__).with_name("data")
 

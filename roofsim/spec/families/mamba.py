@@ -6,7 +6,6 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field
 
-from roofsim.numeric import ceil
 from roofsim.spec.families.base import ModelSpec, Size
 
 
@@ -31,5 +30,5 @@ class MambaModel(ModelSpec):
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
-        rank = ceil(self.hidden_size / 16.0) if self.time_step_rank is None else self.time_step_rank
+        rank = -(-self.hidden_size // 16) if self.time_step_rank is None else self.time_step_rank
         return self.with_sizes(time_step_rank=rank)
