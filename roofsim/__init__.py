@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, evaluate, resolve, run
+    from roofsim.api import compare, resolve, run
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
+    from roofsim.evaluate import evaluate
     from roofsim.spec.workload import Scenario
 
 __version__ = "0.1.0"

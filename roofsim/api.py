@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
@@ -18,6 +17,8 @@ from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Scenario

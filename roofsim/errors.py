@@ -107,7 +107,7 @@ def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:
     """Return the known names that look like `name`, best first.
 
     >>> near_matches("a10O", ["a100", "a10", "h100"])
-    ['a100', 'a10', 'h100']
+    ['a10', 'a100', 'h100']
     """
     lowered = {candidate.lower(): candidate for candidate in known}
     close = difflib.get_close_matches(name.lower()[:100], lowered, n=limit, cutoff=0.5)

@@ -10,13 +10,13 @@ import numpy as np
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.kernels import Pricing
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
-from roofsim.numeric import Array, Real
 from roofsim.program import Program, build
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.step import StepTime, compose
 from roofsim.spec.mesh import with_trailing_axis
 
 if TYPE_CHECKING:
+    from roofsim.numeric import Array, Real
     from roofsim.spec.resolve import Resolved
 
 

@@ -7,6 +7,7 @@ gives the same double again.
 
 from __future__ import annotations
 
+import math
 import re
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from typing import Final
@@ -134,7 +135,7 @@ def humanize(value: float, unit: str, digits: int | None = None, *, binary: bool
     '12.3 ms'
     """
     value = float(value)
-    if value == 0 or value != value or value in (float("inf"), float("-inf")):
+    if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
     use_binary = unit == "B" if binary is None else binary
     exact = Decimal(repr(value))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from roofsim.api import resolve
 from roofsim.evaluate import Evaluation, evaluate
-from roofsim.graph.opgraph import OpGraph
-from roofsim.spec.resolve import Resolved
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.resolve import Resolved
 
 #: A decoder that is small enough to unroll and still has every kind of layer a decoder has.
 TINY = {
@@ -55,7 +57,9 @@ FAMILIES: dict[str, dict[str, Any]] = {
 
 def resolved(model: Any = None, **workload: Any) -> Resolved:
     """Resolve a model (a mapping or a name) with workload keys; hardware keys begin with ``hardware_``."""
-    hardware = {key.removeprefix("hardware_"): workload.pop(key) for key in list(workload) if key.startswith("hardware_")}
+    hardware = {
+        key.removeprefix("hardware_"): workload.pop(key) for key in list(workload) if key.startswith("hardware_")
+    }
     return resolve({"model": TINY if model is None else model, "workload": workload, "hardware": hardware})
 
 

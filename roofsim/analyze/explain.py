@@ -53,7 +53,7 @@ def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
         return _op(evaluation, op)
     data = result.to_dict()
     value = _lookup(data, figure)
-    head = figure.split(".")[0]
+    head = figure.split(".", maxsplit=1)[0]
     if head in ("step_time", "time", "throughput", "latency"):
         return _time(evaluation, result, figure, value)
     if head in ("memory",):
@@ -113,11 +113,11 @@ def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Ex
         f"{evaluation.resolved.system.name} factor {evaluation.resolved.system.host.issue_factor:g})",
         evaluation.resolved.engine.sources.get("host_issue_time", ""),
     )
-    root = Explanation(figure, _text(value, "s" if figure.split(".")[0] != "throughput" else ""))
+    root = Explanation(figure, _text(value, "s" if figure.split(".", maxsplit=1)[0] != "throughput" else ""))
     root.formula = {
         "step_time": "max(device time, host time): kernels are issued ahead, so the slower of the two sets the pace",
         "throughput": "what a step handles / step_time",
-    }.get(figure.split(".")[0], "a part of step_time")
+    }.get(figure.split(".", maxsplit=1)[0], "a part of step_time")
     root.parts = [device, host, _constants(result)]
     return root
 
@@ -274,7 +274,7 @@ def _plain(result: Result, figure: str, value: Any) -> Explanation:
         "runner_up": "the resource with the second largest share; headroom: how much faster the bound one must get to tie",
         "cost": "hourly price x time; the catalog's price and its date",
     }
-    root = Explanation(figure, _text(value), formulas.get(figure.split(".")[0], ""))
+    root = Explanation(figure, _text(value), formulas.get(figure.split(".", maxsplit=1)[0], ""))
     if isinstance(value, dict):
         root.value = ""
         root.parts = [Explanation(key, _text(item)) for key, item in value.items()]

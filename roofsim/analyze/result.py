@@ -77,7 +77,7 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: numbers, texts, lists and mappings, ready for JSON."""
         memory = self.memory
-        return plain(
+        document: dict[str, Any] = plain(
             {
                 "schema": SCHEMA,
                 "scenario": self.scenario,
@@ -115,6 +115,7 @@ class Result:
                 "provenance": self.provenance,
             }
         )
+        return document
 
 
 def plain(value: Any) -> Any:

@@ -57,7 +57,7 @@ def main() -> None:
         # The reader has gone (`roofsim ops | head`): nothing is wrong. Keep the interpreter from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    except Exception as error:  # noqa: BLE001 - the last line of defence turns anything into one message
+    except Exception as error:
         sys.exit(_report(error))
 
 

@@ -135,7 +135,7 @@ class AbstractOp:
         return total
 
     def kernels(self) -> Real:
-        """Number of kernels launched."""
+        """Return the number of kernels launched."""
         return 1.0
 
     def check(self) -> None:

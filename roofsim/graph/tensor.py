@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+import numpy as np
+
 from roofsim.numeric import Real, minimum, product
 
 
@@ -120,7 +122,7 @@ def size_text(size: Real) -> str:
     >>> size_text(4096.0)
     '4096'
     """
-    if type(size) is float:
+    if not isinstance(size, np.ndarray):
         return str(int(size)) if size == int(size) else f"{size:.6g}"
     low, high = float(size.min()), float(size.max())
     return f"{size_text(low)}..{size_text(high)}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def listing(graph: OpGraph) -> str:
     """Return the aligned listing: phase, name, class, repeat count, output, FLOPs, bytes."""
-    rows = [("phase", "op", "class", "count", "output", "flops", "read", "written")]
+    rows: list[tuple[str, ...]] = [("phase", "op", "class", "count", "output", "flops", "read", "written")]
     rows += [_row(op) for op in graph]
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     lines = []

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
 from roofsim.lower.layers import Flavour
-from roofsim.numeric import Real
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,6 +34,7 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "dlrm": ("dlrm", "lower_dlrm"),
 }
 
+
 def lower(model: ModelSpec, call: Call) -> OpGraph:
     """Build the forward graph of one pass of `model`.
 

@@ -166,7 +166,7 @@ class Layers:
         """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row."""
         with self.b.scope(leaf):
             width = x.shape[-1]
-            weights = (self.b.parameter("weight", width),) if affine else ()
+            weights: tuple[Tensor, ...] = (self.b.parameter("weight", width),) if affine else ()
             weights += (self.b.parameter("bias", width),) if affine and bias else ()
             out = self.b.tensor("out", *x.shape)
             rows = x.shape[:-1]

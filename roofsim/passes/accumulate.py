@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise, Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
-from roofsim.numeric import Real
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +38,7 @@ class AccumulateGradients:
     fused: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with gradients added into kept buffers."""
         last = _last_writer(graph)
         ops: list[AbstractOp] = []
         env: dict[Tensor, Tensor] = {}

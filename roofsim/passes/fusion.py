@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Dropout, Elementwise, Fused
-from roofsim.graph.tensor import Tensor
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
 
 #: What a pointwise compiler merges between two heavy ops.
 FUSIBLE: Final = frozenset(
@@ -33,6 +35,7 @@ class FusePointwise:
     ensures: ClassVar[frozenset[str]] = frozenset({"fused"})
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with chains of pointwise ops merged."""
         readers = _readers(graph)
         ops: list[AbstractOp] = []
         for _, body in graph.segments():
@@ -53,6 +56,7 @@ class FuseDropoutAdd:
     ensures: ClassVar[frozenset[str]] = frozenset({"dropout_add"})
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with the pieces of pattern ops merged."""
         return graph.replaced(_join(list(graph), _readers(graph)), *self.ensures)
 
 
@@ -135,7 +139,7 @@ def _fused_run(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -
 
 
 def _connected_groups(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> dict[AbstractOp, int]:
-    """Number the groups: fusible ops of one level that exchange or share tensors."""
+    """Return numbered groups: fusible ops of one level that exchange or share tensors."""
     levels, order = _levels(run), {op: index for index, op in enumerate(run)}
     parent = dict(order)
 

@@ -32,7 +32,8 @@ class Pass(Protocol):
     requires: ClassVar[frozenset[str]]
     ensures: ClassVar[frozenset[str]]
 
-    def __call__(self, graph: OpGraph) -> OpGraph: ...
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the changed graph."""
 
 
 def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
 from roofsim.graph.base import Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import OptimizerUpdate
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import Real, ceil, maximum, minimum
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
 
 #: Elements that one multi-tensor launch covers: 320 blocks of 65,536 (PyTorch, ATen/native/cuda/MultiTensorApply.cuh).
 ELEMENTS_PER_LAUNCH: Final = 320.0 * 65536.0
@@ -110,6 +112,7 @@ class AddOptimizerStep:
     gradient_type: DType | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with one update of every trained parameter behind it."""
         trained = {tensor: copies for tensor, copies in graph.parameters().items() if tensor.requires_grad}
         if not trained:
             raise PassError("optimizer_step: the graph has no trained parameters")

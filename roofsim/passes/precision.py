@@ -48,14 +48,15 @@ def autocast_policy(op: AbstractOp) -> str:
     raise UnsupportedOpError("autocast", op)
 
 
-for _class in (Matmul, GroupedMatmul, Attention, Convolution):
-    autocast_policy.register(_class, lambda _op: LOW)
-for _class in (Loss, Resize):
-    autocast_policy.register(_class, lambda _op: WIDE)
-for _class in (Copy, Fused):
-    autocast_policy.register(_class, lambda _op: WIDEST)
-for _class in (Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction):
-    autocast_policy.register(_class, lambda _op: KEEP)
+_POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
+    LOW: (Matmul, GroupedMatmul, Attention, Convolution),
+    WIDE: (Loss, Resize),
+    WIDEST: (Copy, Fused),
+    KEEP: (Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction),
+}
+for _policy, _classes in _POLICIES.items():
+    for _class in _classes:
+        autocast_policy.register(_class, lambda _op, _policy=_policy: _policy)
 
 
 @autocast_policy.register
@@ -104,6 +105,7 @@ class AssignPrecision:
     cache_type: DType | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with a type on every tensor, and the casts that this needs."""
         return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
 
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Attention, Cast, Matmul
 
 if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.graph.tensor import Tensor
 
 
@@ -43,6 +43,7 @@ class Recompute:
     early_stop: bool = True
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with the dropped part of the forward run again before its backward."""
         forward = {block: body for block, body in graph.segments() if block is not None and block.mirror is None}
         ops: list[AbstractOp] = []
         for block, body in graph.segments():

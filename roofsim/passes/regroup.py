@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError
 from roofsim.graph.base import AbstractOp, Block
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.tensor import Role, Tensor
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +29,7 @@ class Regroup:
     leading: int | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with its layers in units of `size`."""
         if self.size == 1 and self.leading is None:
             return graph
         writer = _Writer(self.size, self.leading)

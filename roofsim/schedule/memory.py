@@ -152,27 +152,28 @@ class _Liveness:
     def _collect(self) -> dict[Tensor, _Storage]:
         found: dict[Tensor, _Storage] = {}
         for index, op in enumerate(self.graph.ops):
-            for tensor in op.outputs:
-                root = tensor.root
-                if root.persistent or root in found:
-                    continue
-                category = _BY_ROLE.get(root.role, "temporary")
-                found[root] = _Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
+            self._produce(op, index, found)
+            if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
+                self.saved_roots.update(tensor.root for tensor in op.inputs + op.holds)
             for tensor in op.inputs + op.holds:
-                if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
-                    self.saved_roots.add(tensor.root)
-                storage = found.get(tensor.root)
-                if storage is not None:
+                if (storage := found.get(tensor.root)) is not None:
                     storage.last, storage.last_block = index, op.block
             for tensor in op.holds:
-                storage = found.get(tensor.root)
-                if storage is not None:
+                if (storage := found.get(tensor.root)) is not None:
                     storage.held = True
         for storage in found.values():
             self._mark_saved(storage)
         for block in self.graph.blocks:
             self._keep_carried(block, found)
         return found
+
+    @staticmethod
+    def _produce(op: AbstractOp, index: int, found: dict[Tensor, _Storage]) -> None:
+        """Note the birth of every storage that `op` writes first."""
+        for root in (tensor.root for tensor in op.outputs):
+            if not root.persistent and root not in found:
+                category = _BY_ROLE.get(root.role, "temporary")
+                found[root] = _Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
 
     def _mark_saved(self, storage: _Storage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
@@ -182,7 +183,7 @@ class _Liveness:
             storage.category = "activations"
 
     def _keep_carried(self, block: Block, found: dict[Tensor, _Storage]) -> None:
-        """What leaves an iteration lives at least to the end of the block."""
+        """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
         end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
         for _, leaving in block.carries:
             storage = found.get(leaving.root)
@@ -224,7 +225,8 @@ class _Liveness:
     def run(self, *, with_curve: bool) -> MemoryProfile:
         live: dict[str, Real] = dict.fromkeys(CATEGORIES, 0.0)
         self._start(live)
-        peak, curve = _Peak(), []
+        peak = _Peak()
+        curve: list[tuple[str, str, dict[str, float]]] = []
         index = 0
         for block, body in self.graph.segments():
             indices = range(index, index + len(body))
@@ -237,7 +239,7 @@ class _Liveness:
                     self._add(live, storage, -1.0)
         return MemoryProfile(
             peak=peak.total,
-            components={name: amount for name, amount in peak.live.items()},
+            components=dict(peak.live.items()),
             saved_activations=self._saved(),
             peak_op=peak.op,
             peak_phase=peak.phase,
@@ -296,10 +298,10 @@ class _Liveness:
         if block is not None:
             for op, at in points:
                 peak.offer({name: at[name] + more * step[name] for name in at}, op)
-            for name in live:
-                live[name] = live[name] + more * step[name]
+            for name, grown in step.items():
+                live[name] = live[name] + more * grown
         if curve is not None and is_scalar(times):
-            for iteration in range(int(times)):  # type: ignore[arg-type]
+            for iteration in range(int(times)):
                 curve += [
                     (op.name, str(op.phase), {name: float(at[name] + iteration * step[name]) for name in at})
                     for op, at in points

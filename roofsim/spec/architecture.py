@@ -29,7 +29,8 @@ class Architecture(BaseModel):
     bandwidth: Fraction = Field(description="Share of the memory bandwidth that streaming kernels reach.")
     classes: dict[str, Fraction] = Field(description="Class of kernel -> its bandwidth against a streaming copy.")
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
-        default=None, description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is no dense one."
+        default=None,
+        description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is no dense one.",
     )
     kernel_floor: Seconds = Field(description="Device time of the smallest kernel.")
     context: BytesOrNone = Field(description="Memory of the CUDA (or HIP) context with the framework's kernels loaded.")

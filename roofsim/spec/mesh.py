@@ -35,8 +35,10 @@ def axes(values: Sequence[Sequence[float]]) -> list[Real]:
 
 
 def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
-    """Return the scenario with numbers, or arrays of them, at paths such as ``workload.micro_batch_size``,
-    ``model.hidden_size``, ``gpu.memory.bandwidth``, ``gpu.peak.bf16``; base units, no validation.
+    """Return the scenario with numbers, or arrays of them, at given paths.
+
+    Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``gpu.memory.bandwidth``,
+    ``gpu.peak.bf16``; values are in base units and are not validated.
 
     A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
 

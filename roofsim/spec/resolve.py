@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.architecture import Architecture
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.hardware import Gpu, System
+from roofsim.spec.find_hardware import find_hardware
 from roofsim.spec.precision import Precision, resolve_precision
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
-from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.spec.architecture import Architecture
     from roofsim.spec.families.base import ModelSpec
+    from roofsim.spec.hardware import Gpu, System
 
 T = TypeVar("T")
-
-#: A dense peak may lie a little above units x clock x FLOP per clock (other clocks); a sparse one lies at twice it.
-SPARSE_SUSPICION: Final = 1.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,26 +65,24 @@ class Resolver:
         with _Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
             engine = problems.of(lambda: self.engine(scenario.workload))
-            gpu, system = problems.of(lambda: self.hardware(scenario)) or (None, None)
+            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
         assert model is not None
         assert engine is not None
-        assert gpu is not None
-        assert system is not None
+        assert hardware is not None
         assert parallel is not None
-        architecture = self.architecture(gpu)
-        self.refuse_sparse_peaks(scenario.hardware.gpu, gpu, architecture)
-        precision = self.precision(scenario.workload, engine, gpu)
+        self.assumed += hardware.assumed
+        precision = self.precision(scenario.workload, engine, hardware.gpu)
         workload = self.workload(scenario.workload, scenario.parallel, model, scenario.hardware.gpus)
         return Resolved(
             model=model,
             workload=workload,
             parallel=parallel,
-            gpu=gpu,
+            gpu=hardware.gpu,
             gpus=scenario.hardware.gpus,
-            system=system,
+            system=hardware.system,
             engine=engine,
-            architecture=architecture,
+            architecture=hardware.architecture,
             precision=precision,
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
@@ -202,7 +197,7 @@ class Resolver:
                         did_you_mean(key, Engine.model_fields),
                     )
                 )
-            document = _with(document, (key,), value, at)
+            document = document.with_value((key,), value, at)
         return validate(Engine, document, prefix="workload.engine_facts" if facts else "")
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu) -> Precision:
@@ -217,94 +212,6 @@ class Resolver:
             problem = error.problems[0]
             place = self.document.place(("workload", "precision"))
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-
-    # -- hardware -----------------------------------------------------------------------------------------------
-
-    def hardware(self, scenario: Scenario) -> tuple[Gpu, System]:
-        """Find the card and its node, with what-if values put in."""
-        override = self._overrides(scenario.hardware.override)
-        document = self._gpu_document(scenario.hardware.gpu)
-        for path, value, place in override["gpu"]:
-            document = _with(document, path, value, place)
-        gpu = validate(Gpu, document, prefix="gpu")
-        system = self._system_document(scenario.hardware.system, gpu)
-        for path, value, place in override["system"]:
-            system = _with(system, path, value, place)
-        return gpu, validate(System, system, prefix="system")
-
-    def _overrides(self, override: dict[str, Any]) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:
-        found: dict[str, list[tuple[tuple[str, ...], Any, Place]]] = {"gpu": [], "system": []}
-        for key, value in _flat(override):
-            head, *rest = key.split(".")
-            place = self.document.place(("hardware", "override", key))
-            if head not in found or not rest:
-                raise SpecError(
-                    Problem(
-                        f"cannot override {key!r}",
-                        place,
-                        "hardware.override",
-                        "Paths begin with gpu. or system., for example gpu.memory.bandwidth: 3 TB/s.",
-                    )  # fmt: skip
-                )
-            if rest[0] in ("name", "schema", "sources", "aliases", "architecture", "vendor", "gpu", "topology"):
-                raise SpecError(Problem(f"{key} is no quantity that can be overridden", place, "hardware.override"))
-            found[head].append((tuple(rest), value, place))
-        return found
-
-    def _gpu_document(self, given: str | dict[str, Any]) -> Document:
-        place = self.document.place(("hardware", "gpu"))
-        if isinstance(given, str):
-            name = catalog.resolve_name("gpu", given, place, "hardware.gpu")
-            if catalog.normal(given) != name:
-                self.assumed.append(f"gpu {given}: {name}")
-            return catalog.load("gpu", name)
-        inline = self.document.part(("hardware", "gpu"), dict(given))
-        inherits = inline.data.pop("inherits", "none")
-        if inherits in ("none", None):
-            defaults = {"name": "inline", "vendor": "unknown", "architecture": "generic"}
-            return Document({**defaults, **inline.data}, inline.source, inline.places)
-        document = catalog.load("gpu", str(inherits), place, "hardware.gpu.inherits")
-        for path, value in _leaves(inline.data):
-            document = _with(document, path, value, inline.place(path))
-        return _with(document, ("name",), given.get("name", f"{inherits} (changed)"), place)
-
-    def _system_document(self, given: str | dict[str, Any] | None, gpu: Gpu) -> Document:
-        place = self.document.place(("hardware", "system"))
-        if isinstance(given, dict):
-            inline = self.document.part(("hardware", "system"), given)
-            return Document(
-                {"name": "inline", "gpus_per_node": 1, "topology": "single", **given}, inline.source, inline.places
-            )
-        name = given or gpu.usual_system
-        if name is None:
-            self.assumed.append("system: a single-GPU host without stated links")
-            return from_mapping({"name": "unstated", "gpus_per_node": 1, "topology": "single"}, "system")
-        if given is None:
-            self.assumed.append(f"system: {name}, the usual one of {gpu.name}")
-        return catalog.load("system", name, place, "hardware.system")
-
-    def architecture(self, gpu: Gpu) -> Architecture:
-        """Load what the card's generation achieves of its datasheet."""
-        place = self.document.place(("hardware", "gpu"))
-        document = catalog.load("architecture", gpu.architecture, place, "gpu.architecture")
-        return validate(Architecture, document)
-
-    def refuse_sparse_peaks(self, given: str | dict[str, Any], gpu: Gpu, architecture: Architecture) -> None:
-        """Refuse an inline card whose 16-bit peak is more than its units can do per clock: a sparse figure."""
-        if isinstance(given, str) or architecture.flops_per_clock is None:
-            return
-        for dtype in ("fp16", "bf16"):
-            rate = gpu.flops_per_clock(dtype)
-            if rate is not None and rate > SPARSE_SUSPICION * architecture.flops_per_clock:
-                dense = gpu.peak[dtype] * architecture.flops_per_clock / rate
-                raise SpecError(
-                    Problem(
-                        f"{humanize(gpu.peak[dtype], 'FLOP/s', 4)} is {rate / architecture.flops_per_clock:.1f} times what "
-                        f"{gpu.compute_units} {architecture.name} units do at {humanize(gpu.clock.boost if gpu.clock else 0.0, 'Hz', 4)}",
-                        self.document.place(("hardware", "gpu", "peak", dtype)), f"hardware.gpu.peak.{dtype}",
-                        f"That looks like a figure with sparsity; state the dense one, {humanize(dense, 'FLOP/s', 3)}.",
-                    )  # fmt: skip
-                )
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
@@ -329,7 +236,7 @@ class Resolver:
                         self.document.place(("parallel", name)),
                         f"parallel.{name}",
                         "Leave it out, or 1.",
-                    )  # fmt: skip
+                    )
                 )
         if gpus > 1:
             raise SpecError(
@@ -338,7 +245,7 @@ class Resolver:
                     self.document.place(("hardware", "gpus")),
                     "hardware.gpus",
                     "Leave it out, or 1.",
-                )  # fmt: skip
+                )
             )
         moved = [name for name, where in given.offload.model_dump().items() if where != "none"]
         if moved:
@@ -369,28 +276,3 @@ class _Collector:
             raise self.errors[0]
         if self.errors:
             raise SpecError([problem for error in self.errors for problem in error.problems])
-
-
-def _with(document: Document, path: tuple[Any, ...], value: Any, place: Place) -> Document:
-    return document.with_value(path, value, place)
-
-
-def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    """Write nested override mappings as dotted paths."""
-    pairs: list[tuple[str, Any]] = []
-    for key, value in mapping.items():
-        if isinstance(value, dict):
-            pairs += _flat(value, f"{prefix}{key}.")
-        else:
-            pairs.append((f"{prefix}{key}", value))
-    return pairs
-
-
-def _leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
-    found: list[tuple[tuple[str, ...], Any]] = []
-    for key, value in data.items():
-        if isinstance(value, dict):
-            found += _leaves(value, (*path, key))
-        else:
-            found.append(((*path, key), value))
-    return found

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
+from pydantic import BaseModel
+
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
-SECTIONS: Final = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
+SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 

@@ -201,7 +201,7 @@ class _Reader:
         kind = node.tag.removeprefix(_TAG)
         if kind in ("int", "float", "bool", "null"):
             try:
-                return _scalars.construct_object(node)  # type: ignore[no-untyped-call]
+                return _scalars.construct_object(node)
             except (ValueError, OverflowError):
                 raise self._fail(node, f"cannot read {node.value[:40]!r} as a number", path) from None
         if kind in ("str", "timestamp"):

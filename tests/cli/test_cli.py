@@ -33,7 +33,15 @@ def cli(monkeypatch, capsys):
 
 def test_run_prints_the_answer_first(cli):
     out = cli("run", *RESNET)
-    for words in ("step time", "limited by", "would be next", "memory at the peak", "fits", "where the time goes", "Assumed:"):
+    for words in (
+        "step time",
+        "limited by",
+        "would be next",
+        "memory at the peak",
+        "fits",
+        "where the time goes",
+        "Assumed:",
+    ):
         assert words in out
 
 
@@ -77,7 +85,9 @@ def test_flags_and_settings_reach_the_scenario(cli):
 
 def test_less_bandwidth_is_slower(cli):
     wide, narrow = (
-        json.loads(cli("run", *RESNET, "--set", f"hardware.override.gpu.memory.bandwidth={value}", "--json"))["step_time"]
+        json.loads(cli("run", *RESNET, "--set", f"hardware.override.gpu.memory.bandwidth={value}", "--json"))[
+            "step_time"
+        ]
         for value in ("900 GB/s", "300 GB/s")
     )
     assert narrow > 1.5 * wide
@@ -142,14 +152,26 @@ def test_every_figure_unfolds(cli, figure):
     assert data["parts"]
 
 
-@pytest.mark.parametrize(("what", "least"), [("gpus", 89), ("systems", 41), ("engines", 4), ("models", 60), ("architectures", 20)])
+@pytest.mark.parametrize(
+    ("what", "least"), [("gpus", 89), ("systems", 41), ("engines", 4), ("models", 60), ("architectures", 20)]
+)
 def test_catalogs_are_listed(cli, what, least):
     rows = json.loads(cli("list", what, "--json"))
     assert len(rows) >= least
     assert f"{len(rows)} entries" in cli("list", what)
 
 
-@pytest.mark.parametrize("arguments", [("gpu", "a100"), ("system", "dgx-a100"), ("engine", "pytorch"), ("model", "resnet50"), ("architecture", "hopper"), ("rtx4090",)])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("gpu", "a100"),
+        ("system", "dgx-a100"),
+        ("engine", "pytorch"),
+        ("model", "resnet50"),
+        ("architecture", "hopper"),
+        ("rtx4090",),
+    ],
+)
 def test_entries_are_shown_with_sources(cli, arguments):
     out = cli("show", *arguments)
     assert "source" in out

@@ -36,7 +36,11 @@ def test_arrays_price_like_their_elements(points):
     whole = price(flops, 1e12, traffic, 1e12, 1e-6)
     for index, (f, t) in enumerate(points):
         one = price(f, 1e12, t, 1e12, 1e-6)
-        assert (whole.time[index], whole.compute[index], whole.memory_bandwidth[index]) == (one.time, one.compute, one.memory_bandwidth)
+        assert (whole.time[index], whole.compute[index], whole.memory_bandwidth[index]) == (
+            one.time,
+            one.compute,
+            one.memory_bandwidth,
+        )
 
 
 def test_stacked_and_single_pricing_agree():

@@ -40,7 +40,7 @@ def test_matmul_counts_two_flops_per_multiply_add():
 
 def test_matmul_notices_operands_that_do_not_match():
     op = Matmul(name="m", m=3.0, n=7.0, k=6.0, inputs=(tensor(3, 5), tensor(7, 6)), outputs=(tensor(3, 7),))
-    with pytest.raises(GraphError, match="left operand is 15.0, expected 18.0"):
+    with pytest.raises(GraphError, match=r"left operand is 15\.0, expected 18\.0"):
         op.check()
 
 
@@ -50,7 +50,15 @@ def test_an_input_read_twice_is_counted_once():
 
 
 def test_attention_forward_and_backward():
-    shape = {"batch": 2.0, "heads": 3.0, "kv_heads": 3.0, "q_length": 8.0, "kv_length": 8.0, "head_size": 4.0, "value_head_size": 6.0}
+    shape = {
+        "batch": 2.0,
+        "heads": 3.0,
+        "kv_heads": 3.0,
+        "q_length": 8.0,
+        "kv_length": 8.0,
+        "head_size": 4.0,
+        "value_head_size": 6.0,
+    }
     forward = Attention(name="a", **shape)
     backward = Attention(name="b", backward=True, **shape)
     scores = 2 * 3 * 8 * 8
@@ -101,8 +109,16 @@ def test_depthwise_convolution_divides_flops_by_groups():
         "batch": 2.0, "in_channels": 32.0, "out_channels": 32.0, "in_size": (8.0, 8.0), "out_size": (8.0, 8.0),
         "kernel_size": (3.0, 3.0),
     }  # fmt: skip
-    dense = Convolution(name="d", inputs=(tensor(2, 32, 8, 8), tensor(32, 32, 3, 3)), outputs=(tensor(2, 32, 8, 8),), **shape)
-    thin = Convolution(name="t", groups=32.0, inputs=(tensor(2, 32, 8, 8), tensor(32, 1, 3, 3)), outputs=(tensor(2, 32, 8, 8),), **shape)
+    dense = Convolution(
+        name="d", inputs=(tensor(2, 32, 8, 8), tensor(32, 32, 3, 3)), outputs=(tensor(2, 32, 8, 8),), **shape
+    )
+    thin = Convolution(
+        name="t",
+        groups=32.0,
+        inputs=(tensor(2, 32, 8, 8), tensor(32, 1, 3, 3)),
+        outputs=(tensor(2, 32, 8, 8),),
+        **shape,
+    )
     assert thin.flops() * 32 == dense.flops()
     assert thin.depthwise()
     assert not dense.depthwise()
@@ -110,10 +126,14 @@ def test_depthwise_convolution_divides_flops_by_groups():
 
 def test_experts_touched_by_few_rows():
     weight = tensor(8, 16, 4, role=Role.PARAMETER)
-    op = GroupedMatmul(name="g", rows=1.0, n=16.0, k=4.0, experts=8.0, inputs=(tensor(1, 4), weight), outputs=(tensor(1, 16),))
+    op = GroupedMatmul(
+        name="g", rows=1.0, n=16.0, k=4.0, experts=8.0, inputs=(tensor(1, 4), weight), outputs=(tensor(1, 16),)
+    )
     assert op.experts_touched() == pytest.approx(1.0)
     assert op.bytes_read() == pytest.approx(2 * 4 + 2 * 16 * 4)
-    many = GroupedMatmul(name="h", rows=4096.0, n=16.0, k=4.0, experts=8.0, inputs=(tensor(4096, 4), weight), outputs=(tensor(4096, 16),))
+    many = GroupedMatmul(
+        name="h", rows=4096.0, n=16.0, k=4.0, experts=8.0, inputs=(tensor(4096, 4), weight), outputs=(tensor(4096, 16),)
+    )
     assert many.experts_touched() == pytest.approx(8.0)
 
 
@@ -121,7 +141,9 @@ def test_embedding_reads_the_rows_it_looks_up():
     table, indices, out = tensor(1000, 16, role=Role.PARAMETER), tensor(10, dtype=INT64), tensor(10, 16)
     op = Embedding(name="e", lookups=10.0, width=16.0, inputs=(table, indices), outputs=(out,))
     assert op.bytes_read() == 10 * 16 * 2 + 10 * 8
-    few = Embedding(name="f", lookups=10.0, width=16.0, inputs=(tensor(2, 16, role=Role.PARAMETER), indices), outputs=(out,))
+    few = Embedding(
+        name="f", lookups=10.0, width=16.0, inputs=(tensor(2, 16, role=Role.PARAMETER), indices), outputs=(out,)
+    )
     assert few.bytes_read() == 2 * 16 * 2 + 10 * 8  # never more than the table
     backward = Embedding(name="b", lookups=10.0, width=16.0, backward=True, inputs=(out, indices), outputs=(table,))
     assert backward.bytes_written() == 1000 * 16 * 2

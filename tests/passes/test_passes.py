@@ -89,7 +89,9 @@ def test_fused_attention_computes_scores_again():
 def test_every_trained_parameter_gets_a_gradient_of_its_size(model):
     graph = run_passes(forward(model), [AMP, Autograd()])
     parameters = {t.name: (t.shape, t.dtype) for t in graph.parameters() if t.requires_grad}
-    gradients = {t.name.removesuffix(".grad"): (t.shape, t.dtype) for op in graph for t in op.outputs if t.role is Role.GRADIENT}
+    gradients = {
+        t.name.removesuffix(".grad"): (t.shape, t.dtype) for op in graph for t in op.outputs if t.role is Role.GRADIENT
+    }
     assert gradients == parameters
 
 
@@ -105,7 +107,9 @@ def test_decomposed_silu_is_six_kernels():
 def test_full_recomputation_runs_the_layers_again_and_keeps_their_inputs(model, early_stop):
     base = run_passes(forward(model), [BF16_ONLY, Autograd()])
     again = run_passes(base, [Recompute(early_stop=early_stop)])
-    layers = base.total(lambda op: op.flops() if op.block and op.phase is Phase.FORWARD and op.group in HEAVY_KINDS else 0.0)
+    layers = base.total(
+        lambda op: op.flops() if op.block and op.phase is Phase.FORWARD and op.group in HEAVY_KINDS else 0.0
+    )
     repeated = heavy_flops(again, Phase.RECOMPUTE)
     assert repeated <= layers
     if not early_stop:
@@ -156,9 +160,7 @@ def test_every_kth_layer_is_checkpointed(every, share):
 
 def test_the_first_layers_are_checkpointed():
     full = run_passes(forward(TINY_LLAMA), [BF16_ONLY, Autograd(), Recompute()])
-    some = run_passes(
-        forward(TINY_LLAMA), [BF16_ONLY, Regroup(leading=3), Autograd(), Recompute(only_leading=True)]
-    )
+    some = run_passes(forward(TINY_LLAMA), [BF16_ONLY, Regroup(leading=3), Autograd(), Recompute(only_leading=True)])
     assert heavy_flops(some, Phase.RECOMPUTE) == pytest.approx(0.75 * heavy_flops(full, Phase.RECOMPUTE))
     assert any(op.block and op.block.name == "leading.layers" for op in some)
 
@@ -229,7 +231,7 @@ def test_optimizer_traffic_in_fp32(method, implementation, per_parameter):
     assert (update.bytes_read() + update.bytes_written()) / update.elements == per_parameter
 
 
-@pytest.mark.parametrize("key", METHODS, ids=lambda key: "-".join(key))
+@pytest.mark.parametrize("key", METHODS, ids="-".join)
 def test_every_optimizer_has_a_sourced_row_and_runs(key):
     assert METHODS[key].source
     graph = run_passes(forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method=key[0], implementation=key[1])])
@@ -241,7 +243,9 @@ def test_every_optimizer_has_a_sourced_row_and_runs(key):
 def test_eight_bit_states_take_a_quarter():
     states = {}
     for method, implementation in (("adamw", "fused"), ("adam8bit", "fused")):
-        graph = run_passes(forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method=method, implementation=implementation)])
+        graph = run_passes(
+            forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method=method, implementation=implementation)]
+        )
         states[method] = sum(t.bytes for t in graph.ops[-1].inputs if t.role is Role.OPTIMIZER_STATE)
     assert states["adam8bit"] / states["adamw"] == pytest.approx((1 + 4 / 256) / 4)
 
@@ -249,12 +253,16 @@ def test_eight_bit_states_take_a_quarter():
 def test_muon_counts_its_products():
     graph = run_passes(forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method="muon", implementation="loop")])
     matrices = [(t, copies) for t, copies in graph.parameters().items() if len(t.shape) == 2]
-    expected = sum(5 * copies * (4 * min(t.shape) ** 2 * max(t.shape) + 2 * min(t.shape) ** 3) for t, copies in matrices)
+    expected = sum(
+        5 * copies * (4 * min(t.shape) ** 2 * max(t.shape) + 2 * min(t.shape) ** 3) for t, copies in matrices
+    )
     assert graph.ops[-1].extra_flops == pytest.approx(expected)
 
 
 def test_adafactor_keeps_rows_and_columns():
-    graph = run_passes(forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method="adafactor", implementation="loop")])
+    graph = run_passes(
+        forward(TINY), [BF16_ONLY, Autograd(), AddOptimizerStep(method="adafactor", implementation="loop")]
+    )
     state = next(t for t in graph.ops[-1].inputs if t.role is Role.OPTIMIZER_STATE)
     vectors = sum(product(*t.shape) * c for t, c in graph.parameters().items() if len(t.shape) == 1)
     matrices = sum(sum(t.shape) * c for t, c in graph.parameters().items() if len(t.shape) == 2)

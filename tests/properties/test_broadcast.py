@@ -108,7 +108,10 @@ def test_hardware(family):
 def test_widths(family):
     case = FAMILIES[family]
     path, values = WIDTHS[family]
-    compare(resolved(case["model"], precision="bf16", **case["workload"]), {path: values, "workload.micro_batch_size": [1, 3]})
+    compare(
+        resolved(case["model"], precision="bf16", **case["workload"]),
+        {path: values, "workload.micro_batch_size": [1, 3]},
+    )
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8"])
@@ -119,14 +122,22 @@ def test_engines_and_precisions(engine, precision):
     compare(request, {"workload.micro_batch_size": [1, 4], "workload.sequence_length": [32, 96]})
 
 
-@pytest.mark.parametrize("recompute", ["selective", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1}])
+@pytest.mark.parametrize(
+    "recompute", ["selective", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1}]
+)
 def test_recomputation(recompute):
-    compare(resolved(TINY, recompute=recompute), {"workload.micro_batch_size": [1, 4], "workload.sequence_length": [32, 96]})
+    compare(
+        resolved(TINY, recompute=recompute), {"workload.micro_batch_size": [1, 4], "workload.sequence_length": [32, 96]}
+    )
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
 def test_generation(phase):
-    lengths = {"prefill": ["prompt_length"], "decode": ["context_length", "output_length"], "generate": ["prompt_length", "output_length"]}
+    lengths = {
+        "prefill": ["prompt_length"],
+        "decode": ["context_length", "output_length"],
+        "generate": ["prompt_length", "output_length"],
+    }
     sizes = dict.fromkeys(lengths[phase], 40)
     request = resolved(TINY_LLAMA, phase=phase, precision="bf16", **sizes)
     compare(request, {"workload.micro_batch_size": [1, 7], "gpu.memory.bandwidth": [1e12, 2e12]})

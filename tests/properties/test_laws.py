@@ -13,7 +13,7 @@ from roofsim.analyze.sensitivity import elasticities
 from roofsim.cost.pricing import Scales
 from tests.scenarios import FAMILIES, TINY, TINY_LLAMA, evaluated
 
-CASES = {name: case for name, case in FAMILIES.items()}
+CASES = dict(FAMILIES.items())
 
 
 @settings(max_examples=20)

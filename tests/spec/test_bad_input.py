@@ -230,7 +230,9 @@ def test_missing_file(monkeypatch, capsys):
 
 def test_all_problems_come_at_once(tmp_path, monkeypatch, capsys):
     path = tmp_path / "bad.yaml"
-    path.write_text("model: gpt\nworkload: {micro_batch_size: 0, precison: bf16, engine: pytorhc}\nhardware: {gpu: a10O}\n")
+    path.write_text(
+        "model: gpt\nworkload: {micro_batch_size: 0, precison: bf16, engine: pytorhc}\nhardware: {gpu: a10O}\n"
+    )
     code, _, err = run_cli(monkeypatch, capsys, "run", str(path))
     assert code == 2
     for message in ("micro_batch_size", "precison", "pytorhc", "a10O"):
@@ -243,7 +245,10 @@ def test_all_problems_come_at_once(tmp_path, monkeypatch, capsys):
     ("arguments", "message"),
     [
         (["--gpu", "a10O"], r"--gpu: hardware.gpu: unknown gpu 'a10O'"),
-        (["--micro-batch-size", "x"], r"--micro-batch-size: workload.micro_batch_size: expected a whole number; got 'x'"),
+        (
+            ["--micro-batch-size", "x"],
+            r"--micro-batch-size: workload.micro_batch_size: expected a whole number; got 'x'",
+        ),
         (["--micro-batch-size", "0"], r"expected a number more than 0"),
         (["--micro-batch-size", ""], r"--micro-batch-size: expected a value; got nothing"),
         (["--set", "workload.micro_batch_size"], r"expected SECTION.KEY=VALUE"),

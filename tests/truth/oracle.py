@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.ops import Embedding, GroupedMatmul

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
-from roofsim.numeric import Real
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind
-from roofsim.numeric import Real
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 #: Arithmetic operations per output element, counted from the formula with a transcendental as one; 1 where not listed.
 ELEMENTWISE_FLOPS: Final[dict[str, float]] = {

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import RoofsimError
-from roofsim.graph.ops import Elementwise
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.graph.ops import Elementwise
     from roofsim.graph.tensor import Tensor
     from roofsim.passes.autograd.tape import Tape
 
@@ -138,7 +138,7 @@ def _rotary(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     tape.give(x, tape.pointwise("rotary_backward", x, grad, *tables, dtype=x.dtype))
 
 
-SPECIAL: Final[dict[str, "Callable[[Elementwise, Tape, Tensor], None]"]] = {
+SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "add": _add,
     "sub": _sub,
     "mul": _mul,

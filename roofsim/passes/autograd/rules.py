@@ -382,5 +382,5 @@ def _(op: Fused, tape: Tape) -> None:
 
 @backward.register(CacheAppend)
 @backward.register(OptimizerUpdate)
-def _(op: AbstractOp, tape: Tape) -> None:
+def _(op: AbstractOp, tape: Tape) -> None:  # noqa: ARG001 (rules use it)
     raise UnsupportedOpError("backward", op)

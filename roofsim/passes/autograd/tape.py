@@ -5,18 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Cast, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
 from roofsim.numeric import same
 
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+
 
 @singledispatch
-def backward(op: AbstractOp, tape: Tape) -> None:
+def backward(op: AbstractOp, tape: Tape) -> None:  # noqa: ARG001 (rules use it)
     """Emit the ops that turn the gradients of `op`'s outputs into those of its inputs.
 
     What such an op reads of the forward pass is what autograd keeps: there is no second table of saved tensors.
@@ -41,6 +43,7 @@ class Autograd:
     silu_backward: str = "fused"
 
     def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with its backward ops behind the forward ones."""
         import roofsim.passes.autograd.rules  # noqa: F401  (fills the table)
 
         tape = Tape(graph, self.silu_backward)

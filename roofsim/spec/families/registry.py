@@ -46,6 +46,6 @@ def family_schema(family: str) -> type[ModelSpec]:
             Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES))
         )
     module, name = FAMILIES[family]
-    found = getattr(importlib.import_module(f"roofsim.spec.families.{module}"), name)
+    found: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.families.{module}"), name)
     assert issubclass(found, ModelSpec)
     return found

@@ -60,6 +60,7 @@ class TransformerModel(ModelSpec):
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
+        """Return a copy with every derived default written out."""
         biases = not self.gated_mlp if self.biases is None else self.biases
         h, a = self.hidden_size, self.num_attention_heads
         derived: dict[str, Any] = {
@@ -180,6 +181,7 @@ class DecoderModel(TransformerModel):
         return self.head_size
 
     def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
         filled = super().completed()
         width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
         assert width is not None
