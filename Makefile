@@ -42,6 +42,7 @@ format: $(VENV)/.test  ## format the code
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.test  ## run the examples of README and docs again and write down what they print
+	$(BIN)/python -m tests.truth.exactness --write
 	$(BIN)/python -m tests.documents --write
 
 golden: $(VENV)/.test  ## write the golden files anew; read the difference before you commit it

@@ -26,10 +26,10 @@ _CURVE_WIDTH: Final = 80
 
 def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
     """Print the rows of `op_rows`, the first `top` of them, and a line for the rest."""
-    table = Table(box=SIMPLE, pad_edge=False)
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     heads = [by, "phase", "class"] if by == "op" else [by]
     for name in heads:
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name in ("launches", "FLOPs", "bytes", "FLOP/B", "time", "share"):
         table.add_column(name, justify="right")
     table.add_column("bound")
@@ -52,7 +52,7 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
         "-" if row["intensity"] is None else words.count(row["intensity"]),
         words.seconds(row["time"]),
         words.percent(row["share"]),
-        words.BOUND_WORDS[row["bound"]],
+        words.short_bound(row["bound"]),
     ]
 
 

@@ -192,15 +192,11 @@ def comparison_row(result: Result) -> list[str]:
         result.scenario["workload"]["precision"]["name"],
         words.seconds(_f(result.step_time)),
         words.count(_f(rate)),
-        _SHORT.get(result.bound, words.BOUND_WORDS[result.bound]),
-        _SHORT.get(result.runner_up["bound"], words.BOUND_WORDS[result.runner_up["bound"]]),
+        words.short_bound(result.bound),
+        words.short_bound(result.runner_up["bound"]),
         words.gibibytes(_f(memory.device_total)),
         words.gibibytes(_f(memory.capacity)),
         "yes" if memory.fits else f"no, -{words.gibibytes(_f(memory.shortfall))}",
         "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:.2f}",
         "?" if per_million is None else f"{words.count(10.0**6 / per_million)}",
     ]
-
-
-#: Short words for narrow columns.
-_SHORT = {"memory_bandwidth": "bandwidth", "launch": "launches"}

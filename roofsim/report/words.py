@@ -21,6 +21,9 @@ BOUND_WORDS: Final = {
     "input": "input pipeline",
 }
 
+#: The same in narrow columns, where shorter.
+_SHORT: Final = {"memory_bandwidth": "bandwidth", "launch": "launches"}
+
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
     "vector_flops": "vector FLOP/s",
@@ -28,6 +31,11 @@ RESOURCE_WORDS: Final = {
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
 }
+
+
+def short_bound(bound: str) -> str:
+    """Return what binds in a word or two, for narrow columns."""
+    return _SHORT.get(bound, BOUND_WORDS[bound])
 
 
 def seconds(value: float) -> str:

@@ -11,6 +11,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
 from roofsim.spec import catalog
+from tests.truth.exactness import PAGE, count_parameters, with_table
 from tests.truth.oracle import (
     CATALOG,
     PHASES,
@@ -119,3 +120,15 @@ def test_inference(row):
         if tensor.role is Role.KEY_VALUE_CACHE
     )
     assert cached == float(row["kv_cache_bytes"])
+
+
+def test_parameters_of_the_whole_catalog():
+    wrong = {
+        name: pair for name in catalog.names("model") if (pair := count_parameters(name))[0] != (pair[1] or pair[0])
+    }
+    assert wrong == {}
+
+
+def test_the_page_is_true():
+    page = PAGE.read_text(encoding="utf-8")
+    assert with_table(page) == page

@@ -1,0 +1,1 @@
+"""Speed, measured as ratios and counts: ``make benchmark``."""
