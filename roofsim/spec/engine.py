@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from roofsim.errors import did_you_mean
+from roofsim.spec import catalog
+from roofsim.spec.precision import LATER, NAMES
 from roofsim.spec.quantity import SecondsOrNone
+
+Phase = Literal["train", "forward", "prefill", "decode", "generate"]
+
+#: Which code computes attention; the name of a generation stands for its achieved rate.
+AttentionKernel = Literal[
+    "unfused", "fused_softmax", "memory_efficient", "flash1", "flash2", "flash3", "cudnn", "flashinfer", "trtllm",
+    "ggml", "paged", "single_query",
+]  # fmt: skip
+
+#: What is merged into one kernel (or one matmul).
+FusionGroup = Literal[
+    "pointwise", "bias_dropout_add", "bias_activation", "gated_activation", "residual_norm", "qkv", "gate_up",
+]  # fmt: skip
+
+ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
 class _Strict(BaseModel):
@@ -16,9 +34,9 @@ class _Strict(BaseModel):
 class Overlap(_Strict):
     """Which communication the engine hides behind compute."""
 
-    tensor: bool = False
-    data: bool = True
-    pipeline: bool = False
+    tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
+    data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
+    pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
 
 
 class Engine(_Strict):
@@ -28,12 +46,36 @@ class Engine(_Strict):
     name: str
     description: str = ""
     aliases: tuple[str, ...] = ()
+    phases: tuple[Phase, ...] = Field(
+        default=ALL_PHASES, description="What the engine can run; asking for another phase is an error."
+    )
+
+    # -- attention ----------------------------------------------------------------------------------------------
 
     attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] = Field(
         default="sdpa",
         description="flash: a fused kernel always; sdpa: PyTorch's own choice by type and mask; unfused: products, scale, "
         "mask, softmax as kernels of their own; fused_softmax: products around one scale-mask-softmax kernel.",
     )
+    attention_generation: AttentionKernel | None = Field(
+        default=None,
+        description="Which attention kernel runs in training and prefill: unfused; fused_softmax; memory_efficient "
+        "(CUTLASS, xformers); flash1 (and its Triton version), flash2, flash3; cudnn; flashinfer; trtllm "
+        "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block a head, no split along the "
+        "cache). null: not stated. Stated, not yet priced.",
+    )
+    attention_generation_on: dict[str, AttentionKernel] = Field(
+        default_factory=dict,
+        description="GPU architecture -> attention_generation there, where the engine chooses by card. Stated, not yet "
+        "priced.",
+    )
+    decode_attention: AttentionKernel | None = Field(
+        default=None,
+        description="Which attention kernel runs in decode steps; null: as attention_generation. Stated, not yet priced.",
+    )
+
+    # -- kernels ------------------------------------------------------------------------------------------------
+
     rms_norm: Literal["fused", "chain"] = Field(default="fused", description="One kernel, or transformers' fp32 chain.")
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
     rotary: Literal["fused", "chain"] = Field(
@@ -45,33 +87,142 @@ class Engine(_Strict):
     silu_backward: Literal["fused", "decomposed"] = Field(
         default="fused", description="decomposed: six kernels, as a PyTorch without GPU kernels traces it."
     )
-    fusion: tuple[Literal["pointwise", "bias_dropout_add"], ...] = Field(
-        default=(), description="pointwise: a compiler merges what lies between heavy ops."
+    fusion: tuple[FusionGroup, ...] = Field(
+        default=(),
+        description="pointwise: a compiler merges what lies between heavy ops; bias_dropout_add: a library's kernel. "
+        "Stated, not yet priced: bias_activation (bias and GELU in one kernel), gated_activation (activation and product "
+        "of a gated MLP), residual_norm (residual sum inside the norm), qkv and gate_up (one matmul).",
     )
-    precision_recipe: Literal["pure", "master"] = Field(
+    extra_kernels_per_layer: Annotated[float, Field(ge=0.0, le=1000.0)] = Field(
+        default=0.0,
+        description="Launches per layer and pass beyond those of the graph, without traffic of their own (packing, "
+        "activation quantisation). Stated, not yet priced.",
+    )
+    matmul_accumulation: Literal["fp32", "fp16"] = Field(
+        default="fp32",
+        description="Type in which 16-bit matmuls add up; it chooses the GPU's peak. Stated, not yet priced.",
+    )
+    expand_weights_from: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens in a pass from which quantised weights are first written out in 16 bits for a library "
+        "matmul; null: never. Stated, not yet priced.",
+    )
+    memory_format: Literal["channels_first", "channels_last"] = Field(
+        default="channels_first", description="Layout of images (NCHW or NHWC)."
+    )
+
+    # -- types and state ----------------------------------------------------------------------------------------
+
+    default_precision: str | None = Field(
+        default=None,
+        description="The precision people get from the engine without asking; null: not stated. Stated, not yet used: a "
+        "scenario without precision gets the card's 16-bit type.",
+    )
+    precision_recipe: Literal["pure", "master", "sharded"] = Field(
         default="pure",
-        description="pure: fp16 and bf16 mean everything in that type; master: fp32 master parameters and states beside it.",
+        description="pure: fp16 and bf16 mean everything in that type; master: fp32 master parameters and states beside it; "
+        "sharded: fp32 parameters and states split over the ranks, low-precision copies gathered to compute with (on one "
+        "GPU priced as master).",
     )
     gradient_type: Literal["parameters", "fp32"] = Field(
         default="parameters", description="Type in which gradients are kept."
     )
-    gradient_accumulation: Literal["separate", "fused"] = Field(
-        default="separate", description="fused: the weight-gradient matmul adds into the buffer."
+    gradient_accumulation: Literal["separate", "fused", "cast_then_add"] = Field(
+        default="separate",
+        description="fused: the weight-gradient matmul adds into the buffer; cast_then_add: a cast to fp32 and an add as "
+        "kernels of their own (priced as separate so far).",
     )
-    adamw: Literal["foreach", "fused", "loop"] = Field(default="foreach", description="What optimizer: adamw means.")
-    selective_recompute: Literal["core_attention", "every_second_matmul"] = "core_attention"
+    reduction_type: Literal["gradients", "parameters", "fp32"] = Field(
+        default="gradients",
+        description="Type in which gradients travel between data-parallel ranks: that in which they are kept, that of the "
+        "compute parameters, or fp32. Stated, not yet priced.",
+    )
+    adamw: Literal["foreach", "fused", "loop", "bert_adam"] = Field(
+        default="foreach",
+        description="What optimizer: adamw means; bert_adam: the unfused loop of BERT scripts before 2021, with a norm and "
+        "clip per tensor.",
+    )
+    selective_recompute: Literal["core_attention", "every_second_matmul"] = Field(
+        default="core_attention", description="What recompute: selective means."
+    )
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
     )
+
+    # -- inference ----------------------------------------------------------------------------------------------
+
+    key_value_cache: Literal["concatenated", "in_place", "paged"] = Field(
+        default="in_place",
+        description="concatenated: every step copies the cache; in_place: appends; paged: appends to blocks (priced as "
+        "in_place so far).",
+    )
+    cache_block_size: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Tokens in a block of a paged cache; null: not paged. Stated, not yet priced."
+    )
+    prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens of prompts per pass, beyond which a prefill is cut; null: never cut. Stated, not yet priced.",
+    )
+    preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the GPU's memory that is taken at start, whatever runs; null: memory grows on demand. "
+        "Stated, not yet priced.",
+    )
+
+    # -- host, memory, communication ----------------------------------------------------------------------------
+
     launch: Literal["eager", "graphs"] = Field(
         default="eager", description="graphs: CUDA graphs, no host time per kernel."
     )
+    decode_launch: Literal["eager", "graphs"] | None = Field(
+        default=None, description="As launch, in decode steps; null: the same. Stated, not yet priced."
+    )
     host_issue_time: SecondsOrNone = Field(default=6e-6, description="Host time per kernel on the reference host.")
-    memory_format: Literal["channels_first", "channels_last"] = "channels_first"
-    key_value_cache: Literal["concatenated", "in_place"] = "in_place"
+    host_call_time: SecondsOrNone = Field(
+        default=29e-6, description="Host time per kernel of a forward pass on the reference host, its modules included."
+    )
+    host_time_per_step: SecondsOrNone = Field(
+        default=0.0, description="Time of scheduler and sampling per decode step. Stated, not yet priced."
+    )
+    host_time_per_sequence: SecondsOrNone = Field(
+        default=0.0, description="The same, per running sequence and decode step. Stated, not yet priced."
+    )
     reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."
     )
-    overlap: Overlap = Overlap()
+    overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
+    all_reduce: Literal["nccl", "custom"] = Field(
+        default="nccl",
+        description="How small all-reduces inside a node run: the library's, or the engine's one-shot kernel. Stated, not "
+        "yet priced.",
+    )
+    pipeline_message: Literal["whole", "split"] = Field(
+        default="whole",
+        description="split: each tensor rank sends its share of the activations, gathered on arrival. Stated, not yet "
+        "priced.",
+    )
+
     sources: dict[str, str] = Field(default_factory=dict, description="Fact -> where it is known from.")
     notes: str = ""
+
+    @model_validator(mode="after")
+    def _known_names(self) -> Self:
+        for architecture in self.attention_generation_on:
+            _check(architecture, tuple(catalog.names("architecture")), "GPU architecture")
+        precision = self.default_precision
+        if precision is not None and not precision.startswith("exl2-"):
+            _check(precision, (*NAMES, *LATER), "precision")
+        for fact in self.sources:
+            _check(fact.partition(".")[0], tuple(type(self).model_fields), "engine fact")
+        if self.cache_block_size is not None and self.key_value_cache != "paged":
+            raise ValueError(f"cache_block_size goes with key_value_cache: paged, not {self.key_value_cache}")
+        return self
+
+    def attention_on(self, architecture: str) -> str | None:
+        """Return the attention kernel's generation on a GPU architecture, or None where it is not stated."""
+        return self.attention_generation_on.get(architecture, self.attention_generation)
+
+
+def _check(name: str, known: tuple[str, ...], what: str) -> None:
+    if name not in known:
+        raise ValueError(f"unknown {what} {name!r}. {did_you_mean(name, known)}")

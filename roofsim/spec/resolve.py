@@ -198,7 +198,13 @@ class Resolver:
                     )
                 )
             document = document.with_value((key,), value, at)
-        return validate(Engine, document, prefix="workload.engine_facts" if facts else "")
+        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "")
+        if workload.phase not in engine.phases:
+            able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
+            message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
+            hint = f"Choose one of these phases, or an engine that runs {workload.phase}: {', '.join(able)}."
+            raise SpecError(Problem(message, place, "workload.engine", hint))
+        return engine
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu) -> Precision:
         """Resolve the precision; left out, it is the widest-used 16-bit type that the card has."""
@@ -252,6 +258,10 @@ class Resolver:
             place = self.document.place(("parallel", "offload", moved[0]))
             raise SpecError(Problem("offload is not priced by this version", place, f"parallel.offload.{moved[0]}"))
         return given.model_copy(update={"data": 1})
+
+
+def _phases(engine: str) -> tuple[str, ...]:
+    return validate(Engine, catalog.load("engine", engine)).phases
 
 
 class _Collector:

@@ -1,0 +1,217 @@
+"""Hold the engine catalog to its rules: valid files, a source for every fact, runs in its phases, refusals elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+from pydantic import ValidationError
+
+from roofsim.api import resolve, run
+from roofsim.errors import SpecError, UnknownNameError
+from roofsim.spec import catalog
+from roofsim.spec.engine import ALL_PHASES, Engine
+from roofsim.spec.validate import validate
+
+#: Every engine that the documents name.
+ENGINES = (
+    "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
+    "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
+    "exllamav2", "autoawq", "mlc-llm",
+)  # fmt: skip
+INFERENCE = ("tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm")
+TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
+#: Keys of a file that are no facts.
+NO_FACTS = {"schema", "name", "description", "aliases", "sources", "notes"}
+SIZES = {
+    "train": {"micro_batch_size": 2, "sequence_length": 128},
+    "forward": {"micro_batch_size": 2, "sequence_length": 128},
+    "prefill": {"batch_size": 2, "prompt_length": 128},
+    "decode": {"batch_size": 2, "context_length": 128},
+    "generate": {"batch_size": 2, "prompt_length": 128, "output_length": 8},
+}
+#: Another value of every fact, as a scenario may write it.
+OTHER = {
+    "phases": ["train", "forward"],
+    "attention": "unfused",
+    "attention_generation": "flash3",
+    "attention_generation_on": {"hopper": "cudnn"},
+    "decode_attention": "paged",
+    "rms_norm": "chain",
+    "gelu_new": "chain",
+    "rotary": "fused",
+    "cross_entropy": "fused",
+    "silu_backward": "decomposed",
+    "fusion": ["pointwise", "qkv"],
+    "extra_kernels_per_layer": 3.0,
+    "matmul_accumulation": "fp16",
+    "expand_weights_from": 64,
+    "memory_format": "channels_last",
+    "default_precision": "q4_k_m",
+    "precision_recipe": "sharded",
+    "gradient_type": "fp32",
+    "gradient_accumulation": "cast_then_add",
+    "reduction_type": "fp32",
+    "adamw": "fused",
+    "selective_recompute": "every_second_matmul",
+    "recompute_stops_early": False,
+    "key_value_cache": "paged",
+    "cache_block_size": 16,
+    "prefill_chunk": 512,
+    "preallocated_share": 0.9,
+    "launch": "graphs",
+    "decode_launch": "graphs",
+    "host_issue_time": "9 us",
+    "host_call_time": "20 us",
+    "host_time_per_step": "2 ms",
+    "host_time_per_sequence": "13 us",
+    "reserved_overhead": 0.2,
+    "overlap": {"tensor": True, "data": False, "pipeline": True},
+    "all_reduce": "custom",
+    "pipeline_message": "split",
+}
+
+
+def load(name):
+    return validate(Engine, catalog.load("engine", name))
+
+
+def scenario(engine, phase="train", **facts):
+    workload = {"engine": engine, "phase": phase, "engine_facts": facts, **SIZES[phase]}
+    return {"model": "gpt2-124m", "workload": workload}
+
+
+def test_the_catalog_is_complete():
+    assert set(ENGINES) == set(catalog.names("engine"))
+
+
+def test_names_and_aliases_are_unique():
+    seen: dict[str, str] = {}
+    for name in ENGINES:
+        for word in (name, *load(name).aliases):
+            assert seen.setdefault(catalog.normal(word), name) == name, word
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_every_fact_of_a_file_has_a_source(name):
+    document = catalog.load("engine", name)
+    engine = load(name)
+    facts = set(document.data) - NO_FACTS
+    assert engine.name == name
+    assert len(engine.description) > 40
+    assert not facts - {key.partition(".")[0] for key in engine.sources}
+    assert not {key.partition(".")[0] for key in engine.sources} - facts, (
+        "sources of facts that the file does not state"
+    )
+    assert all(len(source) > 7 for source in engine.sources.values())
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_files_state_what_decides_most(name):
+    stated = set(catalog.load("engine", name).data)
+    assert {"attention", "attention_generation", "fusion", "precision_recipe", "default_precision"} <= stated
+    assert {"launch", "host_issue_time", "reserved_overhead", "memory_format"} <= stated
+    if name not in INFERENCE:
+        assert {
+            "cross_entropy",
+            "adamw",
+            "gradient_type",
+            "gradient_accumulation",
+            "reduction_type",
+            "overlap",
+        } <= stated
+    if name not in TRAINING_ONLY:
+        assert "key_value_cache" in stated
+
+
+@pytest.mark.parametrize("name", ENGINES)
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+@pytest.mark.parametrize("phase", ["train", "prefill", "decode"])
+def test_engines_run_in_their_phases(name, gpu, phase):
+    request = scenario(name, phase) | {"hardware": {"gpu": gpu}}
+    if phase not in load(name).phases:
+        with pytest.raises(SpecError, match="does not run phase"):
+            resolve(request)
+        return
+    result = run(request).to_dict()
+    assert 0.0 < result["step_time"] < 10.0
+    assert result["scenario"]["workload"]["engine"] == name
+
+
+@pytest.mark.parametrize("phase", ALL_PHASES)
+def test_phases(phase):
+    for name in ENGINES:
+        allowed = phase in load(name).phases
+        assert allowed == (phase == "forward" or name not in (INFERENCE if phase == "train" else TRAINING_ONLY)), name
+
+
+def test_a_wrong_phase_says_what_to_do():
+    with pytest.raises(SpecError) as caught:
+        resolve({"model": "gpt2-124m", "workload": {"engine": "vllm"}})
+    (problem,) = caught.value.problems
+    assert problem.path == "workload.engine"
+    assert problem.message == "engine vllm does not run phase train; it runs forward, prefill, decode, generate"
+    assert problem.hint.startswith("Choose one of these phases, or an engine that runs train: deepspeed, huggingface")
+    assert "sglang" not in problem.hint
+
+
+@pytest.mark.parametrize("fact", sorted(OTHER))
+def test_every_fact_can_be_overridden(fact):
+    facts = {fact: OTHER[fact]}
+    if fact == "cache_block_size":
+        facts["key_value_cache"] = "paged"
+    found = resolve(scenario("pytorch-eager", **facts)).engine
+    before = load("pytorch-eager")
+    assert getattr(found, fact) != getattr(before, fact)
+    assert found.model_copy(update={name: getattr(before, name) for name in facts}) == before
+
+
+def test_every_fact_is_tried():
+    assert set(OTHER) == set(Engine.model_fields) - (NO_FACTS - {"schema"}) - {"schema_version"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"atention": "flash"}, r"unknown engine fact 'atention'. Did you mean 'attention'"),
+        ({"attention_generation": "flash9"}, r"attention_generation: expected one of 'unfused'.*got 'flash9'"),
+        ({"attention_generation_on": {"hoper": "flash3"}}, r"unknown GPU architecture 'hoper'. Did you mean 'hopper'"),
+        ({"attention_generation_on": {"hopper": "flash"}}, r"attention_generation_on.hopper: expected one of"),
+        ({"fusion": ["pointwize"]}, r"expected one of 'pointwise'"),
+        ({"default_precision": "bf17"}, r"unknown precision 'bf17'. Did you mean .*'bf16'"),
+        ({"cache_block_size": 16}, r"cache_block_size goes with key_value_cache: paged, not in_place"),
+        ({"cache_block_size": 0, "key_value_cache": "paged"}, r"cache_block_size: expected a number at least 1"),
+        ({"host_time_per_step": 2}, r"host_time_per_step: expected a quantity in s, for example '5 us'; got 2"),
+        ({"extra_kernels_per_layer": -1}, r"extra_kernels_per_layer: expected a number at least 0"),
+        ({"preallocated_share": 1.5}, r"preallocated_share: expected a number at most 1"),
+        ({"phases": ["trian"]}, r"expected one of .*got 'trian'. Did you mean 'train'"),
+        ({"overlap": {"tensors": True}}, r"unknown key 'tensors'. Did you mean 'tensor'"),
+    ],
+)  # fmt: skip
+def test_wrong_facts(facts, message):
+    with pytest.raises(SpecError, match=message):
+        resolve(scenario("pytorch-eager", **facts))
+
+
+def test_unknown_engines_have_near_matches():
+    with pytest.raises(UnknownNameError, match=r"unknown engine 'megatron-cor'. Did you mean 'megatron-core'"):
+        resolve(scenario("megatron-cor"))
+
+
+def test_sources_name_facts():
+    with pytest.raises(ValidationError, match="unknown engine fact 'atention'"):
+        Engine(name="mine", sources={"atention": "nowhere"})
+
+
+def test_the_attention_kernel_depends_on_the_card():
+    core = load("megatron-core")
+    assert core.attention_on("hopper") == "cudnn"
+    assert core.attention_on("ampere-ga100") == "flash2"
+    assert load("vllm").attention_on("ada") == "flash2"
+    assert Engine(name="mine").attention_on("ada") is None
+
+
+def test_every_field_is_optional_and_described():
+    assert Engine(name="mine").name == "mine"
+    for name, field in Engine.model_fields.items():
+        if name in OTHER:
+            assert not field.is_required(), name
+            assert field.description, name
