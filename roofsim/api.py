@@ -59,9 +59,9 @@ def resolve_document(document: Document) -> Resolved:
 
 
 def _import_model(path: Path) -> dict[str, Any]:
-    from roofsim.importers.huggingface import read_config
+    from roofsim.importers.huggingface import import_model
 
-    return read_config(path)
+    return import_model(path)
 
 
 def answer(evaluation: Evaluation) -> Result:
@@ -93,10 +93,12 @@ def answer(evaluation: Evaluation) -> Result:
         cost=_cost(evaluation, step) if scalar else {},
         warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
         assumed=resolved.assumed,
-        provenance=tuple(
-            provenance(resolved.gpu, resolved.architecture, resolved.engine, resolved.precision.math, resolved.override)
-        ),
+        provenance=(*provenance(resolved), *_assumed(resolved)),
     )
+
+
+def _assumed(resolved: Resolved) -> list[dict[str, Any]]:
+    return [{"what": "assumed", "value": text, "source": "not stated in the scenario"} for text in resolved.assumed]
 
 
 def scenario_of(resolved: Resolved) -> dict[str, Any]:

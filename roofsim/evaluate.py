@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.kernels import Pricing
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
-from roofsim.program import Program, build
+from roofsim.program import Program, Stage, build
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.step import StepTime, compose
 from roofsim.spec.mesh import with_trailing_axis
@@ -46,29 +46,33 @@ class Evaluation:
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays."""
-    device = device_of(resolved.gpu, resolved.architecture, _issue_time(resolved))
     program = build(resolved)
-    channels_last = resolved.engine.memory_format == "channels_last"
-    lifted = device_of(with_trailing_axis(resolved).gpu, resolved.architecture, _issue_time(resolved))
-    priced = tuple(
-        PricedGraph(stage.graph, Pricing(lifted if stage.averaged else device, channels_last=channels_last))
-        for stage in program.stages
-    )
+    priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(profile(stage.graph, with_curve=with_curve) for stage in program.stages)
     return Evaluation(
         resolved=resolved,
         program=program,
-        device=device,
+        device=device_of(resolved.gpu, resolved.architecture, resolved.constants, _issue_times(resolved)),
         priced=priced,
         step=step_of(program, priced, Scales()),
         profiles=profiles,
     )
 
 
-def _issue_time(resolved: Resolved) -> float:
-    if resolved.engine.launch == "graphs":
-        return 0.0
-    return resolved.engine.host_issue_time * resolved.system.host.issue_factor
+def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
+    """Price one stage; a decode may be launched in another way than the rest."""
+    engine = resolved.engine
+    launch = engine.decode_launch if stage.name == "decode" and engine.decode_launch is not None else engine.launch
+    gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
+    issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
+    device = device_of(gpu, resolved.architecture, resolved.constants, issue)
+    return PricedGraph(stage.graph, Pricing(device, channels_last=engine.memory_format == "channels_last"))
+
+
+def _issue_times(resolved: Resolved) -> tuple[float, float]:
+    """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
+    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    return engine.host_issue_time * factor, engine.host_call_time * factor
 
 
 def step_of(program: Program, priced: tuple[PricedGraph, ...], scales: Scales) -> StepTime:
@@ -88,7 +92,10 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
         phase: {part: mean_over_contexts(value) for part, value in parts.items()}
         for phase, parts in cost.device.items()
     }
-    return PassCost(device=device, host={phase: mean_over_contexts(value) for phase, value in cost.host.items()})
+    host, power = (
+        {phase: mean_over_contexts(value) for phase, value in part.items()} for part in (cost.host, cost.power)
+    )
+    return PassCost(device=device, host=host, power=power)
 
 
 def mean_over_contexts(value: Real) -> Real:

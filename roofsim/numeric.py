@@ -50,6 +50,28 @@ def maximum(a: Real, b: Real) -> Real:
     return cast("Array", np.maximum(a, b))
 
 
+def smooth_maximum(a: Real, b: Real, norm: float) -> Real:
+    """Return ``(a^p + b^p)^(1/p)`` of numbers that are not negative, without overflow.
+
+    >>> smooth_maximum(3.0, 0.0, 6.0)
+    3.0
+    """
+    return smooth_shares(a, b, norm)[0]
+
+
+def smooth_shares(a: Real, b: Real, norm: float) -> tuple[Real, Real]:
+    """Return ``(a^p + b^p)^(1/p)`` and the share of it that is due to `a`: its logarithmic derivative by `a`.
+
+    >>> smooth_shares(2.0, 2.0, 1.0)
+    (4.0, 0.5)
+    """
+    larger = maximum(a, b)
+    ratio = divide(minimum(a, b), where(larger > 0.0, larger, 1.0 + 0.0 * larger))
+    lesser = ratio**norm
+    total: Real = larger * (1.0 + lesser) ** (1.0 / norm)
+    return total, where(a >= b, 1.0 / (1.0 + lesser), lesser / (1.0 + lesser))
+
+
 def minimum(a: Real, b: Real) -> Real:
     """Return the smaller of two numbers, elementwise."""
     if type(a) is float and type(b) is float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
@@ -110,7 +111,7 @@ def _training(resolved: Resolved) -> Program:
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
     )
-    graph = lower(resolved.model, call_of(resolved, "train"))
+    graph = _lowered(resolved, call_of(resolved, "train"))
     passes = training_passes(
         resolved.precision, resolved.engine, recompute_plan(resolved), workload.optimizer, num_micro_batches
     )
@@ -123,8 +124,26 @@ def recompute_plan(resolved: Resolved) -> RecomputePlan:
     return RecomputePlan(policy=given) if isinstance(given, str) else given
 
 
+def _lowered(resolved: Resolved, call: Call) -> OpGraph:
+    """Lower the model; refuse images of a size at which a map vanishes or is no whole number."""
+    graph = lower(resolved.model, call)
+    size = resolved.workload.image_size
+    if isinstance(size, (int, float)):
+        for op in graph:
+            for tensor in op.outputs:
+                if any(isinstance(length, float) and (length < 1.0 or length % 1.0) for length in tensor.shape):
+                    raise SpecError(
+                        Problem(
+                            f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
+                            path="workload.image_size",
+                            hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                        )
+                    )
+    return graph
+
+
 def _inference(resolved: Resolved, call: Call) -> OpGraph:
-    return run_passes(lower(resolved.model, call), inference_passes(resolved.precision, resolved.engine))
+    return run_passes(_lowered(resolved, call), inference_passes(resolved.precision, resolved.engine))
 
 
 def _decode(resolved: Resolved, times: Real) -> Stage:

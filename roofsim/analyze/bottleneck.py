@@ -19,6 +19,7 @@ RATES_OF: Final = {
     "compute": ("tensor_flops", "vector_flops"),
     "memory_bandwidth": ("memory_bandwidth",),
     "launch": ("launch_rate", "host_issue_rate"),
+    "power": ("power",),
 }
 
 #: How far `headroom` looks: factors on the rate of what binds.

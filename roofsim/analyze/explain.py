@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ops import op_rows
-from roofsim.cost.kernels import kernels_of
+from roofsim.cost.kernels import KernelWork, kernels_of
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.graph.tensor import Role
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
+    from roofsim.cost.device import Device
     from roofsim.evaluate import Evaluation
     from roofsim.graph.base import AbstractOp
 
@@ -164,20 +166,23 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
     ):
         parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
         root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
-    architecture = context.device.architecture
-    for work in kernels_of(op, context):
-        rate, moved = work.flop_peak * work.compute_share, context.device.bandwidth * work.bandwidth_share
-        root.parts.append(
-            Explanation(
-                "kernel",
-                f"max({_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}, {_text(work.traffic, 'B')} / {_text(moved, 'B/s')})"
-                f" + {_seconds(architecture.kernel_floor)}",
-                f"{work.compute_share:.3g} of {_text(work.flop_peak, 'FLOP/s')}; {work.bandwidth_share:.3g} of "
-                f"{_text(context.device.bandwidth, 'B/s')}",
-                f"architecture {architecture.name}: {architecture.sources.get('matmul', '')}",
-            )
-        )
+    root.parts += [_kernel(work, context.device) for work in kernels_of(op, context)]
     return root
+
+
+def _kernel(work: KernelWork, device: Device) -> Explanation:
+    """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
+    rate, moved = work.flop_peak * work.compute_share, device.bandwidth * work.bandwidth_share
+    arithmetic = f"{_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}"
+    traffic = f"{_text(work.traffic, 'B')} / {_text(moved, 'B/s')}"
+    return Explanation(
+        "kernel",
+        f"norm({arithmetic}, {traffic}) + {_seconds(device.architecture.kernel_floor)}",
+        f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join(work.compute_keys)}); "
+        f"{_text(work.bandwidth_share)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
+        f"norm: power sum with exponent {device.constants.norm:g}",
+        f"constants {device.level}: {device.constants.sources.get('compute', '')}",
+    )
 
 
 def _dimensions(op: AbstractOp) -> str:
@@ -249,11 +254,13 @@ def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> E
 
 
 def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
-    root = Explanation(figure, f"{value:,.0f}", "sum over parameter tensors of elements x copies")
+    shown = value["total"] if isinstance(value, dict) else value
+    root = Explanation(figure, f"{shown:,.0f}", "sum over parameter tensors of elements x copies")
     rows = sorted(
         (
             (tensor, float(tensor.numel) * float(copies), float(copies))
             for tensor, copies in evaluation.program.stages[0].graph.parameters().items()
+            if tensor.role is Role.PARAMETER
         ),
         key=lambda row: -row[1],
     )

@@ -7,38 +7,38 @@ from typing import TYPE_CHECKING, Any
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
-    from roofsim.spec.architecture import Architecture
-    from roofsim.spec.engine import Engine
+    from roofsim.spec.constants import Constants
     from roofsim.spec.hardware import Gpu
+    from roofsim.spec.resolve import Resolved
 
 
-def provenance(
-    gpu: Gpu, architecture: Architecture, engine: Engine, math: str, override: dict[str, Any]
-) -> list[dict[str, Any]]:
+def provenance(resolved: Resolved) -> list[dict[str, Any]]:
     """Return rows of what, value and source: the card's numbers, the achieved fractions, the engine's facts."""
-    rows = _card(gpu, math)
-    rows += [
-        _row(
-            f"architecture.{architecture.name}.matmul.{math}",
-            architecture.matmul.get(math),
-            architecture.sources.get("matmul"),
-        ),
-        _row(
-            f"architecture.{architecture.name}.bandwidth", architecture.bandwidth, architecture.sources.get("bandwidth")
-        ),
-        _row(
-            f"architecture.{architecture.name}.kernel_floor",
-            humanize(architecture.kernel_floor, "s"),
-            architecture.sources.get("kernel_floor"),
-        ),
-        _row(f"engine.{engine.name}.attention", engine.attention, engine.sources.get("attention")),
-        _row(
-            f"engine.{engine.name}.host_issue_time",
-            humanize(engine.host_issue_time, "s"),
-            engine.sources.get("host_issue_time"),
-        ),
+    architecture, engine, math = resolved.architecture, resolved.engine, resolved.precision.math
+    rows = [*_card(resolved.gpu, math), *_fractions(resolved.constants, resolved.gpu, math)]
+    for owner, facts, names in (
+        (f"architecture.{architecture.name}", architecture, ("kernel_floor",)),
+        (f"engine.{engine.name}", engine, ("attention", "host_issue_time")),
+    ):
+        for name in names:
+            value = getattr(facts, name)
+            shown = humanize(value, "s") if isinstance(value, float) else value
+            rows.append(_row(f"{owner}.{name}", shown, facts.sources.get(name)))
+    return rows + [_row(key, value, "hardware.override of the scenario") for key, value in resolved.override.items()]
+
+
+def _fractions(constants: Constants, gpu: Gpu, math: str) -> list[dict[str, Any]]:
+    """Return the achieved fractions with the level they come from: this card, its architecture, or all cards."""
+    deviation, level = constants.of(gpu)
+    rows = [
+        (f"constants.compute.{math}", constants.compute.get(math, 0.0) * deviation.compute.get(math, 1.0), "compute"),
+        ("constants.stream", constants.stream * deviation.stream, "stream"),
     ]
-    return rows + [_row(key, value, "hardware.override of the scenario") for key, value in override.items()]
+    return [
+        _row(name, round(value, 4), f"{level}; {constants.sources.get(key, '')}".rstrip("; "))
+        for name, value, key in rows
+        if value
+    ]
 
 
 def _card(gpu: Gpu, math: str) -> list[dict[str, Any]]:

@@ -104,13 +104,10 @@ class Result:
                     "capacity": memory.capacity,
                     "fits": memory.fits,
                     "shortfall": memory.shortfall,
-                    "peak_op": memory.peak_op,
-                    "peak_phase": memory.peak_phase,
                     "components": memory.components,
                 },
                 "elasticity": self.elasticity,
                 "cost": self.cost,
-                "assumed": self.assumed,
                 "warnings": self.warnings,
                 "provenance": self.provenance,
             }

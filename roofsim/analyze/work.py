@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import GroupedMatmul
+from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, maximum, real
 
 if TYPE_CHECKING:
@@ -40,7 +41,8 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
     """Return the FLOPs of one step that the model asks for, and those that the hardware runs.
 
     Both count matmuls, convolutions and attention. The model's leave out recomputation and the second computation of
-    scores in fused attention's backward; both count a causal score matrix in full, as PyTorch's counter does.
+    scores in fused attention's backward; both count a causal score matrix in full, as the usual formulas do, and of a
+    window only what it shows.
     """
     model: Real = 0.0
     hardware: Real = 0.0
@@ -49,7 +51,7 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
             if op.group not in HEAVY_KINDS:
                 continue
             times = op.count * stage.times * evaluation.program.num_micro_batches
-            hardware = hardware + _over(op.flops(), averaged=stage.averaged) * times
+            hardware = hardware + _over(op.hardware_flops(), averaged=stage.averaged) * times
             if op.phase is not Phase.RECOMPUTE:
                 model = model + _over(op.model_flops(), averaged=stage.averaged) * times
     return model, hardware
@@ -60,7 +62,8 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     graph = evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
-        total = total + tensor.numel * copies
+        if tensor.role is Role.PARAMETER:
+            total = total + tensor.numel * copies
     idle: Real = 0.0
     per_token = getattr(evaluation.resolved.model, "experts_per_token", 1)
     for op in graph:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import NoDataError
+from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.spec.architecture import Architecture
+    from roofsim.spec.constants import Constants, Deviation
     from roofsim.spec.hardware import Gpu
+
+#: Energy of a FLOP of matrix arithmetic in a format, against one in 16 bits: it follows the operands' width.
+WIDTH_ENERGY: Final = {"fp8": 0.5, "int8": 0.5, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,8 +31,12 @@ class Device:
         Bytes per second of device memory.
     capacity
         Bytes of device memory.
-    issue_time
-        Host seconds per kernel launch.
+    constants, deviation, level
+        What kernels achieve of the datasheet, on all cards, how this one deviates, and which level says so.
+    power
+        Watts that the card may draw over a step, or None when unknown.
+    issue_time, call_time
+        Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
     """
 
     name: str
@@ -36,7 +45,12 @@ class Device:
     bandwidth: Real
     capacity: Real
     architecture: Architecture
+    constants: Constants
+    deviation: Deviation
+    level: str
+    power: Real | None
     issue_time: Real
+    call_time: Real
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -56,6 +70,58 @@ class Device:
             f"Choose such a precision, or state gpu.peak.{math}."
         )
 
+    def has(self, math: str) -> bool:
+        """Whether the card has arithmetic of a format."""
+        return math in self.tensor or math in self.vector
+
+    def compute_share(self, math: str) -> Real:
+        """Return the share of the dense peak that large matmuls in a format reach.
+
+        Raises
+        ------
+        NoDataError
+            When no constant says so.
+        """
+        table = self.constants.compute
+        if math not in table:
+            raise NoDataError(f"no achieved fraction is known for {math} arithmetic; known: {', '.join(table)}")
+        return float(table[math] * self.deviation.compute.get(math, 1.0))
+
+    def attention_share(self, math: str) -> Real:
+        """Return the share of the dense peak that fused attention kernels of this architecture reach.
+
+        Raises
+        ------
+        NoDataError
+            When the architecture states none.
+        """
+        table = self.architecture.attention
+        if math not in table:
+            raise NoDataError(
+                f"architecture {self.architecture.name} states no fraction of fused attention for {math}; "
+                f"it has {', '.join(table)}"
+            )
+        return table[math]
+
+    def bandwidth_share(self, kind: str) -> float:
+        """Return the achieved share of the memory bandwidth of a class of kernels."""
+        return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind])
+
+    def energy(self, flops: Real, math: str, traffic: Real, *, on_tensor: bool) -> Real:
+        """Return the joules of a kernel, static power included; traffic's share falls with the root of the process."""
+        table, process = self.constants.energy, self.architecture.process_energy
+        if not on_tensor:
+            each = table.fp32
+        elif math in ("tf32", "fp32"):
+            each = table.tf32
+        else:
+            each = table.tensor16 * WIDTH_ENERGY.get(math, 1.0)
+        return flops * (each * process) + traffic * (table.byte * process**0.5)
+
+    def host_time(self, phase: Phase) -> Real:
+        """Return the host's seconds to issue a kernel in a phase."""
+        return self.call_time if phase in (Phase.FORWARD, Phase.RECOMPUTE) else self.issue_time
+
     @property
     def vector_rate(self) -> Real | None:
         """FLOP/s of ordinary units in fp32, or None when unknown."""
@@ -68,8 +134,9 @@ class Device:
         )
 
 
-def device_of(gpu: Gpu, architecture: Architecture, issue_time: float) -> Device:
-    """Build the device of a GPU description."""
+def device_of(gpu: Gpu, architecture: Architecture, constants: Constants, issue: tuple[float, float]) -> Device:
+    """Build the device of a GPU description; `issue` are the host's seconds per kernel, backward and forward."""
+    deviation, level = constants.of(gpu)
     return Device(
         name=gpu.name,
         tensor={name: real(rate) for name, rate in gpu.peak.items()},
@@ -77,5 +144,10 @@ def device_of(gpu: Gpu, architecture: Architecture, issue_time: float) -> Device
         bandwidth=real(gpu.memory.bandwidth),
         capacity=real(gpu.memory.capacity),
         architecture=architecture,
-        issue_time=issue_time,
+        constants=constants,
+        deviation=deviation,
+        level=level,
+        power=None if gpu.tdp is None else real(gpu.tdp),
+        issue_time=issue[0],
+        call_time=issue[1],
     )

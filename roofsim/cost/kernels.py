@@ -31,40 +31,57 @@ from roofsim.graph.ops import (
     Sort,
     View,
 )
+from roofsim.graph.tensor import Role
+from roofsim.numeric import is_scalar, maximum, same, where
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
     from roofsim.numeric import Real
 
-#: Depthwise convolutions run on ordinary units at this share of their peak (single-GPU study of 450 training rows).
-DEPTHWISE_FRACTION: Final = 0.31
-#: Ordinary elementwise arithmetic is never the limit by much; this share of the vector peak is assumed.
-VECTOR_FRACTION: Final = 0.5
 #: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
-#: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (same study).
+#: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (ATen's kernels).
 BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
-#: A tensor-core convolution on channels-first data transposes its operands: this share of a read and a write of input
-#: and output per pass (same study; 16-bit and TF32).
-TRANSPOSE_SHARE: Final = {"fp16": 0.71, "bf16": 0.71, "tf32": 0.22}
-#: Rows longer than this do not stay on chip: softmax reads them three times.
+#: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
 SOFTMAX_ROW: Final = 1024.0
+#: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
+ALIGNMENT: Final = 8.0
+#: Channels of an image.
+FIRST_CHANNELS: Final = 3.0
+#: Number formats whose operands must be aligned.
+_SIXTEEN_BIT: Final = ("fp16", "bf16")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KernelWork:
     """One kernel launch as the roofline sees it.
 
-    `compute_share` and `bandwidth_share` are achieved fractions of `flop_peak` and of the memory bandwidth; `on_tensor`
-    says which units compute.
+    Attributes
+    ----------
+    flops, flop_peak
+        Arithmetic of the launch and the dense peak of the units that do it; `on_tensor` says whether matrix units.
+    compute_keys
+        Names of the constants whose product is the achieved share of the peak: number format first, then conditions.
+    compute_share, bandwidth_share
+        The achieved fractions.
+    traffic
+        Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
+    bandwidth_key
+        Class of kernel.
+    energy
+        Joules.
     """
 
     flops: Real
     flop_peak: Real
+    compute_keys: tuple[str, ...]
     compute_share: Real
     traffic: Real
+    transposed: Real
+    bandwidth_key: str
     bandwidth_share: Real
     launches: Real
     on_tensor: bool
+    energy: Real
 
 
 @dataclass(frozen=True)
@@ -74,47 +91,58 @@ class Pricing:
     device: Device
     channels_last: bool = False
 
-    def bandwidth_share(self, kind: str) -> float:
-        """Return the achieved share of the memory bandwidth of a class of kernels."""
-        architecture = self.device.architecture
-        return architecture.bandwidth * architecture.classes[kind]
-
-    def heavy(self, op: AbstractOp, flops: Real, traffic: Real, kind: str, table: dict[str, float]) -> KernelWork:
-        """Return the work of a kernel with matrix arithmetic."""
-        math = str(op.math or op.inputs[0].dtype)
-        peak, on_tensor = self.device.rate(math)
+    def heavy(
+        self,
+        op: AbstractOp,
+        flops: Real,
+        traffic: Real,
+        kind: str,
+        conditions: tuple[tuple[str, Real], ...] = (),
+        transposed: Real = 0.0,
+        math: str | None = None,
+    ) -> KernelWork:
+        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
+        device = self.device
+        math = math or str(op.math or op.inputs[0].dtype)
+        peak, on_tensor = device.rate(math)
+        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(math)
+        for _, factor in conditions:
+            share = share * factor
+        kind = "attention" if kind == "fused_attention" else kind
         return KernelWork(
             flops=flops,
             flop_peak=peak,
-            compute_share=_fraction(table, math, self.device),
-            traffic=traffic,
-            bandwidth_share=self.bandwidth_share(kind),
+            compute_keys=(math, *(name for name, _ in conditions)),
+            compute_share=share,
+            traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
+            transposed=transposed,
+            bandwidth_key=kind,
+            bandwidth_share=device.bandwidth_share(kind),
             launches=1.0,
             on_tensor=on_tensor,
+            energy=device.energy(flops, math, traffic, on_tensor=on_tensor),
         )
 
-    def light(self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0) -> KernelWork:
-        """Return the work of a kernel that moves bytes; arithmetic on ordinary units, free where their peak is unknown."""
-        rate = self.device.vector_rate
+    def light(
+        self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"
+    ) -> KernelWork:
+        """Return the work of a kernel on ordinary units; its arithmetic is free where their peak is unknown."""
+        device = self.device
+        rate = device.vector_rate
+        flops = 0.0 * flops if rate is None else flops
         return KernelWork(
-            flops=0.0 if rate is None else flops,
+            flops=flops,
             flop_peak=1.0 if rate is None else rate,
-            compute_share=VECTOR_FRACTION,
+            compute_keys=(condition,),
+            compute_share=device.constants.factors[condition],
             traffic=traffic,
-            bandwidth_share=self.bandwidth_share(kind),
+            transposed=0.0,
+            bandwidth_key=kind,
+            bandwidth_share=device.bandwidth_share(kind),
             launches=launches,
             on_tensor=False,
+            energy=device.energy(flops, "fp32", traffic, on_tensor=False),
         )
-
-
-def _fraction(table: dict[str, float], math: str, device: Device) -> float:
-    if math not in table:
-        from roofsim.errors import NoDataError
-
-        raise NoDataError(
-            f"architecture {device.architecture.name} states no achieved fraction for {math}; it has {', '.join(table)}"
-        )
-    return table[math]
 
 
 @singledispatch
@@ -136,7 +164,6 @@ for _class in (
     Resize,
     Scan,
     Sort,
-    OptimizerUpdate,
     Elementwise,
 ):
     kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
@@ -148,48 +175,96 @@ def _(op: View, context: Pricing) -> tuple[KernelWork, ...]:
     return ()
 
 
-@kernels_of.register(Matmul)
-@kernels_of.register(GroupedMatmul)
-def _(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
+@kernels_of.register
+def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    return (context.heavy(op, op.executed_flops(), traffic, "matmul", context.device.architecture.matmul),)
+    return (context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context)),)
+
+
+@kernels_of.register
+def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
+    return (context.heavy(op, op.executed_flops(), op.bytes_read() + op.bytes_written(), "matmul"),)
+
+
+def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
+    """Return the penalty of 16-bit operands whose rows do not begin at multiples of 16 bytes.
+
+    Of a plain matmul the number of rows (tokens) is nobody's leading dimension: it is m, and k of the weight gradient.
+    """
+    math = str(op.math or op.inputs[0].dtype)
+    if math not in _SIXTEEN_BIT or not context.device.rate(math)[1]:
+        return ()
+    gradient = bool(op.outputs) and op.outputs[0].role is Role.GRADIENT
+    single = op.batch <= 1.0
+    plain = _odd(op.m, op.n) if gradient else _odd(op.n, op.k)
+    table = context.device.constants.factors
+    conditions = []
+    for name, odd in (
+        ("misaligned", where(single, plain, 0.0 * plain)),
+        ("misaligned_batched", where(single, 0.0 * plain, _odd(op.m, op.n, op.k))),
+    ):
+        factor = where(odd > 0.0, table[name], 1.0 + 0.0 * odd)
+        if not is_scalar(factor) or factor != 1.0:
+            conditions.append((name, factor))
+    return tuple(conditions)
+
+
+def _odd(*leading: Real) -> Real:
+    """Return by how much the worst of some leading dimensions misses a multiple."""
+    worst: Real = 0.0
+    for size in leading:
+        worst = maximum(worst, size % ALIGNMENT)
+    return worst
 
 
 @kernels_of.register
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    return (context.heavy(op, op.executed_flops(), traffic, "attention", context.device.architecture.attention),)
+    return (context.heavy(op, op.executed_flops(), traffic, "fused_attention"),)
 
 
 @kernels_of.register
 def _(op: Convolution, context: Pricing) -> tuple[KernelWork, ...]:
     if not op.backward:
-        return (_convolution(op, context, op.bytes_read() + op.bytes_written()),)
+        return (_convolution(op, context, op.bytes_read() + op.bytes_written(), "forward"),)
     gradient, x, weight = op.inputs
     works = []
     if op.data_gradient:
-        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes))
+        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes, "data"))
     if op.weight_gradient:
-        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes))
+        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes, "weight"))
     if len(op.outputs) > len(works):
         works.append(context.light(gradient.numel, gradient.bytes, "reduction"))
     return tuple(works)
 
 
-def _convolution(op: Convolution, context: Pricing, traffic: Real) -> KernelWork:
+def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: str) -> KernelWork:
     """Return one pass of a convolution: forward, data gradient or weight gradient, each with the same FLOPs."""
     flops = op.forward_flops()
     if op.depthwise():
-        work = context.light(flops, traffic, "convolution")
-        return KernelWork(
-            flops=work.flops, flop_peak=work.flop_peak, compute_share=DEPTHWISE_FRACTION, traffic=traffic,
-            bandwidth_share=work.bandwidth_share, launches=1.0, on_tensor=False,
-        )  # fmt: skip
+        kind = "depthwise" if direction == "forward" else "depthwise_backward"
+        return context.light(flops, traffic, kind, condition="depthwise")
+    factors = context.device.constants.factors
     math = str(op.math or op.inputs[0].dtype)
-    if not context.channels_last:
+    on_tensor = context.device.rate(math)[1]
+    conditions: list[tuple[str, Real]] = [("convolution", factors["convolution"])]
+    if not same(op.groups, 1.0):
+        conditions.append(("grouped", factors["grouped"]))
+    if same(op.in_channels, FIRST_CHANNELS):
+        conditions.append(("first_layer", factors["first_layer"]))
+    elif math == "fp32" and not on_tensor and direction != "weight" and _winograd(op):
+        conditions.append(("winograd", factors["winograd"]))
+    transposed: Real = 0.0
+    if not context.channels_last and on_tensor:
         image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
-        traffic = traffic + TRANSPOSE_SHARE.get(math, 0.0) * 2.0 * image * op.inputs[0].dtype.itemsize
-    return context.heavy(op, flops, traffic, "convolution", context.device.architecture.convolution)
+        transposed = 2.0 * image * op.inputs[0].dtype.itemsize
+    return context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed)
+
+
+def _winograd(op: Convolution) -> bool:
+    """Whether cuDNN's Winograd kernels take it: 3x3, stride 1, not grouped (arXiv 1509.09308)."""
+    square = len(op.kernel_size) == 2 and all(same(size, 3.0) for size in op.kernel_size)
+    return square and same(op.stride, 1.0) and same(op.groups, 1.0)
 
 
 def _positions(size: tuple[Real, ...]) -> Real:
@@ -204,15 +279,26 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     if op.method != "batch":
         return (context.light(op.flops(), traffic, str(op.kind)),)
-    if not context.channels_last and op.training:
+    if not op.training:
+        return (context.light(op.flops(), traffic, "elementwise"),)
+    if not context.channels_last:
         traffic = traffic * BATCH_NORM_PASSES[op.backward]
     return (context.light(op.flops(), traffic, "batch_normalization"),)
 
 
 @kernels_of.register
-def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
-    from roofsim.numeric import where
+def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    update = context.light(op.flops() - op.extra_flops, traffic, str(op.kind), op.kernels())
+    if is_scalar(op.extra_flops) and op.extra_flops == 0.0:
+        return (update,)
+    # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.
+    math = next(name for name in ("bf16", "fp16", "fp32") if context.device.has(name))
+    return (update, context.heavy(op, op.extra_flops, 0.0, "matmul", math=math))
 
+
+@kernels_of.register
+def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     if not op.backward:
         traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)

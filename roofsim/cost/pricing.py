@@ -26,6 +26,7 @@ class Scales:
     memory_bandwidth: Real = 1.0
     launch_rate: Real = 1.0
     host_issue_rate: Real = 1.0
+    power: Real = 1.0
 
     @classmethod
     def resources(cls) -> tuple[str, ...]:
@@ -47,13 +48,15 @@ class OpCost:
 
 @dataclass(frozen=True, kw_only=True)
 class PassCost:
-    """Seconds of one pass over a graph by phase, split by what takes them, and the host's time to issue it.
+    """Seconds of one pass over a graph by phase, split by what takes them, the host's time to issue it, and its energy.
 
-    `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue.
+    `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue; `power[phase]`
+    to the seconds in which the card may draw the phase's energy (none where its power is unknown).
     """
 
     device: dict[str, dict[str, Real]]
     host: dict[str, Real]
+    power: dict[str, Real]
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -105,6 +108,7 @@ class PricedGraph:
             work.traffic,
             device.bandwidth * work.bandwidth_share * scales.memory_bandwidth,
             work.launches * device.architecture.kernel_floor / scales.launch_rate,
+            device.constants.norm,
         )
 
     # -- totals -------------------------------------------------------------------------------------------------
@@ -116,29 +120,42 @@ class PricedGraph:
             return self._stacked_totals(scales)
         device: dict[str, dict[str, Real]] = {}
         host: dict[str, Real] = {}
+        power: dict[str, Real] = {}
+        watts = self._watts(scales)
         for (index, work), cost in zip(self.works, self._prices(scales), strict=True):
-            phase, count = str(self.graph.ops[index].phase), self.counts[index]
+            op, count = self.graph.ops[index], self.counts[index]
+            phase = str(op.phase)
             parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
             for part in PARTS:
                 parts[part] = parts[part] + getattr(cost, part) * count
             host[phase] = (
-                host.get(phase, 0.0) + work.launches * count * self.context.device.issue_time / scales.host_issue_rate
+                host.get(phase, 0.0)
+                + work.launches * count * self.context.device.host_time(op.phase) / scales.host_issue_rate
             )
-        return PassCost(device=device, host=host)
+            power[phase] = power.get(phase, 0.0) + (0.0 if watts is None else work.energy * count / watts)
+        return PassCost(device=device, host=host, power=power)
+
+    def _watts(self, scales: Scales) -> Real | None:
+        return None if self.context.device.power is None else self.context.device.power * scales.power
 
     def _stacked_totals(self, scales: Scales) -> PassCost:
         assert self._stack is not None
         cost = self._price(self._stack, scales)
         counts = np.array([self.counts[index] for index, _ in self.works])
         phases = np.array([list(Phase).index(self.graph.ops[index].phase) for index, _ in self.works])
-        launches = np.asarray(self._stack.launches) * counts * self.context.device.issue_time
-        device, host = {}, {}
+        launches = np.asarray(self._stack.launches) * counts
+        watts = self._watts(scales)
+        joules = np.asarray(self._stack.energy) * counts
+        device, host, power = {}, {}, {}
         for number, phase in enumerate(Phase):
             chosen = phases == number
             if chosen.any():
                 device[str(phase)] = {part: _sum(getattr(cost, part) * counts, chosen) for part in PARTS}
-                host[str(phase)] = _sum(launches / scales.host_issue_rate, chosen)
-        return PassCost(device=device, host=host)
+                host[str(phase)] = _sum(
+                    launches * self.context.device.host_time(phase) / scales.host_issue_rate, chosen
+                )
+                power[str(phase)] = 0.0 if watts is None else _sum(joules / watts, chosen)
+        return PassCost(device=device, host=host, power=power)
 
 
 def _sum(values: Any, chosen: Any) -> Real:
@@ -155,13 +172,15 @@ def _choose(on_tensor: Any, tensor: Real, vector: Real) -> Real:
 
 
 def _scalar(work: KernelWork) -> bool:
-    return is_scalar(work.flops, work.flop_peak, work.traffic, work.launches)
+    return is_scalar(work.flops, work.flop_peak, work.compute_share, work.traffic, work.launches)
 
 
 def _stack(works: list[KernelWork]) -> KernelWork:
     """Put the fields of many kernels into arrays, one element a kernel."""
     columns: dict[str, Any] = {
-        field.name: np.array([getattr(work, field.name) for work in works]) for field in fields(KernelWork)
+        field.name: np.array([getattr(work, field.name) for work in works])
+        for field in fields(KernelWork)
+        if not field.name.endswith(("_key", "_keys"))
     }
     return replace(works[0], **columns)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from roofsim.numeric import Real, divide, maximum, where
+from roofsim.numeric import Real, divide, smooth_shares, where
 
 #: Codes of what bounds a kernel, as `Price.bound` holds them.
 COMPUTE: Final = 0
@@ -25,24 +25,24 @@ class Price:
     bound: Any
 
 
-def price(flops: Real, flop_rate: Real, traffic: Real, byte_rate: Real, floor: Real) -> Price:
-    """Return ``max(flops / flop_rate, traffic / byte_rate) + floor``.
+def price(flops: Real, flop_rate: Real, traffic: Real, byte_rate: Real, floor: Real, norm: float) -> Price:
+    """Return ``((flops / flop_rate)^p + (traffic / byte_rate)^p)^(1/p) + floor`` with p = `norm`.
 
     The floor is the device time of a kernel that does nothing; rates are what kernels of this class achieve, not the
-    datasheet's. The larger term gets the whole of the maximum; at a tie, compute.
+    datasheet's. Each term's share of the time is its partial derivative; the larger is what bounds.
 
-    >>> price(4e9, 1e12, 1e9, 1e12, 0.0).time
+    >>> price(4e9, 1e12, 0.0, 1e12, 0.0, 6.0).time
     0.004
     """
     computing = divide(flops, flop_rate)
     moving = divide(traffic, byte_rate)
     by_compute: Any = computing >= moving
-    longest = maximum(computing, moving)
+    longest, share = smooth_shares(computing, moving, norm)
     bound = where(longest >= floor, where(by_compute, float(COMPUTE), float(MEMORY_BANDWIDTH)), float(LAUNCH))
     return Price(
         time=longest + floor,
-        compute=where(by_compute, computing, 0.0 * computing),
-        memory_bandwidth=where(by_compute, 0.0 * moving, moving),
+        compute=longest * share,
+        memory_bandwidth=longest * (1.0 - share),
         launch=floor,
         bound=bound,
     )

@@ -116,6 +116,10 @@ class AbstractOp:
         """FLOPs that the mathematics of the model asks for, without what the kernel computes a second time."""
         return self.flops()
 
+    def hardware_flops(self) -> Real:
+        """Return the FLOPs that count as run by the hardware: a causal mask in full, of a window what it shows."""
+        return self.flops()
+
     def executed_flops(self) -> Real:
         """FLOPs that the kernel really runs: without the part of a score matrix that a mask hides."""
         return self.flops()

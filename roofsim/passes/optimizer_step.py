@@ -54,6 +54,12 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
         flops=16.0, temporaries=1.0,
         source="torch.optim foreach: decay, lerp, mul, addcmul, sqrt, div, add, addcdiv; the denominator is a temporary",
     ),
+    ("adamw", "bert_adam"): Method(
+        states=2, kernels=14.0, parameter_reads=3, parameter_writes=1, gradient_reads=4, state_reads=12, state_writes=11,
+        flops=20.0, temporaries=1.0,
+        source="google-research and huggingface BertAdam, kernel by kernel: norm and clip, two moments, square root, "
+        "quotient, decay, update; 31 passes in a loop over tensors",
+    ),
     ("lamb", "fused"): Method(
         states=2, kernels=4.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=3, state_writes=3,
         flops=24.0, temporaries=0.0, source="apex fused LAMB: two stages and two norms",

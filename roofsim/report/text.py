@@ -109,9 +109,15 @@ def _memory(result: Result) -> str:
 
 def _cost(result: Result) -> str:
     cost = result.cost
-    unit = "images" if "usd_per_million_images" in cost else "tokens"
-    per_million = cost.get(f"usd_per_million_{unit}")
-    return f"{cost['usd_per_hour']:.2f} USD/h, {per_million:.3g} USD per million {unit} (price of {cost['price_date']})"
+    unit, per_million = _per_million(cost)
+    rate = "" if per_million is None else f", {per_million:.3g} USD per million {unit}"
+    return f"{cost['usd_per_hour']:.2f} USD/h{rate} (price of {cost['price_date']})"
+
+
+def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:
+    """Return the unit that a cost is stated for, and its dollars per million of it."""
+    key = next(key for key in cost if key.startswith("usd_per_million_"))
+    return key.removeprefix("usd_per_million_"), cost[key]
 
 
 def _time_table(result: Result) -> Table:
@@ -182,9 +188,8 @@ def print_comparison(console: Console, results: list[Result]) -> None:
 def comparison_row(result: Result) -> list[str]:
     """Return the cells of one card: time, what binds, memory, price, and units per dollar."""
     memory, cost = result.memory, result.cost
-    unit = "images" if "usd_per_million_images" in cost else "tokens"
-    per_million = cost.get(f"usd_per_million_{unit}")
-    rate = result.throughput["samples_per_second" if unit == "images" else "tokens_per_second"]
+    unit, per_million = _per_million(cost)
+    rate = result.throughput["tokens_per_second" if unit == "tokens" else "samples_per_second"]
     assert result.bound is not None
     assert result.runner_up is not None
     return [

@@ -14,6 +14,7 @@ BOUND_WORDS: Final = {
     "compute": "compute",
     "memory_bandwidth": "memory bandwidth",
     "launch": "kernel launches",
+    "power": "power",
     "exposed_communication": "exposed communication",
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
@@ -30,6 +31,7 @@ RESOURCE_WORDS: Final = {
     "memory_bandwidth": "memory bandwidth",
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
+    "power": "power limit",
 }
 
 

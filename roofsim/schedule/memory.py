@@ -303,7 +303,7 @@ class _Liveness:
         if curve is not None and is_scalar(times):
             for iteration in range(int(times)):
                 curve += [
-                    (op.name, str(op.phase), {name: float(at[name] + iteration * step[name]) for name in at})
+                    (op.name, str(op.phase), {name: _last(at[name] + iteration * step[name]) for name in at})
                     for op, at in points
                 ]
 
@@ -323,3 +323,8 @@ class _Liveness:
             return self.graph.ops[storage.born].repeats if storage.saved else 0.0
         entry_saved = self.leaving[storage.root] in self.saved_roots
         return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)
+
+
+def _last(value: Real) -> float:
+    """Return a number, or the last of several: the longest context of a decode."""
+    return float(np.ravel(value)[-1])

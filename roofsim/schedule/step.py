@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from roofsim.numeric import Real, maximum, where
+from roofsim.numeric import Real, smooth_shares
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
+
+#: Exponent of the soft maximum of device, power and host: they overlap in a step, but not perfectly.
+NORM: Final = 8.0
 
 #: Keys of the time breakdown, in the order of the result.
 TIME_KEYS: Final = (
@@ -23,13 +26,16 @@ class StepTime:
     Attributes
     ----------
     step
-        The slower of device and host.
+        The slowest of device, power and host, with a soft corner.
     breakdown
         Keys of `TIME_KEYS`; sums to `step`.
     resources
-        Seconds by what limits them: compute, memory_bandwidth, launch; the optimizer's share included. Sums to `step`.
+        Seconds by what limits them: compute, memory_bandwidth, launch, power; the optimizer's share included. Sums to
+        `step`.
     device, host
         Busy seconds of each.
+    power
+        Seconds in which the card may draw the energy of the step; 0 where its power is unknown.
     """
 
     step: Real
@@ -37,6 +43,7 @@ class StepTime:
     resources: dict[str, Real]
     device: Real
     host: Real
+    power: Real
 
 
 def compose(passes: list[tuple[PassCost, Real]], num_micro_batches: Real) -> StepTime:
@@ -49,29 +56,37 @@ def compose(passes: list[tuple[PassCost, Real]], num_micro_batches: Real) -> Ste
     parts: dict[str, Real] = dict.fromkeys(("compute", "memory_bandwidth", "launch"), 0.0)
     update: dict[str, Real] = dict(parts)
     host: Real = 0.0
+    power: Real = 0.0
     for cost, weight in passes:
         for phase, seconds in cost.device.items():
             target, times = (update, weight) if phase == "optimizer" else (parts, weight * num_micro_batches)
             for name, value in seconds.items():
                 target[name] = target[name] + value * times
             host = host + cost.host[phase] * times
+            power = power + cost.power[phase] * times
     optimizer = update["compute"] + update["memory_bandwidth"] + update["launch"]
     device = parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + optimizer
-    step = maximum(device, host)
-    return _settled(parts, update, optimizer, device, host, step)
+    return _settled(parts, update, optimizer, device, host, power)
 
 
 def _settled(
-    parts: dict[str, Real], update: dict[str, Real], optimizer: Real, device: Real, host: Real, step: Real
+    parts: dict[str, Real], update: dict[str, Real], optimizer: Real, device: Real, host: Real, power: Real
 ) -> StepTime:
-    """Give the device its parts where it is the slower, and everything to launches where the host is."""
-    host_bound: Any = host > device
-    zero = 0.0 * step
-    breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, zero)
+    """Give device, power and host the shares of the step that their partial derivatives say.
+
+    The host's share is launches; the card's is divided as its busy time is, for the breakdown also where its power
+    limits: that has no line of its own there.
+    """
+    limited, busy = smooth_shares(device, power, NORM)
+    step, card = smooth_shares(limited, host, NORM)
+    breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, 0.0 * step)
     resources: dict[str, Real] = {}
+    each = step * card / device
     for name, value in parts.items():
-        whole = step if name == "launch" else zero
-        breakdown[name] = where(host_bound, whole, value + zero)
-        resources[name] = where(host_bound, whole, value + update[name] + zero)
-    breakdown["optimizer"] = where(host_bound, zero, optimizer + zero)
-    return StepTime(step=step, breakdown=breakdown, resources=resources, device=device, host=host)
+        breakdown[name] = value * each
+        resources[name] = (value + update[name]) * each * busy
+    breakdown["optimizer"] = optimizer * each
+    for table in (breakdown, resources):
+        table["launch"] = table["launch"] + step * (1.0 - card)
+    resources["power"] = step * card * (1.0 - busy)
+    return StepTime(step=step, breakdown=breakdown, resources=resources, device=device, host=host, power=power)

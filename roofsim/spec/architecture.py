@@ -23,11 +23,12 @@ class Architecture(BaseModel):
     name: str
     description: str = ""
     measured: bool = Field(description="Whether kernels of this architecture stand behind the numbers.")
-    matmul: dict[str, Fraction] = Field(description="Number format of the arithmetic -> achieved share of its peak.")
-    convolution: dict[str, Fraction]
-    attention: dict[str, Fraction] = Field(description="Fused attention kernels, forward and backward.")
-    bandwidth: Fraction = Field(description="Share of the memory bandwidth that streaming kernels reach.")
-    classes: dict[str, Fraction] = Field(description="Class of kernel -> its bandwidth against a streaming copy.")
+    attention: dict[str, Fraction] = Field(
+        description="Fused attention kernels, forward and backward: share of the dense peak by number format."
+    )
+    process_energy: Annotated[float, Field(gt=0.1, le=4.0)] = Field(
+        default=1.0, description="Energy of an operation against the 7 nm class."
+    )
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
         default=None,
         description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is no dense one.",

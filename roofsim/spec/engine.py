@@ -175,7 +175,7 @@ class Engine(_Strict):
         default="eager", description="graphs: CUDA graphs, no host time per kernel."
     )
     decode_launch: Literal["eager", "graphs"] | None = Field(
-        default=None, description="As launch, in decode steps; null: the same. Stated, not yet priced."
+        default=None, description="As launch, in decode steps; null: the same."
     )
     host_issue_time: SecondsOrNone = Field(default=6e-6, description="Host time per kernel on the reference host.")
     host_call_time: SecondsOrNone = Field(

@@ -41,7 +41,8 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     SpecError
         When a name is unknown, a value is wrong, or a peak looks like one with sparsity.
     """
-    assumed: list[str] = []
+    stated = isinstance(scenario.data, dict) and "gpu" in (scenario.data.get("hardware") or {})
+    assumed: list[str] = [] if stated else [f"gpu: {choice.gpu}, as none is named"]
     override = _overrides(choice.override, scenario)
     document = _gpu_document(choice.gpu, scenario, assumed)
     for path, value, place in override["gpu"]:
@@ -53,7 +54,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     system = validate(System, node, prefix="system")
     place = scenario.place(("hardware", "gpu"))
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
-    if not isinstance(choice.gpu, str):
+    if not isinstance(choice.gpu, str) or any(key.startswith("gpu.peak") for key in choice.override):
         _refuse_sparse_peaks(gpu, architecture, scenario)
     return Hardware(gpu=gpu, system=system, architecture=architecture, assumed=tuple(assumed))
 

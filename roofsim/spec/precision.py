@@ -94,8 +94,12 @@ def resolve_precision(wanted: str | PrecisionRoles, *, recipe: str, gradient_typ
         given.setdefault("gradients", given["parameters"])
         if base.master_parameters is None:
             given.setdefault("optimizer_state", given["parameters"])
+    # Wider parameters than arithmetic are cast where they are used, as autocast does.
+    autocast = base.autocast or (given.get("parameters") == "fp32" and base.compute in ("fp16", "bf16"))
     master = base.master_parameters if wanted.master_parameters is None else wanted.master_parameters
-    return replace(base, name="custom", **given, master_parameters=None if master == "none" else master)
+    return replace(
+        base, name="custom", autocast=autocast, **given, master_parameters=None if master == "none" else master
+    )
 
 
 def _named(name: str, recipe: str, gradient_type: str) -> Precision:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
 
 from roofsim.errors import UnitError
 from roofsim.units import example, parse
+
+#: What no hardware of this decade or the next is outside of: a slip of a prefix, not a card.
+_PLAUSIBLE: Final = {
+    "B/s": ("1 MB/s", "100 PB/s"),
+    "B": ("1 kB", "100 PB"),
+    "FLOP/s": ("1 GFLOP/s", "100 EFLOP/s"),
+    "Hz": ("1 MHz", "1 THz"),
+    "s": ("1 fs", "1000 s"),
+    "W": ("1 mW", "1 MW"),
+    "J": ("1 fJ", "1 mJ"),
+}
 
 
 def _reader(unit: str, *, zero: bool) -> BeforeValidator:
@@ -16,11 +27,19 @@ def _reader(unit: str, *, zero: bool) -> BeforeValidator:
             number = parse(value, unit)
         except UnitError as error:
             raise ValueError(error.problems[0].message) from None
+        if number > 0 and unit in _PLAUSIBLE:
+            _expect_plausible(number, unit, value)
         if number < 0 or (number == 0 and not zero):
             raise ValueError(f"expected {'no negative' if zero else 'a positive'} quantity; got {value!r}")
         return number
 
     return BeforeValidator(read)
+
+
+def _expect_plausible(number: float, unit: str, value: Any) -> None:
+    low, high = _PLAUSIBLE[unit]
+    if not parse(low, unit) <= number <= parse(high, unit):
+        raise ValueError(f"expected a plausible quantity, {low} to {high}; got {value!r}")
 
 
 def _schema(unit: str) -> WithJsonSchema:
@@ -35,5 +54,6 @@ Frequency = Annotated[float, _reader("Hz", zero=False), _schema("Hz")]
 Seconds = Annotated[float, _reader("s", zero=False), _schema("s")]
 SecondsOrNone = Annotated[float, _reader("s", zero=True), _schema("s")]
 Power = Annotated[float, _reader("W", zero=False), _schema("W")]
+Energy = Annotated[float, _reader("J", zero=False), _schema("J")]
 Dollars = Annotated[float, _reader("USD", zero=False), _schema("USD")]
 DollarsPerHour = Annotated[float, _reader("USD/h", zero=False), _schema("USD/h")]

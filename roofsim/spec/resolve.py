@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.constants import Constants, shipped
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware
@@ -39,6 +40,7 @@ class Resolved:
     engine: Engine
     architecture: Architecture
     precision: Precision
+    constants: Constants
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
@@ -50,7 +52,8 @@ class Resolver:
     def __init__(self, document: Document, importer: Callable[[Path], dict[str, Any]] | None = None) -> None:
         self.document = document
         self.importer = importer
-        self.assumed: list[str] = []
+        path = Path(document.source)
+        self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in (".yaml", ".yml") else []
         self.warnings: list[str] = []
 
     def run(self) -> Resolved:
@@ -84,6 +87,7 @@ class Resolver:
             engine=engine,
             architecture=hardware.architecture,
             precision=precision,
+            constants=shipped(),
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,

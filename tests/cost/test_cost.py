@@ -7,40 +7,51 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roofsim.api import answer
 from roofsim.cost.kernels import Pricing, kernels_of
 from roofsim.cost.pricing import PricedGraph, Scales
 from roofsim.cost.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
 from roofsim.errors import NoDataError
-from roofsim.graph.ops import Convolution, Matmul
+from roofsim.graph.base import Phase
+from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
 from tests.scenarios import TINY_LLAMA, evaluated, resolved
 
 positive = st.floats(min_value=1e-3, max_value=1e15)
 
 
+NORM = 6.0
+
+
 @given(positive, positive, positive, positive, st.floats(min_value=0, max_value=1))
-def test_the_larger_term_wins_and_the_parts_sum(flops, rate, traffic, bandwidth, floor):
-    cost = price(flops, rate, traffic, bandwidth, floor)
-    assert cost.time == pytest.approx(max(flops / rate, traffic / bandwidth) + floor)
+def test_both_terms_count_and_the_parts_sum(flops, rate, traffic, bandwidth, floor):
+    cost = price(flops, rate, traffic, bandwidth, floor, NORM)
+    longest = max(flops / rate, traffic / bandwidth)
+    assert longest + floor <= cost.time * (1 + 1e-12)
+    assert cost.time <= (longest * 2 ** (1 / NORM) + floor) * (1 + 1e-12)
     assert cost.compute + cost.memory_bandwidth + cost.launch == pytest.approx(cost.time)
+
+
+@given(st.floats(0.1, 10.0), st.floats(0.1, 10.0))
+def test_the_parts_are_partial_derivatives(flops, traffic):
+    cost = price(flops, 1.0, traffic, 1.0, 0.0, NORM)
+    faster = price(flops, 1.0 + 1e-6, traffic, 1.0, 0.0, NORM)
+    assert (cost.time - faster.time) / 1e-6 == pytest.approx(cost.compute, rel=1e-3, abs=1e-6)
 
 
 def test_what_bounds_is_computed_in_the_same_breath():
     flops = np.array([4e12, 1e9, 1e3])
-    cost = price(flops, 1e12, np.array([1e9, 2e9, 1e3]), 1e12, 1e-5)
+    cost = price(flops, 1e12, np.array([1e9, 2e9, 1e3]), 1e12, 1e-5, NORM)
     assert cost.bound.tolist() == [COMPUTE, MEMORY_BANDWIDTH, LAUNCH]
 
 
 @given(st.lists(st.tuples(positive, positive), min_size=1, max_size=5))
 def test_arrays_price_like_their_elements(points):
     flops, traffic = (np.array(column) for column in zip(*points, strict=True))
-    whole = price(flops, 1e12, traffic, 1e12, 1e-6)
+    whole = price(flops, 1e12, traffic, 1e12, 1e-6, NORM)
     for index, (f, t) in enumerate(points):
-        one = price(f, 1e12, t, 1e12, 1e-6)
-        assert (whole.time[index], whole.compute[index], whole.memory_bandwidth[index]) == (
-            one.time,
-            one.compute,
-            one.memory_bandwidth,
-        )
+        one = price(f, 1e12, t, 1e12, 1e-6, NORM)
+        found = (whole.time[index], whole.compute[index], whole.memory_bandwidth[index])
+        assert found == pytest.approx((one.time, one.compute, one.memory_bandwidth), rel=1e-12)
 
 
 def test_stacked_and_single_pricing_agree():
@@ -102,14 +113,39 @@ def test_missing_arithmetic_is_an_error_that_says_what_there_is():
 
 def test_host_time_counts_kernels():
     evaluation = evaluated(TINY_LLAMA, sequence_length=16)
-    kernels = evaluation.program.stages[0].graph.total(lambda op: op.kernels())
+    graph = evaluation.program.stages[0].graph
+    forward = sum(op.kernels() * op.count for op in graph if op.phase is Phase.FORWARD)
+    rest = sum(op.kernels() * op.count for op in graph if op.phase is not Phase.FORWARD)
     engine = resolved(TINY_LLAMA, sequence_length=16).engine
-    assert evaluation.step.host == pytest.approx(kernels * engine.host_issue_time)
-    assert evaluation.step.step == pytest.approx(max(evaluation.step.device, evaluation.step.host))
+    host = forward * engine.host_call_time + rest * engine.host_issue_time
+    assert evaluation.step.host == pytest.approx(host)
+    assert evaluation.step.step == pytest.approx(max(evaluation.step.device, host), rel=2 ** (1 / 8) - 1)
+    assert evaluation.step.resources["launch"] > 0.9 * evaluation.step.step
+
+
+def test_power_limits_what_draws_more_than_the_card_may():
+    free, held = (
+        evaluated("llama2-7b", sequence_length=2048, precision="bf16", hardware_override={"gpu.tdp": tdp})
+        for tdp in ("5 kW", "150 W")
+    )
+    assert free.step.resources["power"] < 0.01 * free.step.step
+    assert held.step.resources["power"] > 0.9 * held.step.step
+    assert held.step.device == free.step.device
+    assert sum(held.step.breakdown.values()) == pytest.approx(held.step.step)
+    assert answer(held).bound == "power"
+
+
+def test_muon_orthogonalises_on_matrix_units():
+    evaluation = evaluated(TINY_LLAMA, sequence_length=16, optimizer="muon", precision="bf16")
+    op = next(op for op in evaluation.program.stages[0].graph if isinstance(op, OptimizerUpdate))
+    update, products = kernels_of(op, evaluation.priced[0].context)
+    assert products.on_tensor
+    assert products.flops == op.extra_flops > 0
+    assert update.traffic == op.bytes_read() + op.bytes_written()
 
 
 def test_pricing_context_knows_its_classes():
     pricing, _ = context()
     assert isinstance(pricing, Pricing)
     with pytest.raises(KeyError):
-        pricing.bandwidth_share("no such class")
+        pricing.device.bandwidth_share("no such class")

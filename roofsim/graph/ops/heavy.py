@@ -115,7 +115,18 @@ class Attention(AbstractOp):
         return 2.0 * self._scores() * widths
 
     def model_flops(self) -> Real:
-        return 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
+        products = 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
+        return products * self._window_share()
+
+    def hardware_flops(self) -> Real:
+        return self.flops() * self._window_share()
+
+    def _window_share(self) -> Real:
+        """Share of the (causal) score matrix that a window shows."""
+        if self.window is None:
+            return 1.0
+        whole = visible_share(self.q_length, self.kv_length, causal=self.causal)
+        return self.visible_share() / whole
 
     def visible_share(self) -> Real:
         """Share of the score matrix that the mask leaves visible (1 without a mask)."""

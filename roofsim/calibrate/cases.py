@@ -1,0 +1,100 @@
+"""Load the shipped cases: published measurements of whole steps, each with its scenario and its source."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from roofsim.api import resolve
+from roofsim.evaluate import Evaluation, evaluate
+from roofsim.spec import catalog
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from roofsim.spec.resolve import Resolved
+
+#: One case in this many, chosen by the hash of its identifier, may be used to fit constants; the others only score.
+FIT_SHARE = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One measured step.
+
+    Attributes
+    ----------
+    source
+        Short name of the publication (measurements/README.md).
+    gpu
+        Catalog name of the card.
+    regime
+        train or forward.
+    family
+        Kind of network, for grouping.
+    measured
+        Seconds per step.
+    scenario
+        What was run.
+    """
+
+    name: str
+    source: str
+    year: int
+    gpu: str
+    software: str
+    regime: str
+    family: str
+    measured: float
+    scenario: dict[str, Any]
+    note: str = ""
+
+    @property
+    def fits(self) -> bool:
+        """Whether constants may be fitted to it: a third of the cases, drawn by the hash of the name."""
+        return hashlib.sha256(self.name.encode()).digest()[0] % FIT_SHARE == 0
+
+    @property
+    def precision(self) -> str:
+        """The precision as named, or what a mapping computes in."""
+        given = self.scenario["workload"]["precision"]
+        return given if isinstance(given, str) else f"{given['compute']} (mixed)"
+
+    def resolve(self) -> Resolved:
+        """Resolve the scenario."""
+        return resolve(self.scenario)
+
+    def evaluate(self) -> Evaluation:
+        """Price the scenario with the shipped constants."""
+        return evaluate(self.resolve())
+
+
+def folder() -> Path:
+    """Return the folder of the shipped measurements."""
+    return catalog.root() / "measurements"
+
+
+@cache
+def load_cases() -> tuple[Case, ...]:
+    """Return all shipped cases, in the order of the file."""
+    with (folder() / "cases.csv").open(encoding="utf-8", newline="") as file:
+        return tuple(_case(row) for row in csv.DictReader(file))
+
+
+def _case(row: dict[str, str]) -> Case:
+    return Case(
+        name=row["id"],
+        source=row["source"],
+        year=int(row["year"]),
+        gpu=row["gpu"],
+        software=row["engine"],
+        regime=row["regime"],
+        family=row["family"],
+        measured=float(row["value"]),
+        scenario=json.loads(row["scenario"]),
+        note=row["note"],
+    )

@@ -1,0 +1,184 @@
+"""Fit the constants of steps to measured steps: shared ones first, then what architectures and cards deviate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from roofsim.calibrate.step_table import FORMATS, StepTable, predict
+from roofsim.spec.constants import Constants, Deviation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.numeric import Array
+
+#: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
+#: constants, and of cards around their architecture: how strongly a fit is held back where data are few.
+PRIOR: Final = {"shared": 0.5, "architecture": 0.12, "gpu": 0.10}
+#: Spread of single measurements around a good model: software versions alone move a card by 5-15 %.
+NOISE: Final = 0.08
+#: Cards of an architecture that must stand behind a deviation before it is believed for their sisters.
+CARDS_FOR_ARCHITECTURE: Final = 3
+#: Fitted rows that a card needs for a deviation of its own.
+ROWS_FOR_CARD: Final = 2
+
+#: Plausible ranges of the shared constants.
+BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "stream": (0.75, 1.0),
+    "compute.fp16": (0.6, 0.92),
+    "compute.tf32": (0.6, 0.95),
+    "compute.fp32": (0.6, 1.0),
+    "classes": (0.15, 1.15),
+    "factors.convolution": (0.6, 1.0),
+    "factors.winograd": (1.0, 3.2),
+    "factors": (0.02, 1.0),
+    "transposes": (0.05, 1.0),
+    "energy.tensor16": (0.3e-12, 2.0e-12),
+    "energy.tf32": (0.6e-12, 5.0e-12),
+    "energy.fp32": (2.0e-12, 16e-12),
+    "energy.byte": (50e-12, 300e-12),
+}
+#: Classes that set the scale of the others, or of which no measured step has enough.
+FIXED_CLASSES: Final = (
+    "elementwise", "copy", "cast", "attention", "loss", "embedding", "gather", "sort", "scan", "resize", "reduction",
+)  # fmt: skip
+FREE_FACTORS: Final = ("convolution", "misaligned", "misaligned_batched", "first_layer", "depthwise", "winograd", "grouped")
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted constants and the predictions' logarithmic residuals on the rows that were fitted."""
+
+    constants: Constants
+    residuals: Array
+
+
+def free_paths(constants: Constants) -> list[str]:
+    """Return the paths of the shared constants that are fitted."""
+    paths = ["stream", "compute.fp16", "compute.tf32", "compute.fp32"]
+    paths += [f"classes.{name}" for name in constants.classes if name not in FIXED_CLASSES]
+    paths += [f"factors.{name}" for name in FREE_FACTORS]
+    paths += ["transposes.fp16", "transposes.tf32"]
+    return [*paths, "energy.tensor16", "energy.tf32", "energy.fp32", "energy.byte"]
+
+
+def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
+    """Fit to the rows of a table that may be fitted; `cards` adds deviations of single cards."""
+    paths = free_paths(start)
+    architectures = _countable(table)
+    keys = [(name, part) for name in architectures for part in (*FORMATS, "stream")]
+    first = np.log([get(start, path) for path in paths])
+    low, high = np.log([_bounds(path) for path in paths]).T
+    first = np.clip(first, low + 1e-9, high - 1e-9)
+
+    def build(values: Array) -> Constants:
+        shared = start
+        for path, value in zip(paths, np.exp(values[: len(paths)]), strict=True):
+            shared = put(shared, path, float(value))
+        return shared.model_copy(
+            update={"architectures": _deviations(keys, values[len(paths) :]), "gpus": {}}
+        )
+
+    def residuals(values: Array) -> Array:
+        errors = np.log(predict(table, build(values)) / table.measured) / NOISE
+        return np.concatenate(
+            [errors, (values[: len(paths)] - first) / PRIOR["shared"], values[len(paths) :] / PRIOR["architecture"]]
+        )
+
+    bounds = (np.append(low, [-1.0] * len(keys)), np.append(high, [1.0] * len(keys)))
+    found = _solve(residuals, np.append(first, np.zeros(len(keys))), bounds)
+    constants = build(found)
+    if cards:
+        constants = _fit_cards(table, constants)
+    return Fit(constants, np.log(predict(table, constants) / table.measured))
+
+
+def _fit_cards(table: StepTable, constants: Constants) -> Constants:
+    """Let each card with enough rows deviate from what its architecture says."""
+    gpus: dict[str, Deviation] = {}
+    for gpu in sorted(set(table.gpus)):
+        rows = table.only(table.gpus == gpu)
+        if len(rows.measured) < ROWS_FOR_CARD:
+            continue
+        base = constants.architectures.get(str(rows.architectures[0]), Deviation())
+        parts = (*FORMATS, "stream")
+
+        def build(values: Array, gpu: str = gpu, base: Deviation = base) -> Deviation:
+            factors = np.exp(values)
+            compute = {name: _round(base.compute.get(name, 1.0) * factors[i]) for i, name in enumerate(FORMATS)}
+            return Deviation(compute=_spread(compute), stream=_round(base.stream * factors[-1]), source="its own steps")
+
+        def residuals(values: Array, gpu: str = gpu, rows: StepTable = rows) -> Array:
+            own = constants.model_copy(update={"gpus": {gpu: build(values)}})
+            errors = np.log(predict(rows, own) / rows.measured) / NOISE
+            return np.concatenate([errors, values / PRIOR["gpu"]])
+
+        size = len(parts)
+        gpus[gpu] = build(_solve(residuals, np.zeros(size), (np.full(size, -0.7), np.full(size, 0.7))))
+    return constants.model_copy(update={"gpus": gpus})
+
+
+def _solve(residuals: Callable[[Array], Array], first: Array, bounds: tuple[Array, Array]) -> Array:
+    found = least_squares(residuals, first, bounds=bounds, loss="soft_l1", f_scale=1.5, max_nfev=30, diff_step=1e-3)
+    values: Array = found.x
+    return values
+
+
+def _countable(table: StepTable) -> list[str]:
+    """Return the architectures of which enough cards are in the table."""
+    cards: dict[str, set[str]] = {}
+    for architecture, gpu in zip(table.architectures, table.gpus, strict=True):
+        cards.setdefault(str(architecture), set()).add(str(gpu))
+    return sorted(name for name, found in cards.items() if len(found) >= CARDS_FOR_ARCHITECTURE)
+
+
+def _deviations(keys: list[tuple[str, str]], values: Array) -> dict[str, Deviation]:
+    found: dict[str, dict[str, float]] = {}
+    for (name, part), value in zip(keys, np.exp(values), strict=True):
+        found.setdefault(name, {})[part] = float(value)
+    return {
+        name: Deviation(
+            compute=_spread({part: value for part, value in parts.items() if part != "stream"}),
+            stream=parts["stream"],
+            source="steps measured on three cards or more",
+        )
+        for name, parts in found.items()
+    }
+
+
+def _spread(compute: dict[str, float]) -> dict[str, float]:
+    """Give bf16 what fp16 has: the same units at the same rate."""
+    return compute | {"bf16": compute["fp16"]}
+
+
+def _round(value: Any) -> float:
+    return float(np.clip(value, 1e-3, 4.0))
+
+
+def _bounds(path: str) -> tuple[float, float]:
+    return BOUNDS.get(path) or BOUNDS[path.split(".", maxsplit=1)[0]]
+
+
+def get(constants: Constants, path: str) -> float:
+    """Return the constant at a path such as ``classes.softmax``."""
+    head, _, rest = path.partition(".")
+    part = getattr(constants, head)
+    if not rest:
+        return float(part)
+    return float(part[rest] if isinstance(part, dict) else getattr(part, rest))
+
+
+def put(constants: Constants, path: str, value: float) -> Constants:
+    """Return the constants with one of them replaced; fp16 and bf16 go together."""
+    head, _, rest = path.partition(".")
+    if not rest:
+        return constants.model_copy(update={head: value})
+    part = getattr(constants, head)
+    if isinstance(part, dict):
+        twin = {"bf16": value} if rest == "fp16" else {}
+        return constants.model_copy(update={head: {**part, rest: value, **twin}})
+    return constants.model_copy(update={head: part.model_copy(update={rest: value})})
