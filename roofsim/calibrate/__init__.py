@@ -1,0 +1,1 @@
+"""Constants from measurements: the script that measures a card, and what is made of its results."""

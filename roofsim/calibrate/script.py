@@ -1,0 +1,58 @@
+"""Join the parts of the microbenchmark into the one file that a user takes to the machine with the card."""
+
+from __future__ import annotations
+
+import ast
+import importlib.resources
+from typing import TYPE_CHECKING, Final
+
+from roofsim.errors import Problem, SpecError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: In the order in which one needs the other; the last one's docstring is the script's, its last lines run it.
+PARTS: Final = ("timing.py", "kernels.py", "main.py")
+
+
+def script_text() -> str:
+    """Return the script: the imports of all parts but those of one another, then each part's code unchanged."""
+    folder = importlib.resources.files("roofsim.calibrate.microbenchmark")
+    parts = [folder.joinpath(name).read_text(encoding="utf-8") for name in PARTS]
+    docstring = ast.get_docstring(ast.parse(parts[-1]), clean=False)
+    imports: list[ast.stmt] = []
+    bodies = []
+    for text in parts:
+        head = [node for node in ast.parse(text).body if isinstance(node, ast.Import | ast.ImportFrom)]
+        imports += head
+        bodies.append("\n".join(text.splitlines()[head[-1].end_lineno :]).strip("\n"))
+    top = [f'"""{docstring}"""', "", "from __future__ import annotations", "", *_import_lines(imports), ""]
+    return "\n".join(top) + "\n" + "\n\n\n".join(bodies) + "\n"
+
+
+def _import_lines(imports: list[ast.stmt]) -> list[str]:
+    """Return the lines that import what `imports` do from the standard library, sorted, one for each module."""
+    plain: set[str] = set()
+    names: dict[str, set[str]] = {}
+    for node in imports:
+        if isinstance(node, ast.Import):
+            plain |= {f"import {alias.name}" for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not (node.module or "").startswith(("roofsim", "__future__")):
+            names.setdefault(node.module or "", set()).update(alias.name for alias in node.names)
+    return sorted(plain) + [f"from {module} import {', '.join(sorted(names[module]))}" for module in sorted(names)]
+
+
+def write_script(path: Path, *, force: bool = False) -> None:
+    """Write the script.
+
+    Raises
+    ------
+    SpecError
+        If there is a file already and `force` is not set, or the path cannot be written.
+    """
+    if path.exists() and not force:
+        raise SpecError(Problem(f"cannot write {path}: it exists already", hint="--force replaces it."))
+    try:
+        path.write_bytes(script_text().encode())
+    except OSError as error:
+        raise SpecError(Problem(f"cannot write {path}: {error.strerror}")) from error
