@@ -36,3 +36,29 @@ def measure(*, output: Output = None, force: Force = False) -> None:
     write_script(output, force=force)
     table = output.with_suffix(".csv").name
     typer.echo(f"wrote {output}; on the machine with the card: python {output.name} --output {table}")
+
+
+Data = Annotated[Path, typer.Argument(metavar="DATA.csv", help="Measured kernels; also gzipped (.csv.gz).")]
+Constants = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants, with their errors.")
+]
+HoldOut = Annotated[bool, typer.Option("--hold-out", help="Also fit half of the rows and print errors on the others.")]
+Groups = Annotated[bool, typer.Option("--groups", help="Print every card, operation, format and engine.")]
+
+
+@app.command("fit")
+def fit(data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False) -> None:
+    """Fit the constants of the kernel models to a table of measured kernels."""
+    from roofsim.calibrate.kernel_files import write_fit
+    from roofsim.calibrate.kernel_fit import fit_kernels
+    from roofsim.calibrate.kernels import fit_scores, held_out, load_kernels, report
+
+    checked_path(output, ".yaml")
+    table, skipped = load_kernels(data)
+    found = fit_kernels(table)
+    scores = held_out(table)[1] if hold_out else fit_scores(table, found)
+    title = "Errors on rows that were not fitted" if hold_out else "Errors on the rows that were fitted"
+    lines = [f"{len(table)} rows, {skipped} without a model left out", title, *report(scores, groups=groups)]
+    write_text("\n".join(lines) + "\n")
+    if output is not None:
+        write_fit(output, found, scores)

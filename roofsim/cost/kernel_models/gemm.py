@@ -86,10 +86,15 @@ def tile_efficiency(
     >>> round(tile_efficiency(4609.0, 6144.0, 4096.0, 1.0, 108.0, tiling), 2)
     0.9
     """
-    cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
     ideal = np.asarray(m) * n * k * batch / compute_units
-    best = np.minimum(1.0, ideal / cost.min(axis=-1) * _reference(tiling))
+    best = np.minimum(1.0, ideal / product_cost(m, n, k, batch, compute_units, tiling))
     return float(best) if is_scalar(m, n, k, batch, compute_units) else np.asarray(best)
+
+
+def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Array:
+    """Return the multiply-adds that the busiest compute unit has the time for, with the best tile and split."""
+    cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
+    return np.asarray(cost.min(axis=-1) / _reference(tiling))
 
 
 def _reference(tiling: Tiling) -> Real:
@@ -184,7 +189,7 @@ def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> A
     """Return the seconds of each product."""
     units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape)
     cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
-    rate = np.asarray(silicon.peak * constants.compute) / (2.0 * units * _reference(constants.tiling))
+    rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
     compute = cost / _column(rate)
     traffic = shape.traffic()
     bandwidth = silicon.bandwidth * constants.bandwidth
@@ -193,7 +198,6 @@ def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> A
     moved = _column(traffic) + partial * _column(shape.batch * shape.m * shape.n * 4.0)
     memory = moved / (_column(bandwidth) * filled)
     best = corner(compute, memory, _column(constants.sharpness)).min(axis=-1)
-    powered = 2.0 * shape.batch * shape.m * shape.n * shape.k / silicon.power_limit
     image = shape.batch * shape.m * shape.k * (2.0 + shape.itemsize_a)
     convert = image / (silicon.bandwidth * np.asarray(constants.quantise))
-    return np.asarray(constants.floor + np.maximum(best, powered) + convert)
+    return np.asarray(constants.floor + best + convert)

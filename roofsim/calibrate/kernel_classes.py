@@ -1,0 +1,154 @@
+"""Bind the kernel models to tables of measurements: which constants there are, who shares them, what a row means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from roofsim.calibrate.kernel_table import Group, KernelTable, card
+from roofsim.calibrate.least_squares import Columns, Parameter
+from roofsim.cost.kernel_models.silicon import Silicon, power_share
+from roofsim.errors import NoDataError
+from roofsim.units import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+
+    from roofsim.numeric import Array
+
+MICROSECOND: Final = parse("1 us", "s")
+
+#: Number format of a table -> formats of the catalog whose peak counts, first match.
+PEAKS: Final = {
+    "tf32": ("tf32",),
+    "fp8": ("fp8", "int8", "bf16"),
+    "fp8_block": ("fp8", "int8", "bf16"),
+    "nvfp4": ("fp4",),
+    "sq": ("int8",),
+    "w4a8_mxfp4_mxfp8": ("fp8",),
+}
+EIGHT_BITS: Final = ("fp8", "fp8_block", "sq", "w4a8_mxfp4_mxfp8")
+SIXTEEN_BITS: Final = ("bf16", "fp16")
+#: Format -> bytes of one element of activations, weights and results. Scales of blocks of 16 (nvfp4) and 32 or 128 count.
+ITEMSIZES: Final = {
+    "fp32": (4.0, 4.0, 4.0),
+    "tf32": (4.0, 4.0, 4.0),
+    "fp16": (2.0, 2.0, 2.0),
+    "bf16": (2.0, 2.0, 2.0),
+    "fp8": (1.0, 1.0, 2.0),
+    "fp8_block": (1.0, 1.0, 2.0),
+    "nvfp4": (0.5625, 0.5625, 2.0),
+    "sq": (1.0, 1.0, 2.0),
+    "int8_wo": (2.0, 1.0, 2.0),
+    "int4_wo": (2.0, 0.53, 2.0),
+    "w4a16_mxfp4": (2.0, 0.53, 2.0),
+    "w4a8_mxfp4_mxfp8": (1.0, 0.53, 2.0),
+}
+#: Formats whose activations are converted by a pass before the product.
+CONVERTED: Final = ("fp8", "fp8_block", "nvfp4", "sq", "w4a8_mxfp4_mxfp8")
+
+FLOOR: Final = Parameter("floor", 5.0 * MICROSECOND, 0.5, 0.2 * MICROSECOND, 5000.0 * MICROSECOND)
+COMPUTE: Final = Parameter("compute", 0.7, 0.4, 0.02, 1.6)
+BANDWIDTH: Final = Parameter("bandwidth", 0.7, 0.3, 0.02, 1.3)
+
+
+@dataclass(frozen=True)
+class KernelClass:
+    """A family of operations with one model.
+
+    Attributes
+    ----------
+    own
+        Constants of one (card, operation, format, engine).
+    shared
+        Constants that all such groups of a `family` have in common: properties of the kernels of a generation.
+    bind
+        Table -> function from constants (columns) to seconds.
+    work
+        Table -> ideal seconds at datasheet rates: orders rows by size.
+    starts
+        Points to start the search of shared constants from; the model has corners.
+    """
+
+    name: str
+    ops: tuple[str, ...]
+    own: tuple[Parameter, ...]
+    shared: tuple[Parameter, ...]
+    bind: Callable[[KernelTable], Callable[[Columns], Array]]
+    work: Callable[[KernelTable], Array]
+    family: Callable[[Group], tuple[str, ...]]
+    starts: tuple[dict[str, float], ...] = field(default=({},))
+
+
+def generation(group: Group) -> str:
+    """Return the architecture of a group's card."""
+    return card(group.gpu).architecture
+
+
+def arithmetic(group: Group) -> str:
+    """Return the format without what does not change kernels: both 16-bit formats are one."""
+    return "16-bit" if group.dtype in SIXTEEN_BITS else group.dtype
+
+
+def family_of(group: Group) -> tuple[str, ...]:
+    """Return what shares the shape of kernels: generation, operation, arithmetic."""
+    return generation(group), group.op, arithmetic(group)
+
+
+def peak(group: Group) -> float:
+    """Return the dense FLOP/s that a group's kernels could reach; fp32 counts on matrix units where these take it."""
+    gpu = card(group.gpu)
+    names = ("fp32",) if group.dtype == "fp32" else PEAKS.get(group.dtype.removesuffix("_kvfp8"), SIXTEEN_BITS)
+    for peaks in (gpu.peak, gpu.vector_peak):
+        for name in names:
+            if name in peaks:
+                return peaks[name]
+    raise NoDataError(f"{gpu.name} has no peak for {group.dtype} arithmetic; its file in hardware/gpus may state one.")
+
+
+def compute_units(group: Group) -> float:
+    """Return the compute units of a group's card."""
+    gpu = card(group.gpu)
+    if gpu.compute_units is None:
+        raise NoDataError(f"{gpu.name} states no compute_units; the kernel models need them.")
+    return float(gpu.compute_units)
+
+
+def power_cap(group: Group) -> float:
+    """Return the share of a group's peak that the board's power sustains; 1 when its power is unknown."""
+    gpu = card(group.gpu)
+    if gpu.tdp is None:
+        return 1.0
+    bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "4-bit"}.get(
+        group.dtype, "8-bit" if group.dtype in EIGHT_BITS else "16-bit"
+    )
+    if bits == "fp32" and "fp32" in gpu.peak:
+        bits = "fp32 matrix"
+    return power_share(peak(group), gpu.tdp, gpu.architecture, bits)
+
+
+def silicon(table: KernelTable) -> Silicon:
+    """Return the card facts of every row."""
+
+    def cache(group: Group) -> float:
+        level = card(group.gpu).l2
+        return 0.0 if level is None else level.capacity
+
+    return Silicon(
+        compute_units=table.per_row(compute_units),
+        peak=table.per_row(peak),
+        bandwidth=table.per_row(lambda group: card(group.gpu).memory.bandwidth),
+        cache=table.per_row(cache),
+    )
+
+
+def is_format(table: KernelTable, formats: tuple[str, ...]) -> np.ndarray:
+    """Return which rows are in one of some formats."""
+    return table.per_row(lambda group: float(group.dtype in formats)) > 0.0
+
+
+def itemsize(table: KernelTable, operand: int) -> Array:
+    """Return bytes per element of activations (0), weights (1) or results (2)."""
+    return table.per_row(lambda group: ITEMSIZES[group.dtype][operand])

@@ -1,0 +1,132 @@
+"""Write fitted kernel constants as files of hardware/constants."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.calibrate.kernel_classes import arithmetic, generation
+from roofsim.calibrate.kernel_fit import KernelFit, class_of
+from roofsim.calibrate.kernel_shapes import TILING_NAMES
+from roofsim.calibrate.kernel_table import Group, card
+from roofsim.spec import catalog
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from pathlib import Path
+
+    from roofsim.calibrate.kernels import Score
+    from roofsim.calibrate.least_squares import Constants
+
+#: Constants in seconds; the others are plain numbers.
+SECONDS: Final = ("floor", "block", "row", "walk", "expert")
+COMMAND: Final = "python -m roofsim.calibrate.kernels --write"
+KERNELS: Final = f"""\
+# Constants of the kernel models (roofsim/cost/kernel_models), written by `{COMMAND}`
+# from measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
+# rows that a fit to the other half had not seen.
+# measured: constants of one card, operation, format and measuring engine (floors hold that engine's launch cost).
+# families: what the kernels of a generation share. architectures, shared: medians for cards without measurements.
+schema: 1
+"""
+TILINGS: Final = f"""\
+# How the matrix products of each generation are tiled, written by `{COMMAND}`
+# from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
+# roofsim/cost/kernel_models/gemm.py (Tiling). shared: medians, for generations without measurements.
+schema: 1
+"""
+
+
+def write_constants(found: KernelFit, scores: Sequence[Score]) -> None:
+    """Write kernels.yaml and tilings.yaml into the catalog's folder of constants."""
+    folder = catalog.root() / "hardware" / "constants"
+    (folder / "kernels.yaml").write_text(kernels_text(found, scores), encoding="utf-8")
+    (folder / "tilings.yaml").write_text(tilings_text(found), encoding="utf-8")
+
+
+def write_fit(path: Path, found: KernelFit, scores: Sequence[Score]) -> None:
+    """Write the constants of a fit to a file of one's own."""
+    path.write_text(kernels_text(found, scores), encoding="utf-8")
+
+
+def kernels_text(found: KernelFit, scores: Sequence[Score]) -> str:
+    """Return a fit as YAML."""
+    errors = {score.group: score for score in scores}
+    lines = ["measured:"]
+    for group in sorted(found.own):
+        numbers = _numbers(found.own[group])
+        numbers["rows"] = str(found.rows[group])
+        if group in errors:
+            numbers["error"] = f"{errors[group].median:.3f}"
+            numbers["p90"] = f"{np.percentile(errors[group].errors, 90):.3f}"
+        names = {"gpu": card(group.gpu).name, "op": group.op, "dtype": group.dtype, "engine": group.engine}
+        lines.append(_entry({**names, **numbers}))
+    lines.append("families:")
+    for family in sorted(found.shared):
+        architecture, op, *rest = family
+        extra = {("engine" if _is_engine(name, found) else "arithmetic"): name for name in rest}
+        lines.append(_entry({"architecture": architecture, "op": op, **extra, **_numbers(found.shared[family])}))
+    for title, key in (
+        ("architectures", lambda group: {"architecture": generation(group), **_kind(group)}),
+        ("shared", _kind),
+    ):
+        lines.append(f"{title}:")
+        lines += [_entry({**dict(names), **_numbers(value)}) for names, value in _medians(found, key)]
+    return KERNELS + "\n".join(lines) + "\n"
+
+
+def tilings_text(found: KernelFit) -> str:
+    """Return the tilings of plain products by architecture and arithmetic as YAML."""
+    rows: dict[str, dict[str, Constants]] = {}
+    for family, constants in sorted(found.shared.items()):
+        if family[1] == "gemm":
+            rows.setdefault(family[0], {})[family[2]] = constants
+    merged = {name for kinds in rows.values() for name in kinds}
+    rows["shared"] = {
+        name: _median([kinds[name] for kinds in rows.values() if name in kinds], TILING_NAMES)
+        for name in sorted(merged)
+    }
+    lines = []
+    for architecture, kinds in rows.items():
+        lines.append(f"{architecture}:")
+        for name, constants in kinds.items():
+            numbers = ", ".join(f"{key}: {_plain(constants[key])}" for key in TILING_NAMES)
+            lines.append(f"  {name}: {{{numbers}}}")
+    return TILINGS + "\n".join(lines) + "\n"
+
+
+def _kind(group: Group) -> dict[str, str]:
+    return {"op": group.op, "arithmetic": arithmetic(group)}
+
+
+def _medians(
+    found: KernelFit, key: Callable[[Group], dict[str, str]]
+) -> Iterable[tuple[tuple[tuple[str, str], ...], Constants]]:
+    """Return medians of all constants over the groups with the same key."""
+    gathered: dict[tuple[tuple[str, str], ...], list[Constants]] = {}
+    for group in sorted(found.own):
+        constants = found.constants(class_of(group.op), group)
+        gathered.setdefault(tuple(key(group).items()), []).append(constants)
+    return [(names, _median(sets, tuple(sets[0]))) for names, sets in sorted(gathered.items())]
+
+
+def _median(sets: Sequence[Constants], names: Sequence[str]) -> Constants:
+    return {name: float(np.exp(np.median([np.log(constants[name]) for constants in sets]))) for name in names}
+
+
+def _is_engine(name: str, found: KernelFit) -> bool:
+    return any(group.engine == name for group in found.own)
+
+
+def _numbers(constants: Constants) -> dict[str, str]:
+    return {name: humanize(value, "s", 4) if name in SECONDS else _plain(value) for name, value in constants.items()}
+
+
+def _plain(value: float) -> str:
+    return np.format_float_positional(value, precision=4, fractional=False, trim="-")
+
+
+def _entry(fields: dict[str, str]) -> str:
+    return "  - {" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}"

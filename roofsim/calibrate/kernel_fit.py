@@ -1,0 +1,212 @@
+"""Fit the constants of all kernel classes, predict with them, and lend them to cards without measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.calibrate.kernel_classes import ITEMSIZES, KernelClass, arithmetic, generation, power_cap
+from roofsim.calibrate.kernel_shapes import CLASSES
+from roofsim.calibrate.kernel_table import Group, KernelTable, card
+from roofsim.calibrate.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roofsim.numeric import Array
+
+Family = tuple[str, ...]
+
+UNKNOWN_YEAR: Final = 2020
+#: The floor of a group is sought around this share of its shortest kernels (their 3rd percentile).
+SHORTEST: Final = (3.0, 0.9)
+
+
+@dataclass(frozen=True)
+class KernelFit:
+    """Fitted constants.
+
+    Attributes
+    ----------
+    own
+        Group -> constants of its own.
+    shared
+        Family of kernels -> constants that its groups share.
+    rows
+        Group -> rows that were fitted.
+    """
+
+    own: dict[Group, Constants]
+    shared: dict[Family, Constants]
+    rows: dict[Group, int]
+
+    def constants(self, kernel: KernelClass, group: Group) -> Constants:
+        """Return every constant of a group that was measured."""
+        return {**self.own[group], **self.shared[kernel.family(group)]}
+
+
+def usable(table: KernelTable) -> KernelTable:
+    """Return the rows that the kernel models cover: their operations and formats, forward, dense convolutions."""
+    known = [any(g.op in kernel.ops for kernel in CLASSES) and _format_known(g) for g in table.groups]
+    plain = [row.get("dir", "fwd") == "fwd" and row.get("groups", 1) == 1 for row in table.other]
+    return table.select(np.array(known, dtype=bool)[table.group] & np.array(plain, dtype=bool))
+
+
+def _format_known(group: Group) -> bool:
+    name = group.dtype.removesuffix("_kvfp8") if group.op.startswith("attention") else group.dtype
+    return name in ITEMSIZES
+
+
+def class_of(op: str) -> KernelClass:
+    """Return the class that an operation belongs to."""
+    return next(kernel for kernel in CLASSES if op in kernel.ops)
+
+
+def halves(table: KernelTable, work: Array) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Return which rows are fitted: within a group every other row in order of size. The rest is held out."""
+    fitted = np.zeros(len(table), dtype=bool)
+    for group in np.unique(table.group):
+        rows = np.flatnonzero(table.group == group)
+        order = rows[np.argsort(work[rows], kind="stable")]
+        fitted[order[::2]] = True
+    return fitted
+
+
+def fit_kernels(table: KernelTable, classes: Iterable[KernelClass] = CLASSES) -> KernelFit:
+    """Fit every class to all rows of a table."""
+    result = KernelFit({}, {}, {})
+    for kernel in classes:
+        part = table.of(kernel.ops)
+        families = [kernel.family(group) if group.op in kernel.ops else () for group in part.groups]
+        for family in sorted({families[i] for i in np.unique(part.group)}):
+            members = np.array([name == family for name in families])
+            _fit_family(kernel, part.select(members[part.group]), family, result)
+    return result
+
+
+def _fit_family(kernel: KernelClass, table: KernelTable, family: Family, result: KernelFit) -> None:
+    """Fit one family of kernels from several starts and keep the best."""
+    present = [int(i) for i in np.unique(table.group)]
+    layout, names = _layout(kernel, table, present)
+    predict = kernel.bind(table)
+    weight = np.ones(len(table))
+    best: tuple[float, Array] | None = None
+    for start in kernel.starts:
+        point = np.log([start.get(p.name, p.expected) for p in layout.parameters])
+        theta = fit(layout, point, predict, table.seconds, weight)
+        misfit = _misfit(layout, theta, predict(layout.columns(theta)), table.seconds)
+        if best is None or misfit < best[0]:
+            best = misfit, theta
+    assert best is not None
+    for (name, group), value in zip(names, np.exp(best[1]), strict=True):
+        where = result.shared.setdefault(family, {}) if group is None else result.own.setdefault(group, {})
+        where[name] = float(value)
+    for i in present:
+        result.rows[table.groups[i]] = int(np.sum(table.group == i))
+
+
+def _layout(
+    kernel: KernelClass, table: KernelTable, present: list[int]
+) -> tuple[Layout, list[tuple[str, Group | None]]]:
+    """Lay out one number a group for each constant of its own, then one for each shared constant."""
+    parameters: list[Parameter] = []
+    names: list[tuple[str, Group | None]] = []
+    slots = {}
+    for parameter in kernel.own:
+        slot = np.zeros(len(table.groups), dtype=np.int64)
+        for i in present:
+            slot[i] = len(parameters)
+            parameters.append(_expected_floor(parameter, table.seconds[table.group == i]))
+            names.append((parameter.name, table.groups[i]))
+        slots[parameter.name] = slot[table.group]
+    for parameter in kernel.shared:
+        slots[parameter.name] = np.full(len(table), len(parameters), dtype=np.int64)
+        parameters.append(parameter)
+        names.append((parameter.name, None))
+    return Layout(tuple(parameters), slots), names
+
+
+def _expected_floor(parameter: Parameter, seconds: Array) -> Parameter:
+    if parameter.name != "floor":
+        return parameter
+    percentile, share = SHORTEST
+    return Parameter(
+        "floor", float(np.percentile(seconds, percentile) * share), parameter.spread, parameter.low, parameter.high
+    )
+
+
+def _misfit(layout: Layout, theta: Array, predicted: Array, seconds: Array) -> float:
+    z = np.log(predicted / seconds) / TOLERANCE
+    beliefs = sum(
+        ((value - np.log(p.expected)) / p.spread) ** 2 for value, p in zip(theta, layout.parameters, strict=True)
+    )
+    return float(np.sum(np.sqrt(1.0 + z * z) - 1.0) + beliefs / 2.0)
+
+
+def predict(table: KernelTable, kernel: KernelClass, constants: dict[Group, Constants]) -> Array:
+    """Return the seconds that a class predicts for the rows of a table, with given constants of every group."""
+    names = [parameter.name for parameter in (*kernel.own, *kernel.shared)]
+    return kernel.bind(table)({name: _column(table, constants, name) for name in names})
+
+
+def _column(table: KernelTable, constants: dict[Group, Constants], name: str) -> Array:
+    return table.per_row(lambda group: constants[group][name])
+
+
+def fitted_constants(table: KernelTable, kernel: KernelClass, found: KernelFit) -> dict[Group, Constants]:
+    """Return the constants of every group that occurs in a table."""
+    return {table.groups[i]: found.constants(kernel, table.groups[i]) for i in np.unique(table.group)}
+
+
+def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]:
+    """Return the constants of the groups nearest to one that was not measured, each a full set.
+
+    Donors are measured groups of the same operation on cards of the same vendor, whose runtime sets the launch cost (any
+    vendor if there are none): of the same engine and format where there are any, of the same arithmetic otherwise; among
+    those of the same architecture if one is measured, else of the years nearest to this card's. Compute shares are carried
+    over as shares of what power sustains.
+    """
+    donors = [other for other in found.own if other.op == group.op and other.gpu != group.gpu]
+    donors = [other for other in donors if card(other.gpu).vendor == card(group.gpu).vendor] or donors
+    near = (
+        [other for other in donors if (other.engine, other.dtype) == (group.engine, group.dtype)]
+        or [other for other in donors if (other.engine, arithmetic(other)) == (group.engine, arithmetic(group))]
+        or [other for other in donors if arithmetic(other) == arithmetic(group)]
+    )
+    lent = []
+    for donor in _nearest(group, near):
+        constants = dict(found.constants(kernel, donor))
+        if "compute" in constants:
+            constants["compute"] *= power_cap(group) / power_cap(donor)
+        lent.append(constants)
+    return lent
+
+
+def _nearest(group: Group, donors: list[Group]) -> list[Group]:
+    """Return the donors of the same architecture, else those whose cards came out within a year of the nearest."""
+    if not donors:
+        return []
+    sisters = [donor for donor in donors if generation(donor) == generation(group)]
+    if sisters:
+        return sisters
+    apart = [abs(_year(donor) - _year(group)) for donor in donors]
+    return [donor for donor, years in zip(donors, apart, strict=True) if years <= min(apart) + 1]
+
+
+def _year(group: Group) -> int:
+    return card(group.gpu).year or UNKNOWN_YEAR
+
+
+def predict_lent(table: KernelTable, kernel: KernelClass, found: KernelFit) -> Array:
+    """Return seconds from lent constants: the geometric mean over donors; NaN where nobody can lend."""
+    total = np.full(len(table), np.nan)
+    for i in np.unique(table.group):
+        rows = table.group == i
+        part = table.select(rows)
+        sets = lend(table.groups[i], kernel, found)
+        if sets:
+            logs = [np.log(predict(part, kernel, {table.groups[i]: constants})) for constants in sets]
+            total[rows] = np.exp(np.mean(logs, axis=0))
+    return total

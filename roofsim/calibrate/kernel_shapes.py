@@ -1,0 +1,315 @@
+"""Turn rows of measured kernels into the shapes of the kernel models, and list the classes that are fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.calibrate.kernel_classes import (
+    BANDWIDTH,
+    COMPUTE,
+    CONVERTED,
+    FLOOR,
+    MICROSECOND,
+    KernelClass,
+    arithmetic,
+    family_of,
+    generation,
+    is_format,
+    itemsize,
+    silicon,
+)
+from roofsim.calibrate.least_squares import Columns, Parameter
+from roofsim.cost.kernel_models.attention import (
+    AttentionShape,
+    DecodeConstants,
+    PrefillConstants,
+    decode_time,
+    prefill_time,
+)
+from roofsim.cost.kernel_models.convolution import ConvolutionConstants, ConvolutionShape, convolution_time
+from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
+from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
+from roofsim.cost.kernel_models.streaming import StreamConstants, StreamShape, stream_time
+from roofsim.numeric import Array
+
+if TYPE_CHECKING:
+    from roofsim.calibrate.kernel_table import Group, KernelTable
+
+Predict = Callable[[Columns], Array]
+
+#: A multi-head latent cache (keys of 576, of which 512 serve as values) shows as one key head at least this wide.
+LATENT_WIDTH: Final = 576.0
+LATENT_POSITION: Final = 64.0
+UNGATED: Final = "moe_torch_flow_nongated"
+
+TILING: Final = (
+    Parameter("thinness", 0.2, 0.7, 0.005, 3.0),
+    Parameter("ramp", 64.0, 1.0, 1.0, 2000.0),
+    Parameter("wave", 0.5, 0.7, 0.01, 1.0),
+    Parameter("reduction", 64.0, 1.0, 1.0, 4000.0),
+)
+TILING_NAMES: Final = tuple(parameter.name for parameter in TILING)
+CACHE: Final = (Parameter("cache_speedup", 2.5, 0.4, 1.0, 10.0), Parameter("cache_reach", 0.7, 0.5, 0.05, 2.0))
+
+
+def sharpness(expected: float) -> Parameter:
+    """Return the exponent of a corner."""
+    return Parameter("sharpness", expected, 0.5, 1.0, 12.0)
+
+
+def _split_tiling(constants: Columns) -> tuple[Columns, Tiling]:
+    rest = {name: value for name, value in constants.items() if name not in TILING_NAMES}
+    return rest, Tiling(**{name: constants[name] for name in TILING_NAMES})
+
+
+def gemm_shape(table: KernelTable) -> GemmShape:
+    """Return the products of a table."""
+    size = table.sizes
+    return GemmShape(
+        m=size["m"], n=size["n"], k=size["k"], batch=size["batch"], itemsize_a=itemsize(table, 0),
+        itemsize_b=itemsize(table, 1), itemsize_c=itemsize(table, 2),
+    )  # fmt: skip
+
+
+def _gemm(table: KernelTable) -> Predict:
+    shape, card, converted = gemm_shape(table), silicon(table), is_format(table, CONVERTED)
+
+    def predict(constants: Columns) -> Array:
+        rest, tiling = _split_tiling(constants)
+        rest["quantise"] = np.where(converted, rest["quantise"], np.inf)
+        return gemm_time(shape, card, GemmConstants(**rest, tiling=tiling))
+
+    return predict
+
+
+def _gemm_work(table: KernelTable) -> Array:
+    shape, card = gemm_shape(table), silicon(table)
+    flops = 2.0 * shape.m * shape.n * shape.k * shape.batch
+    return np.maximum(flops / card.peak, shape.traffic() / card.bandwidth)
+
+
+def attention_shape(table: KernelTable) -> AttentionShape:
+    """Return the attention calls of a table."""
+    size, window = table.sizes, table.extra("window", 0.0)
+    narrow = is_format(table, ("fp8",)) | (table.per_row(lambda g: float(g.dtype.endswith("_kvfp8"))) > 0.0)
+    narrow |= np.array([row.get("kv_dtype") == "fp8" for row in table.other], dtype=bool)
+    latent = (size["head_dim"] >= LATENT_WIDTH) & (size["kv_heads"] == 1.0)
+    return AttentionShape(
+        batch=size["batch"], heads=size["heads"], key_heads=size["kv_heads"], query=size["q_len"],
+        context=size["kv_len"], head_dim=size["head_dim"],
+        value_dim=np.where(latent, size["head_dim"] - LATENT_POSITION, size["head_dim"]),
+        window=np.where(window > 0.0, window, np.inf), causal=table.extra("causal", 1.0),
+        latent=latent.astype(np.float64), itemsize=np.full(len(table), 2.0),
+        cache_itemsize=np.where(narrow, 1.0, 2.0),
+    )  # fmt: skip
+
+
+def _prefill(table: KernelTable) -> Predict:
+    shape, card = attention_shape(table), silicon(table)
+    return lambda constants: prefill_time(shape, card, PrefillConstants(**constants))
+
+
+def _decode(table: KernelTable) -> Predict:
+    shape, card = attention_shape(table), silicon(table)
+    return lambda constants: decode_time(shape, card, DecodeConstants(**constants))
+
+
+def _attention_work(table: KernelTable) -> Array:
+    shape, card = attention_shape(table), silicon(table)
+    scores = shape.batch * shape.heads * shape.query * shape.mean_keys()
+    flops = 2.0 * scores * (shape.head_dim + shape.value_dim)
+    return np.maximum(flops / card.peak, (shape.cached_bytes() + shape.query_bytes()) / card.bandwidth)
+
+
+def convolution_shape(table: KernelTable) -> ConvolutionShape:
+    """Return the convolutions of a table: m = batch x pixels, n = output channels, k = input channels x taps."""
+    size, width = table.sizes, table.extra("hw", 1.0)
+    kernel, stride, channels = table.extra("ks", 1.0), table.extra("stride", 1.0), table.extra("cin", 1.0)
+    area = size["k"] / channels
+    out_width = np.maximum(np.floor((width + 2.0 * table.extra("pad", 0.0) - kernel) / stride) + 1.0, 1.0)
+    return ConvolutionShape(
+        batch=size["batch"], in_channels=channels, out_channels=size["n"],
+        height=np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other]), width=width,
+        out_height=np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0), out_width=out_width,
+        kernel_area=area, square3=((kernel == 3.0) & (area == 9.0) & (stride == 1.0)).astype(np.float64),
+        strided=(stride > 1.0).astype(np.float64), itemsize=itemsize(table, 0),
+    )  # fmt: skip
+
+
+def _convolution(table: KernelTable) -> Predict:
+    shape, card = convolution_shape(table), silicon(table)
+
+    def predict(constants: Columns) -> Array:
+        rest, tiling = _split_tiling(constants)
+        return convolution_time(shape, card, ConvolutionConstants(**rest, tiling=tiling))
+
+    return predict
+
+
+def _convolution_work(table: KernelTable) -> Array:
+    shape, card = convolution_shape(table), silicon(table)
+    return np.maximum(shape.flops() / card.peak, shape.traffic() / card.bandwidth)
+
+
+def stream_shape(table: KernelTable) -> StreamShape:
+    """Return the memory-bound calls of a table."""
+    passes = 1.0 + table.extra("n_in", 1.0)
+    return StreamShape(rows=table.sizes["m"], width=table.sizes["n"], passes=passes, itemsize=itemsize(table, 0))
+
+
+def _stream(table: KernelTable) -> Predict:
+    shape, card = stream_shape(table), silicon(table)
+    return lambda constants: stream_time(shape, card, StreamConstants(**constants))
+
+
+def _stream_work(table: KernelTable) -> Array:
+    shape = stream_shape(table)
+    return np.asarray(shape.rows * shape.width * shape.passes * shape.itemsize / silicon(table).bandwidth)
+
+
+def expert_shape(table: KernelTable) -> ExpertShape:
+    """Return the expert layers of a table.
+
+    Whole layers state the tokens of the batch; rows with a `part` are bare grouped products, whose tokens are those of
+    one card, evenly spread.
+    """
+    size, experts = table.sizes, table.extra("experts", 1.0)
+    part = np.array([str(row.get("part", "")) for row in table.other])
+    bare, down = part != "", part == "down"
+    gated = np.array([row.get("ks") != UNGATED for row in table.other], dtype=bool)
+    local = np.where(bare, table.extra("local", 1.0), np.maximum(experts / table.extra("ep", 1.0), 1.0))
+    routing = [str(row.get("dist", "balanced")) for row in table.other]
+    return ExpertShape(
+        tokens=np.where(bare, size["m"] * experts / local, size["m"]),
+        hidden=np.where(bare & down, size["n"], size["k"]),
+        intermediate=np.where(bare, np.where(down, size["k"], size["n"]), size["n"] / table.extra("tp", 1.0)),
+        experts=experts, chosen=table.extra("topk", 1.0), local=local,
+        up=np.where(bare, np.where(down, 0.0, 1.0), np.where(gated, 2.0, 1.0)),
+        down=np.where(bare & ~down, 0.0, 1.0),
+        skew=np.array([0.0 if name == "balanced" else float(name.rpartition("_")[2]) for name in routing]),
+        whole=np.where(bare, 0.0, 1.0), itemsize_a=itemsize(table, 0), itemsize_b=itemsize(table, 1),
+    )  # fmt: skip
+
+
+def _experts(table: KernelTable) -> Predict:
+    shape, card = expert_shape(table), silicon(table)
+    return lambda constants: expert_time(shape, card, ExpertConstants(**constants))
+
+
+def _expert_work(table: KernelTable) -> Array:
+    shape, card = expert_shape(table), silicon(table)
+    active = active_experts(shape.tokens, shape.experts, shape.chosen, shape.local)
+    return np.maximum(shape.flops() / card.peak, shape.weight_bytes(active) / card.bandwidth)
+
+
+def _engine_family(group: Group) -> tuple[str, ...]:
+    return generation(group), group.op, arithmetic(group), group.engine
+
+
+CLASSES: Final = (
+    KernelClass(
+        name="gemm",
+        ops=("gemm", "bmm"),
+        own=(FLOOR, COMPUTE, BANDWIDTH),
+        shared=(
+            *CACHE, *TILING, sharpness(3.0), Parameter("fill", 1.5, 0.7, 0.1, 10.0),
+            Parameter("quantise", 0.7, 0.5, 0.05, 3.0),
+        ),
+        bind=_gemm,
+        work=_gemm_work,
+        family=family_of,
+        starts=(
+            {}, {"wave": 0.95, "thinness": 0.05}, {"thinness": 1.0, "ramp": 20.0},
+            {"fill": 0.4, "reduction": 500.0, "cache_speedup": 1.3},
+        ),
+    ),
+    KernelClass(
+        name="prefill",
+        ops=("attention_prefill",),
+        own=(FLOOR, Parameter("compute", 0.5, 0.4, 0.02, 1.6), BANDWIDTH),
+        shared=(
+            Parameter("softmax", 100.0, 1.0, 1.0, 3000.0), Parameter("ramp", 128.0, 1.0, 1.0, 3000.0),
+            Parameter("balance", 3.0, 0.5, 1.0, 12.0), sharpness(2.0),
+        ),
+        bind=_prefill,
+        work=_attention_work,
+        family=lambda group: (generation(group), group.op),
+        starts=({}, {"ramp": 500.0}, {"softmax": 300.0, "balance": 8.0}),
+    ),
+    KernelClass(
+        name="decode",
+        ops=("attention_decode",),
+        own=(FLOOR, Parameter("bandwidth", 0.85, 0.2, 0.02, 1.1), Parameter("compute", 0.5, 0.4, 0.02, 1.6)),
+        shared=(
+            Parameter("block", 0.5 * MICROSECOND, 1.0, 0.01 * MICROSECOND, 10.0 * MICROSECOND),
+            Parameter("chunk", 512.0, 1.0, 16.0, 100000.0), Parameter("fill", 1.0, 0.7, 0.05, 10.0),
+            Parameter("cache_speedup", 2.0, 0.4, 1.0, 8.0), CACHE[1], sharpness(3.0),
+        ),
+        bind=_decode,
+        work=_attention_work,
+        family=lambda group: (generation(group), group.op, group.engine),
+        starts=(
+            {}, {"chunk": 4000.0}, {"chunk": 100.0, "fill": 0.3}, {"sharpness": 1.5, "block": 2.0 * MICROSECOND},
+            {"cache_speedup": 1.2, "fill": 3.0},
+        ),
+    ),
+    KernelClass(
+        name="convolution",
+        ops=("conv2d",),
+        own=(FLOOR, COMPUTE, BANDWIDTH),
+        shared=(
+            *TILING[:3], Parameter("reduction", 4000.0, 0.5, 1.0, 20000.0), *CACHE, sharpness(3.0),
+            Parameter("winograd", 0.8, 0.4, 0.1, 2.5), Parameter("winograd_ramp", 8.0, 1.0, 0.5, 500.0),
+            Parameter("transforms", 0.5, 1.0, 0.01, 5.0), Parameter("first_layer", 0.45, 0.5, 0.05, 1.5),
+            Parameter("stride", 0.9, 0.3, 0.2, 1.5), Parameter("transpose", 0.1, 1.0, 0.001, 2.0),
+        ),
+        bind=_convolution,
+        work=_convolution_work,
+        family=_engine_family,
+        starts=(
+            {}, {"wave": 0.95, "thinness": 0.05}, {"thinness": 1.0, "winograd": 1.5},
+            {"sharpness": 1.3, "transpose": 0.5},
+        ),
+    ),
+    KernelClass(
+        name="streaming",
+        ops=("elementwise", "layernorm", "rmsnorm", "softmax", "embedding"),
+        own=(FLOOR, BANDWIDTH),
+        shared=(
+            Parameter("cache_speedup", 2.5, 0.5, 1.0, 12.0), CACHE[1],
+            Parameter("row", 0.05 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 30.0 * MICROSECOND),
+            Parameter("walk", 0.00003 * MICROSECOND, 1.5, 1e-7 * MICROSECOND, 0.01 * MICROSECOND),
+            Parameter("again", 0.3, 1.0, 0.01, 4.0), Parameter("on_chip", 8192.0, 1.0, 256.0, 300000.0),
+            sharpness(1.5),
+        ),
+        bind=_stream,
+        work=_stream_work,
+        family=lambda group: (generation(group), group.op, group.engine),
+        starts=(
+            {}, {"sharpness": 3.0, "row": 0.001 * MICROSECOND}, {"again": 1.5, "on_chip": 4096.0},
+            {"cache_speedup": 5.0, "row": 0.3 * MICROSECOND},
+        ),
+    ),
+    KernelClass(
+        name="experts",
+        ops=("moe_gemm",),
+        own=(FLOOR, Parameter("compute", 0.5, 0.5, 0.02, 1.6), Parameter("bandwidth", 0.7, 0.4, 0.02, 1.3)),
+        shared=(
+            Parameter("tile", 32.0, 0.7, 4.0, 256.0), Parameter("width", 128.0, 0.7, 8.0, 1024.0),
+            Parameter("fill", 1.0, 0.7, 0.1, 10.0),
+            Parameter("expert", 0.1 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 10.0 * MICROSECOND),
+            Parameter("permute", 4.0, 0.7, 0.1, 40.0), Parameter("imbalance", 0.7, 0.5, 0.05, 3.0),
+            Parameter("asleep", 0.3, 0.5, 0.02, 0.9), Parameter("cache_speedup", 1.5, 0.4, 1.0, 6.0), CACHE[1],
+            sharpness(2.0),
+        ),
+        bind=_experts,
+        work=_expert_work,
+        family=_engine_family,
+        starts=(
+            {}, {"tile": 8.0, "width": 64.0}, {"tile": 100.0, "fill": 4.0}, {"cache_speedup": 3.0, "sharpness": 1.1},
+        ),
+    ),
+)  # fmt: skip

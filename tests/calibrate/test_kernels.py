@@ -1,0 +1,393 @@
+"""Measured kernels, the models of them and the fit: facts, physics, recovery, errors."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import re
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from roofsim.calibrate.kernel_classes import silicon
+from roofsim.calibrate.kernel_fit import class_of, fit_kernels, fitted_constants, halves, lend, predict, usable
+from roofsim.calibrate.kernel_shapes import CLASSES
+from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, engine_of, kernel_table, measured_file, read_rows
+from roofsim.calibrate.kernels import fit_scores, held_out, ideal_seconds, load_kernels, report, transfer
+from roofsim.cost.kernel_models import attention, convolution, experts, gemm, streaming, tilings
+from roofsim.cost.kernel_models.silicon import Silicon, corner, power_share
+from roofsim.errors import SpecError
+from roofsim.spec import catalog
+from roofsim.spec.source import read_yaml
+from roofsim.units import parse
+
+DATA = measured_file("kernels.csv.gz")
+ONE = np.ones(1)
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load_kernels(DATA)[0]
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    return read_yaml(catalog.root() / "hardware" / "constants" / "kernels.yaml").data
+
+
+def number(value):
+    return parse(value, "s") if isinstance(value, str) else float(value)
+
+
+# ------------------------------------------------------------------------------------------------------------- facts
+
+
+def test_the_table_holds_what_its_readme_says(table):
+    rows = read_rows(DATA)
+    assert len(rows) == 22_709
+    assert tuple(rows[0]) == ("source", "gpu", "op", *SIZES, "other", "dtype", "time_us")
+    text = measured_file("README.md").read_text(encoding="utf-8")
+    stated = {name: int(count.replace(",", "")) for name, count in re.findall(r"`(\w+):` \| ([\d,]+)", text)}
+    found = {name: sum(row["source"].startswith(f"{name}:") for row in rows) for name in stated}
+    assert stated == found
+    assert sum(found.values()) == len(rows)
+    assert len({group.gpu for group in table.groups}) == 18
+    assert len(table) == len(rows)
+
+
+def test_every_card_of_the_table_is_in_the_catalog(table):
+    rows = list(csv.DictReader(measured_file("gpu_names.csv").read_text(encoding="utf-8").splitlines()))
+    assert {row["label"] for row in rows} == {group.gpu for group in table.groups}
+    assert {row["gpu"] for row in rows} <= set(catalog.names("gpu"))
+    assert np.all(silicon(table).compute_units > 1.0)
+
+
+@pytest.mark.parametrize(
+    ("source", "engine"),
+    [
+        ("aiconfigurator:vllm-0.24.0", "vllm"),
+        ("deepbench:Results FP32", "deepbench"),
+        ("measured:2025-01-01", "measured"),
+    ],
+)
+def test_engine_of(source, engine):
+    assert engine_of(source) == engine
+
+
+GOOD = {
+    "source": "measured:x", "gpu": "t4", "op": "gemm", "m": "64", "n": "64", "k": "64", "other": "{}", "dtype": "fp16",
+    "time_us": "10",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"time_us": "0"}, "above 0"),
+        ({"time_us": "x"}, "expected a number, got 'x'"),
+        ({"m": "many"}, "expected a number, got 'many'"),
+        ({"other": "{"}, "is not JSON"),
+        ({"gpu": "gtx9999"}, "unknown gpu 'gtx9999'"),
+        ({"op": "juggle"}, "no row that a kernel model covers"),
+        ({"dtype": "fp3"}, "no row that a kernel model covers"),
+    ],
+)
+def test_bad_tables_are_refused(tmp_path, change, words):
+    path = tmp_path / "mine.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerow({**GOOD, **change})
+    with pytest.raises(SpecError, match=re.escape(words)):
+        fit_kernels(load_kernels(path)[0])
+
+
+def test_files_that_are_no_tables_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("m,n\n1,2\n")
+    (tmp_path / "b.csv.gz").write_bytes(b"not gzip")
+    for name, words in (
+        ("a.csv", "lacks the column source"),
+        ("b.csv.gz", "cannot be read"),
+        ("c.csv", "cannot be read"),
+    ):
+        with pytest.raises(SpecError, match=words):
+            read_rows(tmp_path / name)
+
+
+# ----------------------------------------------------------------------------------------------------------- physics
+
+CARD = Silicon(compute_units=100.0, peak=1e14, bandwidth=1e12, cache=4e7)
+SQUARE = {"itemsize_a": 2.0 * ONE, "itemsize_b": 2.0 * ONE, "itemsize_c": 2.0 * ONE, "batch": ONE}
+
+
+def product(m, n, k, **constants):
+    shape = gemm.GemmShape(m=m * ONE, n=n * ONE, k=k * ONE, **SQUARE)
+    own = {"floor": 2e-6, "compute": 0.8, "bandwidth": 0.8, **constants}
+    return float(gemm.gemm_time(shape, CARD, gemm.GemmConstants(**own))[0])
+
+
+def test_efficiency_lies_between_0_and_1_and_rises_with_size():
+    random = np.random.default_rng(0)
+    m, n, k = (2.0 ** random.uniform(0, 14, 500) for _ in range(3))
+    share = gemm.tile_efficiency(m, n, k, 1.0, 108.0)
+    assert np.all((share > 0.0) & (share <= 1.0))
+    sizes = 2.0 ** np.arange(6, 15)
+    assert gemm.tile_efficiency(sizes, sizes, sizes, 1.0, 108.0)[-1] > 0.9
+    assert isinstance(gemm.tile_efficiency(64.0, 64.0, 64.0, 1.0, 108.0), float)
+
+
+def test_efficiency_broadcasts_like_scalars():
+    m = np.array([1.0, 100.0, 4096.0])
+    one_by_one = [gemm.tile_efficiency(float(x), 4096.0, 512.0, 2.0, 80.0) for x in m]
+    assert np.allclose(gemm.tile_efficiency(m, 4096.0, 512.0, 2.0, 80.0), one_by_one)
+
+
+def test_efficiency_of_two_hundred_products_takes_about_a_millisecond():
+    m = np.linspace(1.0, 8192.0, 200)
+    runs = []
+    for _ in range(20):
+        start = time.perf_counter()
+        gemm.tile_efficiency(m, m, m, 1.0, 108.0)
+        runs.append(time.perf_counter() - start)
+    assert min(runs) < parse("2 ms", "s")
+
+
+def test_a_wave_more_costs_a_wave_with_sharp_waves_only():
+    sharp, flat = (
+        [gemm.tile_efficiency(m, 6144.0, 4096.0, 1.0, 108.0, gemm.Tiling(wave=wave)) for m in (4608.0, 4609.0)]
+        for wave in (1.0, 0.0)
+    )
+    assert sharp[1] < 0.95 * sharp[0]
+    assert flat[1] > 0.97 * flat[0]
+
+
+def test_large_products_reach_the_compute_share_and_small_ones_the_floor():
+    ideal = 2.0 * 16384.0**3 / 1e14 / 0.8
+    assert product(16384.0, 16384.0, 16384.0) == pytest.approx(ideal, rel=0.02)
+    assert 2e-6 < product(1.0, 32.0, 32.0) < 2.5e-6
+
+
+def test_products_get_no_slower_with_better_hardware_or_constants():
+    base = product(512.0, 4096.0, 4096.0)
+    for better in ({"compute": 0.9}, {"bandwidth": 0.9}, {"floor": 1e-6}, {"fill": 2.0}, {"cache_speedup": 5.0}):
+        assert product(512.0, 4096.0, 4096.0, **better) <= base
+    assert product(512.0, 4096.0, 4096.0, quantise=0.5) > base
+
+
+@pytest.mark.parametrize(("causal", "window"), [(1.0, np.inf), (1.0, 100.0), (0.0, np.inf), (1.0, 17.0), (1.0, 290.0)])
+@pytest.mark.parametrize(("query", "context"), [(64.0, 64.0), (64.0, 300.0), (1.0, 50.0)])
+def test_mean_keys_equal_a_count(query, context, causal, window):
+    shape = attention.AttentionShape(
+        batch=ONE, heads=ONE, key_heads=ONE, query=query * ONE, context=context * ONE, head_dim=ONE, value_dim=ONE,
+        window=window * ONE, causal=causal * ONE, latent=0.0 * ONE, itemsize=ONE, cache_itemsize=ONE,
+    )  # fmt: skip
+    seen = [min(context - query + i + 1, window) if causal else min(context, window) for i in range(int(query))]
+    assert shape.mean_keys()[0] == pytest.approx(np.mean(seen), abs=0.51)  # the count is half a key above the integral
+
+
+def call(query, context, batch=1.0, heads=32.0, key_heads=8.0, latent=0.0):
+    return attention.AttentionShape(
+        batch=batch * ONE, heads=heads * ONE, key_heads=key_heads * ONE, query=query * ONE, context=context * ONE,
+        head_dim=128.0 * ONE, value_dim=128.0 * ONE, window=np.inf * ONE, causal=ONE, latent=latent * ONE,
+        itemsize=2.0 * ONE, cache_itemsize=2.0 * ONE,
+    )  # fmt: skip
+
+
+def test_long_prefill_is_compute_and_long_decode_is_bandwidth():
+    constants = attention.PrefillConstants(floor=0.0, compute=0.5, bandwidth=0.8, softmax=0.0)
+    flops = 2.0 * 32.0 * 2.0 * 128.0 * 32768.0**2 / 2.0
+    assert attention.prefill_time(call(32768.0, 32768.0), CARD, constants)[0] == pytest.approx(flops / 5e13, rel=0.03)
+    decode = attention.DecodeConstants(floor=0.0, bandwidth=0.8)
+    traffic = 64.0 * 8.0 * 32768.0 * 256.0 * 2.0
+    assert attention.decode_time(call(1.0, 32768.0, batch=64.0), CARD, decode)[0] == pytest.approx(
+        traffic / 8e11, rel=0.05
+    )
+
+
+def test_a_latent_cache_is_read_once():
+    assert call(1.0, 100.0, latent=1.0).cached_bytes()[0] == call(1.0, 100.0).cached_bytes()[0] / 2.0
+
+
+def test_active_experts_match_draws():
+    random = np.random.default_rng(1)
+    draws = [len(set(random.integers(0, 64, 4 * 20))) for _ in range(400)]
+    expected = experts.active_experts(20.0, 64.0, 4.0, 64.0)
+    assert expected == pytest.approx(np.mean(draws), rel=0.03)
+    assert experts.active_experts(1e6, 64.0, 4.0, 8.0) == pytest.approx(8.0)
+
+
+def image(channels, side, stride=1.0):
+    return convolution.ConvolutionShape(
+        batch=32.0 * ONE, in_channels=channels * ONE, out_channels=256.0 * ONE, height=side * ONE, width=side * ONE,
+        out_height=side / stride * ONE, out_width=side / stride * ONE, kernel_area=9.0 * ONE,
+        square3=ONE * (stride == 1.0), strided=ONE * (stride > 1.0), itemsize=4.0 * ONE,
+    )  # fmt: skip
+
+
+def test_winograd_beats_the_direct_peak_and_needs_stride_1_and_channels():
+    constants = convolution.ConvolutionConstants(floor=0.0, compute=0.9, bandwidth=0.8, winograd=0.8)
+    share = {
+        name: float(shape.flops()[0] / 1e14 / convolution.convolution_time(shape, CARD, constants)[0])
+        for name, shape in (
+            ("3x3", image(256.0, 64.0)),
+            ("stride", image(256.0, 64.0, 2.0)),
+            ("first", image(3.0, 224.0)),
+        )
+    }
+    assert share["3x3"] > 1.5
+    assert share["stride"] < 0.95
+    assert share["first"] < 0.6
+
+
+def test_streams_reach_the_bandwidth_and_the_floor():
+    constants = streaming.StreamConstants(floor=3e-6, bandwidth=0.9)
+    shape = streaming.StreamShape(
+        rows=np.array([1.0, 1e6]), width=np.array([64.0, 1024.0]), passes=2.0 * np.ones(2), itemsize=2.0 * np.ones(2)
+    )
+    seconds = streaming.stream_time(shape, CARD, constants)
+    assert seconds[0] == pytest.approx(3e-6, rel=0.01)
+    assert seconds[1] == pytest.approx(4.096e9 / 9e11, rel=0.01)
+
+
+def test_corner_and_power():
+    assert float(corner(1.0, 1.0, 1.0)) == 2.0
+    assert float(corner(3.0, 1.0, 50.0)) == pytest.approx(3.0)
+    shares = [power_share(1e14, watts, "hopper") for watts in (10.0, 100.0, 1000.0, 1e5)]
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_tilings_of_every_architecture_and_format():
+    for architecture in catalog.names("architecture"):
+        for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"):
+            assert (
+                0.0
+                < gemm.tile_efficiency(100.0, 100.0, 100.0, 1.0, 80.0, tilings.tiling_of(architecture, dtype))
+                <= 1.0
+            )
+
+
+# ----------------------------------------------------------------------------------------------------------- fitting
+
+
+def test_halves_alternate_in_size(table):
+    fitted = halves(table, ideal_seconds(table))
+    for i in range(0, len(table.groups), 7):
+        rows = table.group == i
+        assert 0 <= 2 * int(fitted[rows].sum()) - int(rows.sum()) <= 1
+
+
+def test_a_fit_recovers_the_times_that_known_constants_make(table):
+    kernel = class_of("gemm")
+    part = table.select(
+        np.array([g.gpu == "T4" and g.dtype == "fp16" and g.op == "gemm" for g in table.groups])[table.group]
+    )
+    known = {"floor": 6e-6, "compute": 0.55, "bandwidth": 0.7, **{p.name: p.expected for p in kernel.shared}}
+    (group,) = {part.groups[i] for i in part.group}
+    made = predict(part, kernel, {group: known})
+    found = fit_kernels(type(part)(part.groups, part.group, part.sizes, part.other, made))
+    assert np.median(np.abs(predict(part, kernel, fitted_constants(part, kernel, found)) / made - 1.0)) < 0.01
+    assert found.own[group]["compute"] == pytest.approx(0.55, rel=0.1)
+
+
+#: Median errors, over all rows of a class, that the shipped constants keep on the rows they were fitted to.
+FITTED = {
+    "gemm": 0.08, "prefill": 0.10, "decode": 0.09, "convolution": 0.18, "streaming": 0.04, "experts": 0.16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kernel", CLASSES, ids=lambda kernel: kernel.name)
+def test_shipped_constants_explain_the_measurements(table, shipped, kernel):
+    families = {}
+    for row in shipped["families"]:
+        key = tuple(row[name] for name in ("architecture", "op", "arithmetic", "engine") if name in row)
+        families[key] = row
+    names = [p.name for p in kernel.shared]
+    own = {(row["gpu"], row["op"], row["dtype"], row["engine"]): row for row in shipped["measured"]}
+    part = table.of(kernel.ops)
+    constants = {}
+    from roofsim.calibrate.kernel_table import card
+
+    for group in {part.groups[i] for i in part.group}:
+        row, shared = own[card(group.gpu).name, *group[1:]], families[kernel.family(group)]
+        constants[group] = {
+            **{p.name: number(row[p.name]) for p in kernel.own}, **{name: number(shared[name]) for name in names}
+        }  # fmt: skip
+    errors = np.abs(predict(part, kernel, constants) / part.seconds - 1.0)
+    assert np.median(errors) < FITTED[kernel.name]
+    assert [row["error"] for row in own.values() if row["op"] in kernel.ops]
+
+
+def test_shipped_constants_are_physical(shipped):
+    for row in (*shipped["measured"], *shipped["architectures"], *shipped["shared"]):
+        for parameter in (*class_of(row["op"]).own, *class_of(row["op"]).shared):
+            if parameter.name in row:
+                assert 0.99 * parameter.low <= number(row[parameter.name]) <= 1.01 * parameter.high, row
+
+
+def test_lent_constants_come_from_the_nearest_cards(table):
+    part = table.select(np.array([g.engine == "vidur" and g.op == "gemm" for g in table.groups])[table.group])
+    found = fit_kernels(part)
+    kernel = class_of("gemm")
+    (a40,) = {g for g in found.own if g.gpu == "A40"}
+    found.own.pop(a40)
+    (lent,) = lend(a40, kernel, found)
+    (a100,) = {g for g in found.own if g.gpu == "A100-SXM-80GB"}
+    assert lent["floor"] == found.own[a100]["floor"]
+    assert lend(Group("A40", "bmm", "fp16", "vidur"), kernel, found) == []
+
+
+def test_usable_drops_backward_and_unknown_rows():
+    rows = [dict.fromkeys(COLUMNS, ""), dict.fromkeys(COLUMNS, ""), dict.fromkeys(COLUMNS, "")]
+    for row, change in zip(rows, ({}, {"other": '{"dir":"bwd"}'}, {"op": "launch_gap"}), strict=True):
+        row.update({**GOOD, **change})
+    assert len(usable(kernel_table(rows))) == 1
+
+
+#: Held-out median errors by class. Convolution is far from the 12 % one would want: most of its rows are 3 x 3 kernels
+#: with random odd channel counts on tiny images, whose times in eager PyTorch scatter by a factor of two.
+HELD_OUT = {
+    "gemm": 0.08, "prefill": 0.10, "decode": 0.09, "convolution": 0.18, "streaming": 0.04, "experts": 0.16,
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_held_out_rows_and_cards(table):
+    half, scores = held_out(table)
+    for kind, bound in HELD_OUT.items():
+        errors = np.concatenate([score.errors for score in scores if score.kind == kind])
+        assert np.median(errors) < bound, kind
+    nvidia = [score for score in transfer(table, half) if score.group.gpu not in ("Arc-Pro-B60", "MI100")]
+    for kind, dtype, bound in (
+        ("gemm", "bf16", 0.13), ("gemm", "fp32", 0.18), ("decode", "bf16", 0.17), ("prefill", "bf16", 0.18),
+    ):  # fmt: skip
+        errors = np.concatenate([s.errors for s in nvidia if s.kind == kind and s.group.dtype == dtype])
+        assert np.median(errors) < bound, (kind, dtype)
+
+
+def test_report_and_scores(table):
+    part = table.select(np.array([g.gpu == "A40" for g in table.groups])[table.group]).of(("layernorm", "rmsnorm"))
+    scores = fit_scores(part, fit_kernels(part))
+    lines = report(scores, groups=True)
+    assert lines[1].startswith("streaming    all")
+    assert sum("A40" in line for line in lines) == 2
+
+
+def test_fit_on_the_command_line(tmp_path, monkeypatch, capsys):
+    from roofsim.cli.app import main
+
+    rows = [row for row in read_rows(DATA) if row["gpu"] == "T4" and row["dtype"] == "fp16"]
+    source, target = tmp_path / "mine.csv.gz", tmp_path / "mine.yaml"
+    with gzip.open(source, "wt", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS)
+        writer.writeheader()
+        writer.writerows(rows)
+    arguments = ["roofsim", "calibrate", "fit", str(source), "--hold-out", "--groups", "--output", str(target)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit) as stop:
+        main()
+    assert stop.value.code == 0
+    assert "254 rows, 0 without a model left out" in capsys.readouterr().out
+    assert {row["gpu"] for row in read_yaml(target).data["measured"]} == {"t4"}
