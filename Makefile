@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
 
-.PHONY: help demo test test-all check format docs golden benchmark clean
+.PHONY: help demo test test-all check format docs accuracy golden benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -43,7 +43,11 @@ format: $(VENV)/.test  ## format the code
 
 docs: $(VENV)/.test  ## run the examples of README and docs again and write down what they print
 	$(BIN)/python -m tests.truth.exactness --write
+	$(BIN)/roofsim validate --write
 	$(BIN)/python -m tests.documents --write
+
+accuracy: $(VENV)/.test  ## score all published measurements again and write docs/accuracy.md
+	$(BIN)/roofsim validate --write
 
 golden: $(VENV)/.test  ## write the golden files anew; read the difference before you commit it
 	$(BIN)/python -m pytest tests -k golden --update-golden

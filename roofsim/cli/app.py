@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli import calibrate, compare, explain, listing, memory, ops, run, schema, show
+from roofsim.cli import calibrate, compare, explain, listing, memory, ops, run, schema, show, validate
 
 app = typer.Typer(
     name="roofsim",
@@ -28,6 +28,7 @@ app.command("explain")(explain.explain)
 app.command("list")(listing.list_names)
 app.command("show")(show.show)
 app.command("schema")(schema.schema)
+app.command("validate")(validate.validate)
 app.add_typer(calibrate.app, name="calibrate")
 
 
