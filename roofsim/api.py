@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.provenance import provenance
@@ -75,6 +76,7 @@ def answer(evaluation: Evaluation) -> Result:
     return Result(
         scenario=scenario_of(resolved),
         step_time=step.step,
+        step_time_interval=interval(evaluation) if scalar else None,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=model_flops,
@@ -192,9 +194,22 @@ def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
     return cost(resolved.gpu, resolved.system, resolved.gpus, float(step.step), float(units), unit)
 
 
+def _basis(resolved: Resolved) -> list[str]:
+    """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
+    found = []
+    level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
+    if resolved.override:
+        found.append("hardware was changed: the interval is that of cards without measured steps")
+    elif not level.startswith("gpu"):
+        found.append(f"no step of {resolved.gpu.name} was measured: constants {level}, interval of unseen cards")
+    if resolved.workload.phase not in ("train", "forward"):
+        found.append(f"no {resolved.workload.phase} step stands behind the interval: half as much again is allowed")
+    return found
+
+
 def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
     resolved = evaluation.resolved
-    found = ["step_time_interval is null: the constants of this version are not calibrated against residuals"]
+    found = _basis(resolved) if scalar else []
     if not resolved.architecture.measured:
         found.append(
             f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"

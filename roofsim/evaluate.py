@@ -17,6 +17,7 @@ from roofsim.spec.mesh import with_trailing_axis
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array, Real
+    from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
 
 
@@ -52,7 +53,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     return Evaluation(
         resolved=resolved,
         program=program,
-        device=device_of(resolved.gpu, resolved.architecture, resolved.constants, _issue_times(resolved)),
+        device=_device(resolved, resolved.gpu, _issue_times(resolved)),
         priced=priced,
         step=step_of(program, priced, Scales()),
         profiles=profiles,
@@ -65,8 +66,12 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     launch = engine.decode_launch if stage.name == "decode" and engine.decode_launch is not None else engine.launch
     gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
     issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
-    device = device_of(gpu, resolved.architecture, resolved.constants, issue)
+    device = _device(resolved, gpu, issue)
     return PricedGraph(stage.graph, Pricing(device, channels_last=engine.memory_format == "channels_last"))
+
+
+def _device(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
+    return device_of(gpu, resolved.architecture, resolved.constants, issue, resolved.engine.library_released)
 
 
 def _issue_times(resolved: Resolved) -> tuple[float, float]:

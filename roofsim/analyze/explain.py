@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ops import op_rows
-from roofsim.cost.kernels import KernelWork, kernels_of
+from roofsim.cost.kernels import KernelWork, kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
 from roofsim.units import humanize
@@ -166,7 +166,7 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
     ):
         parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
         root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
-    root.parts += [_kernel(work, context.device) for work in kernels_of(op, context)]
+    root.parts += [_kernel(work, context.device) for _, work in kernels_of_all([op], context)]
     return root
 
 
@@ -174,11 +174,12 @@ def _kernel(work: KernelWork, device: Device) -> Explanation:
     """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
     rate, moved = work.flop_peak * work.compute_share, device.bandwidth * work.bandwidth_share
     arithmetic = f"{_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}"
+    tiled = () if work.product is None else (f"tiles and waves {_text(work.tiling)}",)
     traffic = f"{_text(work.traffic, 'B')} / {_text(moved, 'B/s')}"
     return Explanation(
         "kernel",
         f"norm({arithmetic}, {traffic}) + {_seconds(device.architecture.kernel_floor)}",
-        f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join(work.compute_keys)}); "
+        f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join((*work.compute_keys, *tiled))}); "
         f"{_text(work.bandwidth_share)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
         f"norm: power sum with exponent {device.constants.norm:g}",
         f"constants {device.level}: {device.constants.sources.get('compute', '')}",

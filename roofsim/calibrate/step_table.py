@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.cost.device import WIDTH_ENERGY
 from roofsim.numeric import smooth_maximum
 from roofsim.schedule.step import NORM
-from roofsim.spec.constants import Deviation
+from roofsim.spec.constants import Deviation, youth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from roofsim.spec.constants import Constants
 
 #: Number formats whose fractions architectures and cards may deviate in.
-FORMATS: Final = ("fp16", "tf32", "fp32")
+FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ class StepTable:
     host: Array
     watts: Array
     process: Array
+    youth: Array
+    per_unit: Array
     gpus: Any
     architectures: Any
 
@@ -45,6 +47,8 @@ class StepTable:
     at_peak: Array
     moving: Array
     transposed: Array
+    resident: Array
+    simple: Array
     math: Any
     attention: Array
     conditions: Any
@@ -61,12 +65,12 @@ class StepTable:
         return replace(self, **per_step, **per_kernel | {"step": renumbered[per_kernel["step"]]})
 
 
-_PER_STEP: Final = ("measured", "host", "watts", "process", "gpus", "architectures")
+_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "gpus", "architectures")
 #: Order of number formats, conditions and classes in the tables of indices.
-MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "")
+MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
-    "none", "convolution", "misaligned", "misaligned_batched", "first_layer", "winograd", "depthwise", "vector",
-    "grouped",
+    "none", "convolution", "misaligned", "misaligned_batched", "winograd", "depthwise", "vector",
+    "misaligned_convolution",
 )  # fmt: skip
 
 
@@ -83,6 +87,8 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 float(evaluation.step.host),
                 np.inf if gpu.tdp is None else gpu.tdp,
                 evaluation.resolved.architecture.process_energy,
+                youth(evaluation.resolved.engine.library_released, evaluation.resolved.architecture.kernels_since),
+                0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 gpu.name,
                 gpu.architecture,
             ]
@@ -92,11 +98,12 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
     heads = list(zip(*steps, strict=True))
     return StepTable(
         measured=np.array(heads[0]), host=np.array(heads[1]), watts=np.array(heads[2]), process=np.array(heads[3]),
-        gpus=np.array(heads[4]), architectures=np.array(heads[5]),
+        youth=np.array(heads[4]), per_unit=np.array(heads[5]), gpus=np.array(heads[6]),
+        architectures=np.array(heads[7]),
         step=np.array(columns[0]), times=np.array(columns[1]), floor=np.array(columns[2]), at_peak=np.array(columns[3]),
-        moving=np.array(columns[4]), transposed=np.array(columns[5]), math=np.array(columns[6]),
-        attention=np.array(columns[7]), conditions=np.array(columns[8]), kind=np.array(columns[9]),
-        energy=np.array(columns[10]),
+        moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
+        simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
+        conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
     )  # fmt: skip
 
 
@@ -113,15 +120,17 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
             ids = [CONDITIONS.index(key) for key in keys]
             share = device.constants.transposes.get(math, 0.0)
             base = float(work.traffic) - share * float(work.transposed)
-            width = {"": 2, "fp32": 2, "tf32": 1}.get(math, 0) if work.on_tensor else 2
+            width = (1 if "32" in math else 0) if work.on_tensor else 2
             yield [
                 float(priced.counts[index]) * float(stage.times) * often,
                 float(work.launches) * device.architecture.kernel_floor,
-                float(work.flops) / float(work.flop_peak),
+                float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
                 base / float(device.bandwidth),
                 float(work.transposed) / float(device.bandwidth),
+                float(work.resident),
+                keys == ["vector"] or keys == ["depthwise"],
                 MATHS.index(math),
-                device.attention_share(math) if fused else 0.0,
+                device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
                 (ids + [0, 0, 0])[:3],
                 classes.index(work.bandwidth_key),
                 [
@@ -141,15 +150,20 @@ def predict(table: StepTable, constants: Constants) -> Array:
     factors = np.array([constants.factors.get(name, 1.0) for name in CONDITIONS])
     share = np.where(table.attention > 0.0, table.attention, compute * factors[table.conditions].prod(axis=1))
     bandwidth = stream * np.array(list(constants.classes.values()))[table.kind]
+    bandwidth = bandwidth / (1.0 - table.resident + table.resident / constants.cache_gain)
+    reach = (1.0 + (table.per_unit / constants.unit_bandwidth) ** 2) ** -0.5
+    bandwidth = bandwidth * np.where(table.simple, reach[table.step], 1.0)
     transposes = np.array([constants.transposes.get(name, 0.0) for name in MATHS])[table.math]
     kernels = smooth_maximum(
         table.at_peak / share, (table.moving + transposes * table.transposed) / bandwidth, constants.norm
     )
+    kernels = kernels * (1.0 + constants.immaturity * table.youth)[table.step]
     device = np.bincount(table.step, table.times * (kernels + table.floor), minlength=len(table.measured))
     energy = constants.energy
     root = np.sqrt(table.process)[table.step]
     process = table.process[table.step]
-    joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process
+    fast = np.where((table.conditions == CONDITIONS.index("winograd")).any(axis=1), constants.factors["winograd"], 1.0)
+    joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
     joules = joules + table.energy[:, 3] * energy.byte * root
     power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
     step: Array = np.asarray(smooth_maximum(smooth_maximum(device, power, NORM), table.host, NORM))

@@ -46,9 +46,22 @@ HoldOut = Annotated[bool, typer.Option("--hold-out", help="Also fit half of the 
 Groups = Annotated[bool, typer.Option("--groups", help="Print every card, operation, format and engine.")]
 
 
+Card = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Catalog name of the card, for --overlay.")]
+OverlayFile = Annotated[
+    Path | None,
+    typer.Option("--overlay", metavar="CARD.yaml", help="Write what the rows say of one card, for --calibration."),
+]
+
+
 @app.command("fit")
-def fit(data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False) -> None:
-    """Fit the constants of the kernel models to a table of measured kernels."""
+def fit(
+    data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
+    overlay: OverlayFile = None, gpu: Card = None,
+) -> None:  # fmt: skip
+    """Fit the constants of the kernel models to a table of measured kernels, or make an overlay for one card of it."""
+    if overlay is not None:
+        _write_overlay(data, overlay, gpu)
+        return
     from roofsim.calibrate.kernel_files import write_fit
     from roofsim.calibrate.kernel_fit import fit_kernels
     from roofsim.calibrate.kernels import fit_scores, held_out, load_kernels, report
@@ -62,3 +75,18 @@ def fit(data: Data, *, output: Constants = None, hold_out: HoldOut = False, grou
     write_text("\n".join(lines) + "\n")
     if output is not None:
         write_fit(output, found, scores)
+
+
+def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
+    from roofsim.calibrate.kernel_table import read_rows
+    from roofsim.calibrate.overlay import overlay as overlay_of
+    from roofsim.calibrate.overlay import to_yaml
+    from roofsim.errors import Place, Problem, SpecError
+
+    checked_path(target, ".yaml")
+    rows = read_rows(data)
+    if not rows:
+        raise SpecError(Problem("has no rows", Place(str(data))))
+    found = overlay_of(rows, gpu or rows[0]["gpu"])
+    target.write_text(to_yaml(found), encoding="utf-8")
+    typer.echo(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")

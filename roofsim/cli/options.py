@@ -13,6 +13,7 @@ SCENARIO_OPTIONS: Final = {
     "gpu": "GPU: a catalog name such as a100, h100, rtx4090.",
     "gpus": "Number of GPUs.",
     "system": "Node: a catalog name such as dgx-a100.",
+    "calibration": "Constants measured on the card: a file of `roofsim calibrate fit --overlay`.",
     "phase": "train, forward, prefill, decode or generate.",
     "micro_batch_size": "Sequences or images per pass of one rank.",
     "batch_size": "The inference word for the same.",

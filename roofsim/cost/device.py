@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
+from roofsim.spec.constants import youth
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from roofsim.spec.constants import Constants, Deviation
     from roofsim.spec.hardware import Gpu
 
+#: Share of the L2 that consecutive kernels find their tensors in, and how sharply that ends (kernel tables of cards
+#: with 96 to 128 MB: faster up to about 0.7 of the capacity).
+CACHE_SHARE: Final = 0.7
+CACHE_CORNER: Final = 3.0
 #: Energy of a FLOP of matrix arithmetic in a format, against one in 16 bits: it follows the operands' width.
 WIDTH_ENERGY: Final = {"fp8": 0.5, "int8": 0.5, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
 
@@ -33,6 +38,12 @@ class Device:
         Bytes of device memory.
     constants, deviation, level
         What kernels achieve of the datasheet, on all cards, how this one deviates, and which level says so.
+    cache
+        Bytes of the last-level cache, or None when unknown.
+    compute_units
+        Streaming multiprocessors, or None when unknown.
+    pace
+        Speed of kernels against those of a mature library.
     power
         Watts that the card may draw over a step, or None when unknown.
     issue_time, call_time
@@ -49,6 +60,9 @@ class Device:
     deviation: Deviation
     level: str
     power: Real | None
+    cache: Real | None
+    compute_units: int | None
+    pace: float
     issue_time: Real
     call_time: Real
 
@@ -85,7 +99,7 @@ class Device:
         table = self.constants.compute
         if math not in table:
             raise NoDataError(f"no achieved fraction is known for {math} arithmetic; known: {', '.join(table)}")
-        return float(table[math] * self.deviation.compute.get(math, 1.0))
+        return float(table[math] * self.deviation.compute.get(math, 1.0) * self.pace)
 
     def attention_share(self, math: str) -> Real:
         """Return the share of the dense peak that fused attention kernels of this architecture reach.
@@ -101,11 +115,37 @@ class Device:
                 f"architecture {self.architecture.name} states no fraction of fused attention for {math}; "
                 f"it has {', '.join(table)}"
             )
-        return table[math]
+        return table[math] * self.pace
 
     def bandwidth_share(self, kind: str) -> float:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
-        return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind])
+        return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind] * self.pace)
+
+    def reach(self) -> Real:
+        """Return the share of the bandwidth that simple streaming kernels can ask for: each unit keeps few loads in flight.
+
+        ``1 / sqrt(1 + (bandwidth per unit / unit_bandwidth)^2)``; hand-tuned kernels (matmuls, attention) are not bound so.
+        """
+        if self.compute_units is None:
+            return 1.0
+        load = self.bandwidth / (self.compute_units * self.constants.unit_bandwidth)
+        share: Real = (1.0 + load * load) ** -0.5
+        return share
+
+    def resident(self, traffic: Real) -> Real:
+        """Return the share of a kernel's traffic that the cache still holds from the kernel before.
+
+        All of it while the kernel's tensors fill less than the usable part of the cache, nothing when they fill much
+        more: a stream through a full cache evicts what it will need.
+        """
+        if self.cache is None:
+            return 0.0 * traffic
+        share: Real = 1.0 / (1.0 + (traffic / (CACHE_SHARE * self.cache)) ** CACHE_CORNER)
+        return share
+
+    def from_cache(self, resident: Real) -> Real:
+        """Return the time of traffic of which a share comes from the cache, against all of it from memory."""
+        return 1.0 - resident + resident / self.constants.cache_gain
 
     def energy(self, flops: Real, math: str, traffic: Real, *, on_tensor: bool) -> Real:
         """Return the joules of a kernel, static power included; traffic's share falls with the root of the process."""
@@ -134,7 +174,9 @@ class Device:
         )
 
 
-def device_of(gpu: Gpu, architecture: Architecture, constants: Constants, issue: tuple[float, float]) -> Device:
+def device_of(
+    gpu: Gpu, architecture: Architecture, constants: Constants, issue: tuple[float, float], library: float | None = None
+) -> Device:
     """Build the device of a GPU description; `issue` are the host's seconds per kernel, backward and forward."""
     deviation, level = constants.of(gpu)
     return Device(
@@ -147,6 +189,9 @@ def device_of(gpu: Gpu, architecture: Architecture, constants: Constants, issue:
         constants=constants,
         deviation=deviation,
         level=level,
+        cache=None if gpu.l2 is None else real(gpu.l2.capacity),
+        compute_units=gpu.compute_units,
+        pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         issue_time=issue[0],
         call_time=issue[1],

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
+from roofsim.cost.kernel_models.gemm import tile_efficiency
+from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
     Attention,
@@ -35,7 +39,10 @@ from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar, maximum, same, where
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.cost.device import Device
+    from roofsim.cost.kernel_models.gemm import Tiling
     from roofsim.numeric import Real
 
 #: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
@@ -45,8 +52,12 @@ BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
 SOFTMAX_ROW: Final = 1024.0
 #: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
 ALIGNMENT: Final = 8.0
+#: Classes that read what no kernel just before them wrote.
+_SCATTERED: Final = ("embedding", "gather", "optimizer")
 #: Channels of an image.
 FIRST_CHANNELS: Final = 3.0
+#: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
+_ON_BOTH: Final = ("fp32", "fp64")
 #: Number formats whose operands must be aligned.
 _SIXTEEN_BIT: Final = ("fp16", "bf16")
 
@@ -65,10 +76,16 @@ class KernelWork:
         The achieved fractions.
     traffic
         Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
+    resident
+        Share of the traffic that the L2 cache serves, because the kernel before left it there.
     bandwidth_key
         Class of kernel.
     energy
         Joules.
+    product
+        m, n, k and number of the matrix products that the kernel cuts into tiles; None: it is not cut so.
+    tiling
+        Share of the compute rate that tiles and waves leave.
     """
 
     flops: Real
@@ -77,11 +94,14 @@ class KernelWork:
     compute_share: Real
     traffic: Real
     transposed: Real
+    resident: Real
     bandwidth_key: str
     bandwidth_share: Real
     launches: Real
     on_tensor: bool
     energy: Real
+    product: tuple[Real, Real, Real, Real] | None = None
+    tiling: Real = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,27 +120,33 @@ class Pricing:
         conditions: tuple[tuple[str, Real], ...] = (),
         transposed: Real = 0.0,
         math: str | None = None,
+        product: tuple[Real, Real, Real, Real] | None = None,
     ) -> KernelWork:
         """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
         device = self.device
         math = math or str(op.math or op.inputs[0].dtype)
         peak, on_tensor = device.rate(math)
-        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(math)
-        for _, factor in conditions:
+        key = f"{math}_matrix" if on_tensor and math in _ON_BOTH else math
+        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
+        spared: Real = 1.0
+        for name, factor in conditions:
             share = share * factor
+            spared = factor if name == "winograd" else spared  # arithmetic that is not done takes no energy
         kind = "attention" if kind == "fused_attention" else kind
         return KernelWork(
             flops=flops,
             flop_peak=peak,
-            compute_keys=(math, *(name for name, _ in conditions)),
+            compute_keys=(key, *(name for name, _ in conditions)),
             compute_share=share,
             traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
             transposed=transposed,
+            resident=0.0,
             bandwidth_key=kind,
             bandwidth_share=device.bandwidth_share(kind),
             launches=1.0,
             on_tensor=on_tensor,
-            energy=device.energy(flops, math, traffic, on_tensor=on_tensor),
+            energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
+            product=product,
         )
 
     def light(
@@ -130,15 +156,17 @@ class Pricing:
         device = self.device
         rate = device.vector_rate
         flops = 0.0 * flops if rate is None else flops
+        resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
         return KernelWork(
             flops=flops,
             flop_peak=1.0 if rate is None else rate,
             compute_keys=(condition,),
-            compute_share=device.constants.factors[condition],
+            compute_share=device.constants.factors[condition] * device.pace,
             traffic=traffic,
             transposed=0.0,
+            resident=resident,
             bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind),
+            bandwidth_share=device.bandwidth_share(kind) * device.reach() / device.from_cache(resident),
             launches=launches,
             on_tensor=False,
             energy=device.energy(flops, "fp32", traffic, on_tensor=False),
@@ -178,12 +206,15 @@ def _(op: View, context: Pricing) -> tuple[KernelWork, ...]:
 @kernels_of.register
 def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    return (context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context)),)
+    product = (op.m, op.n, op.k, op.batch)
+    return (context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product),)
 
 
 @kernels_of.register
 def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
-    return (context.heavy(op, op.executed_flops(), op.bytes_read() + op.bytes_written(), "matmul"),)
+    product = (op.rows / op.experts, op.n, op.k, op.experts)
+    traffic = op.bytes_read() + op.bytes_written()
+    return (context.heavy(op, op.executed_flops(), traffic, "matmul", product=product),)
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
@@ -248,17 +279,30 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     math = str(op.math or op.inputs[0].dtype)
     on_tensor = context.device.rate(math)[1]
     conditions: list[tuple[str, Real]] = [("convolution", factors["convolution"])]
-    if not same(op.groups, 1.0):
-        conditions.append(("grouped", factors["grouped"]))
-    if same(op.in_channels, FIRST_CHANNELS):
-        conditions.append(("first_layer", factors["first_layer"]))
-    elif math == "fp32" and not on_tensor and direction != "weight" and _winograd(op):
+    first = same(op.in_channels, FIRST_CHANNELS)
+    odd = _odd(op.in_channels, op.out_channels)
+    if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not first and is_scalar(odd) and odd > 0.0:
+        conditions.append(("misaligned_convolution", factors["misaligned_convolution"]))
+    if math == "fp32" and not on_tensor and direction != "weight" and _winograd(op):
         conditions.append(("winograd", factors["winograd"]))
     transposed: Real = 0.0
     if not context.channels_last and on_tensor:
         image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
         transposed = 2.0 * image * op.inputs[0].dtype.itemsize
-    return context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed)
+    product = _implicit_product(op, direction)
+    return context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed, product=product)
+
+
+def _implicit_product(op: Convolution, direction: str) -> tuple[Real, Real, Real, Real]:
+    """Return the matrix products that a pass of a convolution is: one per group."""
+    inputs, outputs = op.in_channels / op.groups, op.out_channels / op.groups
+    taps = _positions(op.kernel_size)
+    before, after = op.batch * _positions(op.in_size), op.batch * _positions(op.out_size)
+    if direction == "forward":
+        return after, outputs, inputs * taps, op.groups
+    if direction == "data":
+        return before, inputs, outputs * taps * (after / before), op.groups
+    return outputs, inputs * taps, after, op.groups
 
 
 def _winograd(op: Convolution) -> bool:
@@ -309,3 +353,35 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
     group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
     return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group)),)
+
+
+def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
+    works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
+    units = context.device.compute_units
+    if units is None:
+        return works
+    found: dict[int, Real] = {}
+    for math in {work.compute_keys[0] for _, work in works if work.product is not None}:
+        places = [
+            place for place, (_, work) in enumerate(works) if work.product is not None and work.compute_keys[0] == math
+        ]
+        products = [product for place in places if (product := works[place][1].product) is not None]
+        tiling = tiling_of(context.device.architecture.name, math.removesuffix("_matrix"))
+        found |= zip(places, _tile_efficiencies(products, float(units), tiling), strict=True)
+    return [
+        (index, _tiled(work, found[place]) if place in found else work) for place, (index, work) in enumerate(works)
+    ]
+
+
+def _tile_efficiencies(products: list[tuple[Real, Real, Real, Real]], units: float, tiling: Tiling) -> list[Real]:
+    """Return the efficiency of each product; in one expression where all sizes are plain numbers."""
+    if all(is_scalar(*product) for product in products):
+        m, n, k, batch = (np.array(column) for column in zip(*products, strict=True))
+        together: list[Real] = np.asarray(tile_efficiency(m, n, k, batch, units, tiling)).tolist()
+        return together
+    return [tile_efficiency(*product, units, tiling) for product in products]
+
+
+def _tiled(work: KernelWork, left: Real) -> KernelWork:
+    return replace(work, compute_share=work.compute_share * left, tiling=left)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.cost.kernels import KernelWork, Pricing, kernels_of
+from roofsim.cost.kernels import KernelWork, Pricing, kernels_of_all
 from roofsim.cost.roofline import Price, price
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, is_scalar
@@ -73,9 +73,7 @@ class PricedGraph:
     def __init__(self, graph: OpGraph, context: Pricing) -> None:
         self.graph = graph
         self.context = context
-        self.works: list[tuple[int, KernelWork]] = [
-            (index, work) for index, op in enumerate(graph.ops) for work in kernels_of(op, context)
-        ]
+        self.works = kernels_of_all(graph.ops, context)
         self.counts = [op.count for op in graph.ops]
         scalar = is_scalar(context.device.bandwidth, *self.counts) and all(_scalar(work) for _, work in self.works)
         self._stack = _stack([work for _, work in self.works]) if scalar and self.works else None
@@ -110,6 +108,14 @@ class PricedGraph:
             work.launches * device.architecture.kernel_floor / scales.launch_rate,
             device.constants.norm,
         )
+
+    def seconds_by_class(self) -> dict[str, Real]:
+        """Return the device seconds of one pass by class of kernel, launch floors apart."""
+        found: dict[str, Real] = {}
+        for (index, work), cost in zip(self.works, self._prices(Scales()), strict=True):
+            seconds = (cost.compute + cost.memory_bandwidth) * self.counts[index]
+            found[work.bandwidth_key] = found.get(work.bandwidth_key, 0.0) + seconds
+        return found
 
     # -- totals -------------------------------------------------------------------------------------------------
 
@@ -180,7 +186,7 @@ def _stack(works: list[KernelWork]) -> KernelWork:
     columns: dict[str, Any] = {
         field.name: np.array([getattr(work, field.name) for work in works])
         for field in fields(KernelWork)
-        if not field.name.endswith(("_key", "_keys"))
+        if not field.name.endswith(("_key", "_keys")) and field.name != "product"
     }
     return replace(works[0], **columns)
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from roofsim.spec import catalog
-from roofsim.spec.quantity import Energy
+from roofsim.spec.quantity import Bandwidth, Energy, Seconds
 from roofsim.spec.source import read_yaml
 from roofsim.spec.validate import validate
 
@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 
 Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
 Text = Annotated[str, BeforeValidator(str)]
+
+
+#: Years after a chip up to which libraries are new to it, and from which they are mature.
+YOUNG: Final = 0.5
+MATURE: Final = 2.0
 
 
 class _Strict(BaseModel):
@@ -42,6 +47,24 @@ class Energies(_Strict):
     """Per byte between device memory and chip."""
 
 
+class Spreads(_Strict):
+    """How far predictions are off, as standard deviations of logarithms.
+
+    Attributes
+    ----------
+    common
+        What all steps share: software versions, clocks, machines.
+    groups
+        Group of kernels -> spread of its time.
+    quantile
+        Spreads on each side that hold 80 % of the steps.
+    """
+
+    common: Annotated[float, Field(gt=0.0, le=2.0)]
+    groups: dict[str, Annotated[float, Field(ge=0.0, le=3.0)]]
+    quantile: Annotated[float, Field(gt=0.0, le=5.0)]
+
+
 class Constants(_Strict):
     """Achieved fractions and energies of the kernels of a step, shared by all cards.
 
@@ -57,6 +80,12 @@ class Constants(_Strict):
         Class of kernel -> its bandwidth against a streaming copy.
     factors
         Condition -> factor on the compute share of a kernel that meets it.
+    unit_bandwidth
+        Bytes per second that one compute unit asks of memory in simple streaming kernels, at most.
+    cache_gain
+        Speed of the L2 cache against memory, for what the kernel before left in it.
+    immaturity
+        Slowdown of kernels with a library that came out with the chip; it fades over two years (`youth`).
     transposes
         Number format -> share of a read and a write of input and output that a channels-first convolution on matrix
         units adds per pass.
@@ -69,9 +98,13 @@ class Constants(_Strict):
     classes: dict[str, Fraction]
     factors: dict[str, Fraction]
     transposes: dict[str, Annotated[float, Field(ge=0.0, le=2.0)]]
+    unit_bandwidth: Bandwidth
+    cache_gain: Annotated[float, Field(ge=1.0, le=10.0)] = 2.5
+    immaturity: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
     energy: Energies
     architectures: dict[str, Deviation] = Field(default_factory=dict)
     gpus: dict[str, Deviation] = Field(default_factory=dict)
+    spreads: dict[str, Spreads] = Field(default_factory=dict, description="seen and unseen cards.")
     sources: dict[str, str] = Field(default_factory=dict)
     fitted: dict[str, Text] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
 
@@ -88,6 +121,30 @@ class Constants(_Strict):
         if gpu in self.gpus:
             return f"gpu {gpu}"
         return f"architecture {architecture}" if architecture in self.architectures else "shared by all cards"
+
+
+def youth(library: float | None, chip: float | None) -> float:
+    """Return how young a library is for a chip: 1 up to half a year after the chip, fading to 0 at two years.
+
+    >>> youth(2021.65, 2020.4)
+    0.5
+    """
+    if library is None or chip is None:
+        return 0.0
+    return min(max((chip + MATURE - library) / (MATURE - YOUNG), 0.0), 1.0)
+
+
+class Overlay(_Strict):
+    """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`)."""
+
+    schema_version: int = Field(default=1, alias="schema")
+    gpu: str = Field(description="Catalog name of the card that it is for.")
+    deviation: Deviation = Deviation()
+    kernel_floor: Seconds | None = Field(default=None, description="Device time of the smallest kernel.")
+    issue_factor: Annotated[float, Field(gt=0.0, le=20.0)] | None = Field(
+        default=None, description="Host time per kernel against the reference host."
+    )
+    source: str = ""
 
 
 @cache

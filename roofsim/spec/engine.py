@@ -177,6 +177,10 @@ class Engine(_Strict):
     decode_launch: Literal["eager", "graphs"] | None = Field(
         default=None, description="As launch, in decode steps; null: the same."
     )
+    library_released: Annotated[float, Field(ge=2010.0, le=2040.0)] | None = Field(
+        default=None,
+        description="When the kernel libraries came out, a decimal year: young ones are slow on new chips. null: mature.",
+    )
     host_issue_time: SecondsOrNone = Field(default=6e-6, description="Host time per kernel on the reference host.")
     host_call_time: SecondsOrNone = Field(
         default=29e-6, description="Host time per kernel of a forward pass on the reference host, its modules included."

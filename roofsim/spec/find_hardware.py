@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.architecture import Architecture
+from roofsim.spec.constants import Constants, Overlay, shipped
 from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.source import Document, from_mapping
+from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.units import humanize
 
@@ -30,6 +32,7 @@ class Hardware:
     gpu: Gpu
     system: System
     architecture: Architecture
+    constants: Constants
     assumed: tuple[str, ...]
 
 
@@ -56,7 +59,36 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
     if not isinstance(choice.gpu, str) or any(key.startswith("gpu.peak") for key in choice.override):
         _refuse_sparse_peaks(gpu, architecture, scenario)
-    return Hardware(gpu=gpu, system=system, architecture=architecture, assumed=tuple(assumed))
+    found = Hardware(
+        gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed)
+    )
+    return found if choice.calibration is None else _calibrated(found, choice.calibration, scenario)
+
+
+def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
+    """Put measured constants of the card in the place of the shipped ones."""
+    place = scenario.place(("hardware", "calibration"))
+    path = next((folder / given for folder in (Path(), Path(scenario.source).parent) if (folder / given).is_file()), None)
+    if path is None:
+        raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
+    overlay = validate(Overlay, read_yaml(path))
+    if overlay.gpu != found.gpu.name:
+        raise SpecError(
+            Problem(f"{given} was measured on {overlay.gpu}, not on {found.gpu.name}", place, "hardware.calibration")
+        )
+    gpus = found.constants.gpus | {overlay.gpu: overlay.deviation}
+    architecture, host = found.architecture, found.system.host
+    if overlay.kernel_floor is not None:
+        architecture = architecture.model_copy(update={"kernel_floor": overlay.kernel_floor})
+    if overlay.issue_factor is not None:
+        host = host.model_copy(update={"issue_factor": overlay.issue_factor})
+    return replace(
+        found,
+        constants=found.constants.model_copy(update={"gpus": gpus}),
+        architecture=architecture,
+        system=found.system.model_copy(update={"host": host}),
+        assumed=(*found.assumed, f"constants of {found.gpu.name}: {path}"),
+    )
 
 
 def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:

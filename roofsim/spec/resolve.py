@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.constants import Constants, shipped
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.spec.architecture import Architecture
+    from roofsim.spec.constants import Constants
     from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.hardware import Gpu, System
 
@@ -87,7 +87,7 @@ class Resolver:
             engine=engine,
             architecture=hardware.architecture,
             precision=precision,
-            constants=shipped(),
+            constants=hardware.constants,
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,

@@ -135,6 +135,9 @@ class HardwareChoice(_Strict):
     gpu: str | dict[str, Any] = Field(default="a100-sxm4-80gb", description="A catalog name, or an inline card.")
     gpus: Positive = 1
     system: str | dict[str, Any] | None = Field(default=None, description="The GPU's usual one, if left out.")
+    calibration: str | None = Field(
+        default=None, description="An overlay of the card's constants, written by `roofsim calibrate fit --overlay`."
+    )
     override: dict[str, Any] = Field(default_factory=dict, description="gpu.memory.bandwidth: 3 TB/s")
 
 

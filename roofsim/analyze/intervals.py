@@ -1,0 +1,69 @@
+"""Say how far a step time may be off: an 80 % interval from the residuals of measured steps."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+    from roofsim.spec.constants import Spreads
+
+#: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.
+GROUPS: Final[dict[str, tuple[str, ...]]] = {
+    "products": ("matmul", "attention"),
+    "convolution": ("convolution",),
+    "depthwise": ("depthwise", "depthwise_backward"),
+    "normalization": ("normalization", "batch_normalization"),
+    "random": ("dropout", "softmax", "embedding", "gather", "sort", "scan", "loss"),
+    "streams": ("elementwise", "copy", "cast", "reduction", "pooling", "resize"),
+    "optimizer": ("optimizer",),
+}
+_GROUP_OF: Final = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
+#: How much wider an interval is where no measured step stands behind the architecture, or behind the phase.
+UNMEASURED: Final = 1.5
+
+
+def shares(evaluation: Evaluation) -> dict[str, float]:
+    """Return the shares of a step that each group of kernels, launches and the power limit take; they sum to 1."""
+    step = evaluation.step
+    total = float(step.step)
+    found = dict.fromkeys((*GROUPS, "launch", "power"), 0.0)
+    busy = {name: 0.0 for name in GROUPS}
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        for name, seconds in priced.seconds_by_class().items():
+            often = float(stage.times)
+            busy[_GROUP_OF[name]] += float(np.mean(seconds)) * often
+    found["launch"] = float(step.resources["launch"]) / total
+    found["power"] = float(step.resources["power"]) / total
+    kernels = sum(busy.values())
+    rest = max(1.0 - found["launch"] - found["power"], 0.0)
+    for name, seconds in busy.items():
+        found[name] = rest * seconds / kernels if kernels else 0.0
+    return found
+
+
+def spread(parts: dict[str, float], spreads: Spreads) -> float:
+    """Return the standard deviation of the logarithm of a step: linear inside a group, in quadrature across groups."""
+    squares = spreads.common**2 + sum((parts[name] * value) ** 2 for name, value in spreads.groups.items())
+    return float(np.sqrt(squares))
+
+
+def interval(evaluation: Evaluation) -> tuple[float, float] | None:
+    """Return the 80 % interval of a step time, or None where the constants carry no spreads.
+
+    Cards whose own steps were measured have the spread of held-out steps; others that of cards left out of every fit;
+    architectures without measured kernels, and phases without measured steps, half as much again.
+    """
+    resolved = evaluation.resolved
+    table = resolved.constants.spreads
+    if not table:
+        return None
+    seen = resolved.gpu.name in resolved.constants.gpus and not resolved.override
+    spreads = table["seen" if seen else "unseen"]
+    width = spreads.quantile * spread(shares(evaluation), spreads)
+    if not resolved.architecture.measured or resolved.workload.phase not in ("train", "forward"):
+        width *= UNMEASURED
+    step = float(evaluation.step.step)
+    return step * float(np.exp(-width)), step * float(np.exp(width))

@@ -1,0 +1,133 @@
+"""Turn the measurements of one card into an overlay of its constants: ``--calibration mycard.yaml``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import yaml
+
+from roofsim.cost.kernel_models.gemm import tile_efficiency
+from roofsim.cost.kernel_models.tilings import tiling_of
+from roofsim.errors import Problem, SpecError
+from roofsim.spec import catalog
+from roofsim.spec.constants import shipped
+from roofsim.spec.hardware import Gpu
+from roofsim.spec.validate import validate
+from roofsim.units import humanize, parse
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Array
+
+#: Products and streams shorter than this are mostly launch.
+LONG: Final = parse("200 us", "s")
+#: What the reference host takes to issue a kernel (pytorch-eager's host_issue_time).
+REFERENCE_ISSUE: Final = parse("6 us", "s")
+#: Device memory is what a stream over more than this many caches reads.
+CACHES: Final = 4.0
+MICROSECOND: Final = parse("1 us", "s")
+
+
+def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
+    """Return what the rows that `roofsim calibrate measure` wrote say of a card of the catalog.
+
+    Products of 200 us and more give the achieved share of each format, against what the shared constants and the tiles
+    of such products let expect; streams over more than four caches the share of the bandwidth; chains of tiny kernels
+    the launch floor; the host's own clock its issue factor. What was not measured is left out, and keeps its constants.
+
+    Raises
+    ------
+    SpecError
+        For an unknown card, or when no row says anything.
+    """
+    gpu: Gpu = validate(Gpu, catalog.load("gpu", name))
+    compute = {dtype: value for dtype in _formats(rows) if (value := _compute(rows, gpu, dtype)) is not None}
+    found: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
+    floor, issue = _launch(rows), _issue(rows)
+    if not compute and found["stream"] is None and floor is None and issue is None:
+        raise SpecError(Problem("no row says anything of the card", hint="`roofsim calibrate measure` writes such tables."))
+    return {
+        "schema": 1,
+        "gpu": gpu.name,
+        "deviation": {key: value for key, value in found.items() if value},
+        **({} if floor is None else {"kernel_floor": humanize(floor, "s", 3)}),
+        **({} if issue is None else {"issue_factor": round(issue / REFERENCE_ISSUE, 3)}),
+        "source": rows[0]["source"] + ", " + rows[0]["gpu"],
+    }
+
+
+def to_yaml(found: dict[str, Any]) -> str:
+    """Return the overlay as a file."""
+    text: str = yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+    return text
+
+
+def _formats(rows: list[dict[str, str]]) -> list[str]:
+    return sorted({row["dtype"] for row in rows if row["op"] == "gemm"} & set(shipped().compute))
+
+
+def _seconds(rows: list[dict[str, str]]) -> Array:
+    return np.array([float(row["time_us"]) for row in rows]) * MICROSECOND
+
+
+def _sizes(rows: list[dict[str, str]], *names: str) -> list[Array]:
+    return [np.array([float(row[name] or 1.0) for row in rows]) for name in names]
+
+
+def _compute(rows: list[dict[str, str]], gpu: Gpu, dtype: str) -> float | None:
+    """Return the share of long products against the shared one, or None where there are none, or no peak."""
+    peak = gpu.peak.get(dtype) or gpu.vector_peak.get(dtype)
+    own = [row for row in rows if row["op"] == "gemm" and row["dtype"] == dtype]
+    if peak is None or not own:
+        return None
+    m, n, k = _sizes(own, "m", "n", "k")
+    seconds = _seconds(own)
+    expected = shipped().compute[dtype] * peak
+    if gpu.compute_units is not None:
+        expected = expected * np.asarray(
+            tile_efficiency(m, n, k, 1.0, float(gpu.compute_units), tiling_of(gpu.architecture, dtype))
+        )
+    reached = 2.0 * m * n * k / seconds / expected
+    long = seconds > LONG
+    return round(float(np.median(reached[long])), 4) if long.any() else None
+
+
+def _stream(rows: list[dict[str, str]], gpu: Gpu) -> float | None:
+    """Return the bandwidth of large triads and copies against the shared share and what simple kernels reach."""
+    own = [row for row in rows if row["op"] == "stream" and any(f'"fn": "{kind}"' in row["other"] for kind in _MOVED)]
+    if not own:
+        return None
+    (elements,) = _sizes(own, "n")
+    moved = 4.0 * elements * np.array([_passes(row) for row in own])
+    large = moved > CACHES * (0.0 if gpu.l2 is None else gpu.l2.capacity)
+    seconds = _seconds(own)
+    large &= seconds > LONG
+    if not large.any():
+        return None
+    constants = shipped()
+    reach = 1.0
+    if gpu.compute_units is not None:
+        load = gpu.memory.bandwidth / gpu.compute_units / constants.unit_bandwidth
+        reach = float((1.0 + load * load) ** -0.5)
+    share = float(np.median(moved[large] / seconds[large])) / gpu.memory.bandwidth
+    return round(share / (constants.stream * reach), 4)
+
+
+#: Streams that both read and write, and how often each element moves.
+_MOVED: Final = {"copy": 2.0, "triad": 3.0}
+
+
+def _passes(row: dict[str, str]) -> float:
+    return next(passes for kind, passes in _MOVED.items() if f'"fn": "{kind}"' in row["other"])
+
+
+def _launch(rows: list[dict[str, str]]) -> float | None:
+    return _median([row for row in rows if row["op"] == "launch_gap" and "eager" in row["other"]])
+
+
+def _issue(rows: list[dict[str, str]]) -> float | None:
+    return _median([row for row in rows if row["op"] == "host_issue" and "backward" not in row["other"]])
+
+
+def _median(rows: list[dict[str, str]]) -> float | None:
+    return float(np.median(_seconds(rows))) if rows else None

@@ -1,0 +1,121 @@
+"""Fit the constants of steps and write them to hardware/constants/steps.yaml: ``python -m roofsim.calibrate.step_files``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import yaml
+from pydantic import BaseModel
+
+from roofsim.calibrate.cases import load_cases
+from roofsim.calibrate.residuals import fit_spreads
+from roofsim.calibrate.step_table import predict, step_table
+from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
+from roofsim.spec import catalog
+from roofsim.spec.constants import Constants, Deviation, shipped
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Array
+
+DIGITS: Final = 4
+COMMAND: Final = "python -m roofsim.calibrate.step_files --write"
+HEAD: Final = f"""\
+# What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
+# measurements/cases.csv. The meaning of each number is in roofsim/spec/constants.py.
+"""
+
+
+def fitted() -> tuple[Constants, dict[str, Array]]:
+    """Fit everything; return the constants and the logarithmic residuals of held-out steps, seen and unseen cards."""
+    cases, start = load_cases(), shipped()
+    table = step_table(cases, list(start.classes))
+    use = usable(cases, table)
+    constants = rounded(fit_steps(table.only(use), start).constants)
+    seen = np.log(predict(table, constants) / table.measured)
+    unseen = np.log(leave_cards_out(table, use, start) / table.measured)
+    held = np.array([not case.fits for case in cases])
+    spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
+    notes = {
+        "command": COMMAND,
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in measurements/cases.csv, drawn by a hash of their names",
+        "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
+        "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
+    }
+    return constants.model_copy(update={"spreads": spreads, "fitted": notes}), {"seen": seen, "unseen": unseen}
+
+
+def _median(logs: Array) -> float:
+    return float(np.median(np.abs(np.expm1(logs))))
+
+
+def rounded(constants: Constants) -> Constants:
+    """Round what is written, so that the file holds exactly what was scored."""
+    found: Constants = _rounded(constants)
+    return found
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _rounded(getattr(value, name)) for name in type(value).model_fields})
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return _short(value) if isinstance(value, float) else value
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return _short(value) if isinstance(value, float) else value
+
+
+def to_yaml(constants: Constants) -> str:
+    """Return the file: quantities with units, one line a table."""
+    data = _plain(constants.model_dump(exclude={"schema_version", "architectures", "gpus"}))
+    data["unit_bandwidth"] = humanize(constants.unit_bandwidth, "B/s", DIGITS)
+    data["energy"] = {name: humanize(value, "J", DIGITS) for name, value in constants.energy.model_dump().items()}
+    lines = ["schema: 1"]
+    for key, value in data.items():
+        if isinstance(value, dict) and key in ("sources", "fitted"):
+            lines.append(f"{key}:")
+            lines += [f"  {name}: {_flow(text)}" for name, text in value.items()]
+        elif key == "spreads":
+            lines.append("spreads:")
+            lines += [f"  {name}: {_flow(part)}" for name, part in value.items()]
+        else:
+            lines.append(f"{key}: {_flow(value)}")
+    for key, table in (("architectures", constants.architectures), ("gpus", constants.gpus)):
+        lines.append(f"{key}:")
+        lines += [f"  {name}: {_flow(_deviation(found))}" for name, found in sorted(table.items())]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def _deviation(found: Deviation) -> dict[str, Any]:
+    compute = {name: value for name, value in found.compute.items() if abs(value - 1.0) > 10.0**-DIGITS}
+    plain: dict[str, Any] = _plain({"compute": compute, "stream": found.stream, "source": found.source})
+    return plain
+
+
+def _flow(value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def main() -> None:
+    """Fit, report, and with ``--write`` replace the file of the repository."""
+    constants, _ = fitted()
+    for name, text in constants.fitted.items():
+        print(f"{name}: {text}")  # noqa: T201
+    if "--write" in sys.argv:
+        path = catalog.root() / "hardware" / "constants" / "steps.yaml"
+        path.write_text(to_yaml(constants), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
