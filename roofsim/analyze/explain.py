@@ -101,26 +101,33 @@ def _text(value: Any, unit: str = "") -> str:
 
 
 def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
-    """Time is the slower of device and host; the device's is a sum over ops."""
+    """Time is the soft maximum of device, power and host; the device's is a sum over ops."""
     step = evaluation.step
     device = Explanation(
         "device time", _seconds(float(step.device)), "sum over ops of (time of one launch x launches in a step)"
     )
     device.parts = _longest_ops(evaluation)
-    issue = _seconds(float(evaluation.device.issue_time))
+    resolved = evaluation.resolved
+    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
     host = Explanation(
         "host time",
         _seconds(float(step.host)),
-        f"kernels in a step x {issue} to issue one (engine {evaluation.resolved.engine.name}, system "
-        f"{evaluation.resolved.system.name} factor {evaluation.resolved.system.host.issue_factor:g})",
-        evaluation.resolved.engine.sources.get("host_issue_time", ""),
+        f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
+        f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
+        resolved.engine.sources.get("host_call_time", ""),
+    )
+    power = Explanation(
+        "power",
+        _seconds(float(step.power)),
+        "energy of FLOPs and bytes / the card's power",
+        resolved.constants.sources.get("energy", ""),
     )
     root = Explanation(figure, _text(value, "s" if figure.split(".", maxsplit=1)[0] != "throughput" else ""))
     root.formula = {
-        "step_time": "max(device time, host time): kernels are issued ahead, so the slower of the two sets the pace",
+        "step_time": "soft maximum of device time, power and host time: they overlap, and the slowest sets the pace",
         "throughput": "what a step handles / step_time",
     }.get(figure.split(".", maxsplit=1)[0], "a part of step_time")
-    root.parts = [device, host, _constants(result)]
+    root.parts = [device, power, host, _constants(result)]
     return root
 
 

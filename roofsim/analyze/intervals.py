@@ -30,7 +30,7 @@ def shares(evaluation: Evaluation) -> dict[str, float]:
     step = evaluation.step
     total = float(step.step)
     found = dict.fromkeys((*GROUPS, "launch", "power"), 0.0)
-    busy = {name: 0.0 for name in GROUPS}
+    busy = dict.fromkeys(GROUPS, 0.0)
     for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
         for name, seconds in priced.seconds_by_class().items():
             often = float(stage.times)

@@ -23,7 +23,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         fullest = _fuller(fullest, other, averaged=stage.averaged)
     if len(stages) == 1 and stages[0].averaged:
-        fullest = _at_last_context(fullest)
+        fullest = at_last_context(fullest)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
     components["communication_buffers"] = 0.0
@@ -47,12 +47,14 @@ def memory_of(evaluation: Evaluation) -> Memory:
 
 def _fuller(first: MemoryProfile, second: MemoryProfile, *, averaged: bool) -> MemoryProfile:
     """Return the profile with the larger peak; of a decode its last context counts."""
-    later = _at_last_context(second) if averaged else second
+    later = at_last_context(second) if averaged else second
     larger: Any = np.all(np.asarray(later.peak) >= np.asarray(first.peak))
     return later if larger else first
 
 
-def _at_last_context(given: MemoryProfile) -> MemoryProfile:
+def at_last_context(given: MemoryProfile) -> MemoryProfile:
+    """Return the profile of the last, longest context of a decode."""
+
     def last(value: Real) -> Real:
         if isinstance(value, float):
             return value
@@ -64,4 +66,5 @@ def _at_last_context(given: MemoryProfile) -> MemoryProfile:
         peak=last(given.peak),
         components={name: last(amount) for name, amount in given.components.items()},
         saved_activations=last(given.saved_activations),
+        phase_peaks={name: last(amount) for name, amount in given.phase_peaks.items()},
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
     from roofsim.spec.resolve import Resolved
 
-#: One case in this many, chosen by the hash of its identifier, may be used to fit constants; the others only score.
+#: One case in this many may be used to fit constants, the others only score: every third when they are sorted by
+#: source, card, family, precision, software and a hash of the name, so that each of these has its share.
 FIT_SHARE = 3
 
 
@@ -40,6 +41,8 @@ class Case:
         Seconds per step.
     scenario
         What was run.
+    fits
+        Whether constants may be fitted to it.
     """
 
     name: str
@@ -52,11 +55,7 @@ class Case:
     measured: float
     scenario: dict[str, Any]
     note: str = ""
-
-    @property
-    def fits(self) -> bool:
-        """Whether constants may be fitted to it: a third of the cases, drawn by the hash of the name."""
-        return hashlib.sha256(self.name.encode()).digest()[0] % FIT_SHARE == 0
+    fits: bool = False
 
     @property
     def precision(self) -> str:
@@ -82,7 +81,14 @@ def folder() -> Path:
 def load_cases() -> tuple[Case, ...]:
     """Return all shipped cases, in the order of the file."""
     with (folder() / "cases.csv").open(encoding="utf-8", newline="") as file:
-        return tuple(_case(row) for row in csv.DictReader(file))
+        cases = [_case(row) for row in csv.DictReader(file)]
+    drawn = {case.name for case in sorted(cases, key=_order)[::FIT_SHARE]}
+    return tuple(replace(case, fits=case.name in drawn) for case in cases)
+
+
+def _order(case: Case) -> tuple[str, ...]:
+    digest = hashlib.sha256(case.name.encode()).hexdigest()
+    return (case.source, case.gpu, case.family, case.precision, case.software, digest)
 
 
 def _case(row: dict[str, str]) -> Case:

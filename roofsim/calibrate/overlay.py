@@ -45,7 +45,9 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
     floor, issue = _launch(rows), _issue(rows)
     if not compute and found["stream"] is None and floor is None and issue is None:
-        raise SpecError(Problem("no row says anything of the card", hint="`roofsim calibrate measure` writes such tables."))
+        raise SpecError(
+            Problem("no row says anything of the card", hint="`roofsim calibrate measure` writes such tables.")
+        )
     return {
         "schema": 1,
         "gpu": gpu.name,
@@ -82,7 +84,7 @@ def _compute(rows: list[dict[str, str]], gpu: Gpu, dtype: str) -> float | None:
         return None
     m, n, k = _sizes(own, "m", "n", "k")
     seconds = _seconds(own)
-    expected = shipped().compute[dtype] * peak
+    expected = np.full(len(own), shipped().compute[dtype] * peak)
     if gpu.compute_units is not None:
         expected = expected * np.asarray(
             tile_efficiency(m, n, k, 1.0, float(gpu.compute_units), tiling_of(gpu.architecture, dtype))

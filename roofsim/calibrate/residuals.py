@@ -32,9 +32,7 @@ def fit_spreads(cases: Sequence[Case], constants: Constants, residuals: dict[str
     The spread of a step is ``sqrt(common^2 + sum (share_g sigma_g)^2)`` over groups of kernels; the quantile is set so
     that the interval holds 80 % of the residuals it was fitted to.
     """
-    parts = np.array(
-        [list(shares(evaluate(replace(case.resolve(), constants=constants))).values()) for case in cases]
-    )
+    parts = np.array([list(shares(evaluate(replace(case.resolve(), constants=constants))).values()) for case in cases])
     return {name: _fit(parts[np.isfinite(logs)], logs[np.isfinite(logs)]) for name, logs in residuals.items()}
 
 

@@ -40,7 +40,8 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
     spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
     notes = {
         "command": COMMAND,
-        "fitted": f"{int(use.sum())} of {len(cases)} steps in measurements/cases.csv, drawn by a hash of their names",
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in measurements/cases.csv, every third when sorted by source, "
+        "card, family, precision, software and a hash",
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
     }

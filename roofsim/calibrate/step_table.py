@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.device import WIDTH_ENERGY
+from roofsim.cost.kernels import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.schedule.step import NORM
 from roofsim.spec.constants import Deviation, youth
@@ -38,6 +39,7 @@ class StepTable:
     process: Array
     youth: Array
     per_unit: Array
+    headroom: Array
     gpus: Any
     architectures: Any
 
@@ -61,11 +63,13 @@ class StepTable:
         kernels = chosen[self.step]
         renumbered = np.cumsum(chosen) - 1
         per_step = {name: getattr(self, name)[chosen] for name in _PER_STEP}
-        per_kernel = {field.name: getattr(self, field.name)[kernels] for field in fields(self) if field.name not in _PER_STEP}
+        per_kernel = {
+            field.name: getattr(self, field.name)[kernels] for field in fields(self) if field.name not in _PER_STEP
+        }
         return replace(self, **per_step, **per_kernel | {"step": renumbered[per_kernel["step"]]})
 
 
-_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "gpus", "architectures")
+_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "headroom", "gpus", "architectures")
 #: Order of number formats, conditions and classes in the tables of indices.
 MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
@@ -89,6 +93,7 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 evaluation.resolved.architecture.process_energy,
                 youth(evaluation.resolved.engine.library_released, evaluation.resolved.architecture.kernels_since),
                 0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
+                evaluation.resolved.architecture.clock_headroom,
                 gpu.name,
                 gpu.architecture,
             ]
@@ -98,8 +103,8 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
     heads = list(zip(*steps, strict=True))
     return StepTable(
         measured=np.array(heads[0]), host=np.array(heads[1]), watts=np.array(heads[2]), process=np.array(heads[3]),
-        youth=np.array(heads[4]), per_unit=np.array(heads[5]), gpus=np.array(heads[6]),
-        architectures=np.array(heads[7]),
+        youth=np.array(heads[4]), per_unit=np.array(heads[5]), headroom=np.array(heads[6]),
+        gpus=np.array(heads[7]), architectures=np.array(heads[8]),
         step=np.array(columns[0]), times=np.array(columns[1]), floor=np.array(columns[2]), at_peak=np.array(columns[3]),
         moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
         simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
@@ -128,10 +133,10 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 base / float(device.bandwidth),
                 float(work.transposed) / float(device.bandwidth),
                 float(work.resident),
-                keys == ["vector"] or keys == ["depthwise"],
+                keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
                 device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
-                (ids + [0, 0, 0])[:3],
+                ([*ids, 0, 0, 0])[:3],
                 classes.index(work.bandwidth_key),
                 [
                     float(work.flops) * WIDTH_ENERGY.get(math, 1.0) * (width == 0),
@@ -144,7 +149,9 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
 
 def predict(table: StepTable, constants: Constants) -> Array:
     """Return the seconds of every step under other constants; the same formulas as pricing, on all kernels at once."""
-    levels = [constants.of_names(str(gpu), str(name)) for gpu, name in zip(table.gpus, table.architectures, strict=True)]
+    levels = [
+        constants.of_names(str(gpu), str(name)) for gpu, name in zip(table.gpus, table.architectures, strict=True)
+    ]
     compute = np.array([_shares(constants, level) for level in levels])[table.step, table.math]
     stream = np.array([constants.stream * level.stream for level in levels])[table.step]
     factors = np.array([constants.factors.get(name, 1.0) for name in CONDITIONS])
@@ -158,7 +165,7 @@ def predict(table: StepTable, constants: Constants) -> Array:
         table.at_peak / share, (table.moving + transposes * table.transposed) / bandwidth, constants.norm
     )
     kernels = kernels * (1.0 + constants.immaturity * table.youth)[table.step]
-    device = np.bincount(table.step, table.times * (kernels + table.floor), minlength=len(table.measured))
+    device: Array = np.bincount(table.step, table.times * (kernels + table.floor), len(table.measured)).astype(float)
     energy = constants.energy
     root = np.sqrt(table.process)[table.step]
     process = table.process[table.step]
@@ -171,6 +178,4 @@ def predict(table: StepTable, constants: Constants) -> Array:
 
 
 def _shares(constants: Constants, level: Deviation) -> list[float]:
-    return [
-        constants.compute.get(name, 1.0) * level.compute.get(name, 1.0) if name else 1.0 for name in MATHS
-    ]
+    return [constants.compute.get(name, 1.0) * level.compute.get(name, 1.0) if name else 1.0 for name in MATHS]

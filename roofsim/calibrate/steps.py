@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from roofsim.calibrate.cases import Case
-
     from roofsim.numeric import Array
 
 #: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
@@ -34,6 +33,7 @@ OLD_KERNELS: Final = 2020
 #: Steps whose host needs more than this share of the measured time say little of the device.
 HOST_SHARE: Final = 0.35
 
+
 #: Plausible ranges of the shared constants.
 BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "stream": (0.75, 1.0),
@@ -42,6 +42,7 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "compute.fp32": (0.75, 1.0),
     "compute.fp32_matrix": (0.4, 1.0),
     "classes": (0.15, 1.15),
+    "classes.optimizer": (0.5, 0.95),
     "factors.convolution": (0.6, 1.0),
     "factors.winograd": (1.0, 4.0),
     "factors.depthwise": (0.1, 0.5),
@@ -50,7 +51,6 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "transposes": (0.05, 1.0),
     "cache_gain": (1.0, 5.0),
     "unit_bandwidth": (35e9, 200e9),
-    "energy.tensor16": (0.3e-12, 1.6e-12),
     "energy.tf32": (0.6e-12, 5.0e-12),
     "energy.fp32": (2.0e-12, 16e-12),
     "energy.byte": (50e-12, 300e-12),
@@ -78,13 +78,22 @@ def free_paths(constants: Constants) -> list[str]:
     paths += [f"classes.{name}" for name in constants.classes if name not in FIXED_CLASSES]
     paths += [f"factors.{name}" for name in FREE_FACTORS]
     paths += ["transposes.fp16", "transposes.tf32"]
-    return [*paths, "unit_bandwidth", "cache_gain", "immaturity", "energy.tensor16", "energy.tf32", "energy.fp32", "energy.byte"]
+    return [
+        *paths,
+        "unit_bandwidth",
+        "cache_gain",
+        "immaturity",
+        "energy.tf32",
+        "energy.fp32",
+        "energy.byte",
+    ]
 
 
 def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
     """Fit to the rows of a table that may be fitted; `cards` adds deviations of single cards."""
     paths = free_paths(start)
     architectures = _countable(table)
+    headroom = dict(zip(map(str, table.architectures), table.headroom, strict=True))
     keys = [(name, part) for name in architectures for part in (*FORMATS, "stream")]
     first = np.log([get(start, path) for path in paths])
     low, high = np.log([_bounds(path) for path in paths]).T
@@ -95,7 +104,7 @@ def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
         for path, value in zip(paths, np.exp(values[: len(paths)]), strict=True):
             shared = put(shared, path, float(value))
         return shared.model_copy(
-            update={"architectures": _deviations(keys, values[len(paths) :]), "gpus": {}}
+            update={"architectures": _deviations(keys, values[len(paths) :], _rates(shared), headroom), "gpus": {}}
         )
 
     def residuals(values: Array) -> Array:
@@ -122,10 +131,14 @@ def _fit_cards(table: StepTable, constants: Constants) -> Constants:
         base = constants.architectures.get(str(rows.architectures[0]), Deviation())
         parts = (*FORMATS, "stream")
 
-        def build(values: Array, gpu: str = gpu, base: Deviation = base) -> Deviation:
+        def build(values: Array, base: Deviation = base, room: float = float(rows.headroom[0])) -> Deviation:
             factors = np.exp(values)
-            compute = {name: _round(base.compute.get(name, 1.0) * factors[i]) for i, name in enumerate(FORMATS)}
-            return Deviation(compute=_spread(compute), stream=_round(base.stream * factors[-1]), source="its own steps")
+            compute = {
+                name: _round(_possible(base.compute.get(name, 1.0) * factors[i], constants.compute[name], name, room))
+                for i, name in enumerate(FORMATS)
+            }
+            stream = _round(_possible(base.stream * factors[-1], constants.stream, "stream", room))
+            return Deviation(compute=_spread(compute), stream=stream, source="its own steps")
 
         def residuals(values: Array, gpu: str = gpu, rows: StepTable = rows) -> Array:
             own = constants.model_copy(update={"gpus": {gpu: build(values)}})
@@ -151,10 +164,12 @@ def _countable(table: StepTable) -> list[str]:
     return sorted(name for name, found in cards.items() if len(found) >= CARDS_FOR_ARCHITECTURE)
 
 
-def _deviations(keys: list[tuple[str, str]], values: Array) -> dict[str, Deviation]:
+def _deviations(
+    keys: list[tuple[str, str]], values: Array, shared: dict[str, float], headroom: dict[str, float]
+) -> dict[str, Deviation]:
     found: dict[str, dict[str, float]] = {}
     for (name, part), value in zip(keys, np.exp(values), strict=True):
-        found.setdefault(name, {})[part] = float(value)
+        found.setdefault(name, {})[part] = _possible(float(value), shared[part], part, headroom[name])
     return {
         name: Deviation(
             compute=_spread({part: value for part, value in parts.items() if part != "stream"}),
@@ -163,6 +178,15 @@ def _deviations(keys: list[tuple[str, str]], values: Array) -> dict[str, Deviati
         )
         for name, parts in found.items()
     }
+
+
+def _rates(constants: Constants) -> dict[str, float]:
+    return constants.compute | {"stream": constants.stream}
+
+
+def _possible(factor: float, share: float, part: str, headroom: float) -> float:
+    """Return the factor, held so that no more is reached than the datasheet's rate at the clocks that parts run at."""
+    return min(factor, (1.0 if part == "stream" else headroom) / share)
 
 
 def _spread(compute: dict[str, float]) -> dict[str, float]:
@@ -199,7 +223,7 @@ def put(constants: Constants, path: str, value: float) -> Constants:
     return constants.model_copy(update={head: part.model_copy(update={rest: value})})
 
 
-def usable(cases: Sequence[Case], table: StepTable) -> Array:
+def usable(cases: Sequence[Case], table: StepTable) -> Any:
     """Return which steps constants may be fitted to, as a mask: a third of the cases, less those that say nothing.
 
     Left out are steps that the host holds up (they measure a host), the validation loops of a source whose clock
@@ -212,11 +236,10 @@ def usable(cases: Sequence[Case], table: StepTable) -> Array:
         and not (case.family == "ssd" and case.year == OLD_KERNELS and case.precision == "fp32")
         for case in cases
     ]
-    mask: Array = np.array(kept) & (table.host < HOST_SHARE * table.measured)
-    return mask
+    return np.array(kept) & (table.host < HOST_SHARE * table.measured)
 
 
-def leave_cards_out(table: StepTable, use: Array, start: Constants) -> Array:
+def leave_cards_out(table: StepTable, use: Any, start: Constants) -> Array:
     """Return the seconds of every step, each card's predicted by constants fitted without any row of that card."""
     seconds = np.empty(len(table.measured))
     for gpu in sorted(set(table.gpus)):

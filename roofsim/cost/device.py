@@ -156,7 +156,8 @@ class Device:
             each = table.tf32
         else:
             each = table.tensor16 * WIDTH_ENERGY.get(math, 1.0)
-        return flops * (each * process) + traffic * (table.byte * process**0.5)
+        joules: Real = flops * (each * process) + traffic * (table.byte * process**0.5)
+        return joules
 
     def host_time(self, phase: Phase) -> Real:
         """Return the host's seconds to issue a kernel in a phase."""

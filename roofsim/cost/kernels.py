@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -54,6 +54,8 @@ SOFTMAX_ROW: Final = 1024.0
 ALIGNMENT: Final = 8.0
 #: Classes that read what no kernel just before them wrote.
 _SCATTERED: Final = ("embedding", "gather", "optimizer")
+#: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
+UNROLLED: Final = ("optimizer",)
 #: Channels of an image.
 FIRST_CHANNELS: Final = 3.0
 #: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
@@ -157,6 +159,7 @@ class Pricing:
         rate = device.vector_rate
         flops = 0.0 * flops if rate is None else flops
         resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
+        reach = 1.0 if kind in UNROLLED else device.reach()
         return KernelWork(
             flops=flops,
             flop_peak=1.0 if rate is None else rate,
@@ -166,7 +169,7 @@ class Pricing:
             transposed=0.0,
             resident=resident,
             bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind) * device.reach() / device.from_cache(resident),
+            bandwidth_share=device.bandwidth_share(kind) * reach / device.from_cache(resident),
             launches=launches,
             on_tensor=False,
             energy=device.energy(flops, "fp32", traffic, on_tensor=False),
@@ -229,15 +232,18 @@ def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
     single = op.batch <= 1.0
     plain = _odd(op.m, op.n) if gradient else _odd(op.n, op.k)
     table = context.device.constants.factors
-    conditions = []
-    for name, odd in (
-        ("misaligned", where(single, plain, 0.0 * plain)),
-        ("misaligned_batched", where(single, 0.0 * plain, _odd(op.m, op.n, op.k))),
-    ):
-        factor = where(odd > 0.0, table[name], 1.0 + 0.0 * odd)
-        if not is_scalar(factor) or factor != 1.0:
-            conditions.append((name, factor))
-    return tuple(conditions)
+    batched = _odd(op.m, op.n, op.k)
+    return (
+        *_where(where(single, plain, 0.0 * plain) > 0.0, "misaligned", table),
+        *_where(where(single, 0.0 * batched, batched) > 0.0, "misaligned_batched", table),
+    )
+
+
+def _where(holds: Any, name: str, factors: dict[str, float]) -> list[tuple[str, Real]]:
+    """Return a condition and its factor, 1 where it does not hold; nothing where it nowhere does."""
+    if isinstance(holds, (bool, np.bool_)):
+        return [(name, factors[name])] if holds else []
+    return [(name, np.where(holds, factors[name], 1.0))]
 
 
 def _odd(*leading: Real) -> Real:
@@ -279,10 +285,9 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     math = str(op.math or op.inputs[0].dtype)
     on_tensor = context.device.rate(math)[1]
     conditions: list[tuple[str, Real]] = [("convolution", factors["convolution"])]
-    first = same(op.in_channels, FIRST_CHANNELS)
-    odd = _odd(op.in_channels, op.out_channels)
-    if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not first and is_scalar(odd) and odd > 0.0:
-        conditions.append(("misaligned_convolution", factors["misaligned_convolution"]))
+    if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
+        odd = _odd(op.in_channels, op.out_channels)
+        conditions += _where(odd > 0.0, "misaligned_convolution", factors)
     if math == "fp32" and not on_tensor and direction != "weight" and _winograd(op):
         conditions.append(("winograd", factors["winograd"]))
     transposed: Real = 0.0

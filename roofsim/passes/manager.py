@@ -135,6 +135,8 @@ def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptim
         state_type=DTYPES[precision.optimizer_state],
         master_type=None if master is None else DTYPES[master],
         gradient_type=DTYPES[precision.gradients],
+        loss_scaling=precision.compute == "fp16" and (precision.autocast or master is not None),
+        clipping=engine.gradient_clipping == "norm",
     )
 
 

@@ -105,6 +105,11 @@ class AddOptimizerStep:
         Type of the master copy of the parameters; None: there is none.
     gradient_type
         Type in which the update reads gradients.
+    loss_scaling
+        Whether gradients are first freed of a loss scale and searched for infinities (torch.amp.GradScaler; with master
+        parameters into an fp32 copy).
+    clipping
+        Whether the norm of all gradients is taken and they are scaled by it.
     """
 
     name: ClassVar[str] = "optimizer_step"
@@ -116,6 +121,8 @@ class AddOptimizerStep:
     state_type: DType = FP32
     master_type: DType | None = None
     gradient_type: DType | None = None
+    loss_scaling: bool = False
+    clipping: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with one update of every trained parameter behind it."""
@@ -151,6 +158,8 @@ class AddOptimizerStep:
         written = elements * (row.parameter_writes * stored + row.state_writes * state)
         if self.master_type is not None:
             written = written + elements * dtype.itemsize  # the low-precision copy
+        before_read, before_written, before = self._before(gradient, stored)
+        read, written = read + elements * before_read, written + elements * before_written
         temporary = self._temporary(row, dtype, elements, largest)
         return OptimizerUpdate(
             name=f"optimizer.{dtype.name}",
@@ -162,7 +171,7 @@ class AddOptimizerStep:
             elements=elements,
             read=read,
             written=written,
-            launches=self._launches(row, elements, tensors),
+            launches=self._launches(row, elements, tensors) + before * self._multi_tensor(elements, tensors),
             flops_per_element=row.flops,
             extra_flops=_newton_schulz(group) if self.method == "muon" else 0.0,
         )
@@ -193,7 +202,22 @@ class AddOptimizerStep:
     def _launches(self, row: Method, elements: Real, tensors: Real) -> Real:
         if self.implementation == "loop":
             return row.kernels * tensors
-        return row.kernels * maximum(ceil(elements / ELEMENTS_PER_LAUNCH), ceil(tensors / TENSORS_PER_LAUNCH))
+        return row.kernels * self._multi_tensor(elements, tensors)
+
+    @staticmethod
+    def _multi_tensor(elements: Real, tensors: Real) -> Real:
+        """Return the launches of one multi-tensor kernel over all tensors."""
+        return maximum(ceil(elements / ELEMENTS_PER_LAUNCH), ceil(tensors / TENSORS_PER_LAUNCH))
+
+    def _before(self, gradient: float, stored: float) -> tuple[float, float, float]:
+        """Return bytes read and written per parameter, and kernels, of what happens to gradients before the update."""
+        read, written, kernels = 0.0, 0.0, 0.0
+        if self.loss_scaling:
+            read, written, kernels = read + gradient, written + max(gradient, stored), kernels + 1.0
+            gradient = max(gradient, stored)
+        if self.clipping:  # one pass for the norm, one for the scale
+            read, written, kernels = read + 2.0 * gradient, written + gradient, kernels + 2.0
+        return read, written, kernels
 
 
 def _extent(group: dict[Tensor, Real]) -> tuple[Real, Real, Real]:

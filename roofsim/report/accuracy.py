@@ -53,7 +53,8 @@ repositories, listed with their sources in [measurements/README.md](../measureme
 again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks; what was read
 of the sources and did not become a row is listed in that README, with the reason.
 
-- **Which rows were fitted.** {usable} of the {total} rows (about a third, drawn by a hash of the row's name) may be used to fit
+- **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
+  software and a hash of the name) may be used to fit
   constants; the other {total - usable} only score. Of the third, fits leave away {" and ".join(UNFITTED)}, FP32 rows of SSD-300
   of 2020 and steps that the host holds up; those count as "may be fitted" all the same. Tables show held-out rows unless they
   say otherwise.

@@ -34,7 +34,7 @@ def print_scores(console: Console, rows: Sequence[Prediction]) -> None:
             table.add_row(name, *_cells(members, baseline), style="bold" if name == "held out" else None)
     console.print(table)
     console.print(
-        f"{len(fitted(rows))} of these {len(rows)} rows may be fitted (drawn by a hash of the name; column 'fitted' of --csv). "
+        f"{len(fitted(rows))} of these {len(rows)} rows may be fitted (every third in sorted order; column 'fitted' of --csv). "
         "Sources are scored on the others."
     )
     if baseline is not None:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
+from roofsim.analyze.ledger import at_last_context
 from roofsim.report import words
 from roofsim.units import humanize
 
@@ -76,7 +77,8 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
         f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
     )
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+    for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        found = at_last_context(profile) if stage.averaged else profile
         phases = ", ".join(
             f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value)
         )

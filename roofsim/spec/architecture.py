@@ -27,7 +27,12 @@ class Architecture(BaseModel):
         description="Fused attention kernels, forward and backward: share of the dense peak by number format."
     )
     kernels_since: Annotated[float, Field(ge=2005.0, le=2040.0)] | None = Field(
-        default=None, description="When libraries first had kernels for it, a decimal year: its first card, or that of the generation whose kernels it runs."
+        default=None,
+        description="When libraries first had kernels for it, a decimal year: its first card, or that of the generation "
+        "whose kernels it runs.",
+    )
+    clock_headroom: Annotated[float, Field(ge=1.0, le=1.3)] = Field(
+        default=1.0, description="How far parts clock above the clock that the datasheet's peak is stated at."
     )
     process_energy: Annotated[float, Field(gt=0.1, le=4.0)] = Field(
         default=1.0, description="Energy of an operation against the 7 nm class."

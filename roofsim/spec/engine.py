@@ -142,6 +142,9 @@ class Engine(_Strict):
         description="What optimizer: adamw means; bert_adam: the unfused loop of BERT scripts before 2021, with a norm and "
         "clip per tensor.",
     )
+    gradient_clipping: Literal["none", "norm"] = Field(
+        default="none", description="norm: the gradients' norm is taken and they are scaled by it before the update."
+    )
     selective_recompute: Literal["core_attention", "every_second_matmul"] = Field(
         default="core_attention", description="What recompute: selective means."
     )

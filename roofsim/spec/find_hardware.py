@@ -59,16 +59,16 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
     if not isinstance(choice.gpu, str) or any(key.startswith("gpu.peak") for key in choice.override):
         _refuse_sparse_peaks(gpu, architecture, scenario)
-    found = Hardware(
-        gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed)
-    )
+    found = Hardware(gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed))
     return found if choice.calibration is None else _calibrated(found, choice.calibration, scenario)
 
 
 def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
     """Put measured constants of the card in the place of the shipped ones."""
     place = scenario.place(("hardware", "calibration"))
-    path = next((folder / given for folder in (Path(), Path(scenario.source).parent) if (folder / given).is_file()), None)
+    path = next(
+        (folder / given for folder in (Path(), Path(scenario.source).parent) if (folder / given).is_file()), None
+    )
     if path is None:
         raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))

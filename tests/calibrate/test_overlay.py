@@ -21,7 +21,7 @@ GPU = "a100-sxm4-80gb"
 
 
 def row(op, dtype="fp32", time_us=1.0, other="{}", **sizes):
-    return {name: "" for name in COLUMNS} | {
+    return dict.fromkeys(COLUMNS, "") | {
         "source": "measured:2026-11-01", "gpu": "NVIDIA A100", "op": op, "dtype": dtype, "other": other,
         "time_us": str(time_us), **{name: str(size) for name, size in sizes.items()},
     }  # fmt: skip
@@ -94,7 +94,7 @@ def test_a_slow_card_is_slow(tmp_path, monkeypatch, capsys):
 
 
 def test_a_missing_overlay_is_an_error():
-    with pytest.raises(SpecError, match="no such file: nowhere.yaml"):
+    with pytest.raises(SpecError, match=r"no such file: nowhere\.yaml"):
         roofsim.run("resnet50", calibration="nowhere.yaml")
 
 

@@ -43,9 +43,9 @@ def test_a_table_of_some_steps_predicts_the_same(table):
 def test_a_fit_finds_what_made_the_data(table):
     start = shipped().model_copy(update={"architectures": {}, "gpus": {}})
     truth = put(put(start, "classes.batch_normalization", 0.6), "stream", 0.8)
-    made = type(table)(**{name: getattr(table, name) for name in table.__dataclass_fields__} | {
-        "measured": predict(table, truth)
-    })
+    made = type(table)(
+        **{name: getattr(table, name) for name in table.__dataclass_fields__} | {"measured": predict(table, truth)}
+    )
     fit = fit_steps(made, start, cards=False)
     assert np.median(np.abs(fit.residuals)) < 0.01
     before = np.abs(np.log(predict(made, start) / made.measured))

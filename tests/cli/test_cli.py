@@ -211,3 +211,77 @@ def test_run_imports_nothing_heavy():
 def test_help_imports_no_numbers():
     loaded = fresh("--help")
     assert not loaded & {"numpy", "networkx", "yaml", "pydantic", "scipy", "matplotlib", "roofsim.api"}
+
+
+LLAMA_CONFIG = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 160,
+    "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 128,
+    "max_position_embeddings": 256, "tie_word_embeddings": False, "hidden_act": "silu", "rms_norm_eps": 1e-5,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["folder", "file", "model key", "no such folder beside it"])
+def test_a_hugging_face_configuration_is_a_model(cli, tmp_path, monkeypatch, how):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
+    (tmp_path / "scenario.yaml").write_text("model: llama\nworkload: {precision: bf16}\n")
+    given = {"folder": "llama", "file": "llama/config.json", "model key": "scenario.yaml"}.get(how, str(folder))
+    data = json.loads(cli("run", given, "--json"))
+    per_layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160 + 2 * 64
+    assert data["parameters"]["total"] == 2 * per_layer + 2 * 128 * 64 + 64
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("memory", "gpt2-124m", "--phase", "generate", "--prompt-length", "64", "--output-length", "16"),
+        ("run", "gpt2-124m", "--phase", "generate", "--prompt-length", "64", "--output-length", "16"),
+        ("run", "dlrm"),
+        ("compare", "dlrm", "a100", "h100"),
+        ("explain", "resnet18", "parameters"),
+        ("explain", "resnet18", "cost.usd_per_hour"),
+        ("run", "gpt2-124m", "--optimizer", "muon"),
+    ],
+)
+def test_verbs_answer(cli, arguments):
+    assert cli(*arguments).strip()
+
+
+@pytest.mark.parametrize("phase", ["generate", "decode"])
+def test_pictures_of_generation(cli, tmp_path, phase):
+    lengths = ("--prompt-length", "32") if phase == "generate" else ("--context-length", "32")
+    target = tmp_path / "picture.png"
+    cli("run", "gpt2-124m", "--phase", phase, *lengths, "--output-length", "8", "--plot", target)
+    assert target.stat().st_size > 10_000
+
+
+def test_parameters_are_counted_once_beside_master_weights(cli):
+    plain, master = (
+        json.loads(cli("run", "gpt2-124m", "--engine", engine, "--json"))["parameters"]["total"]
+        for engine in ("pytorch-eager", "megatron-lm")
+    )
+    assert plain == master
+
+
+def test_what_the_host_holds_up_has_a_true_runner_up(cli):
+    data = json.loads(cli("run", "resnet50", "--gpu", "h100", "--json"))
+    assert data["bound"] == "launch"
+    assert data["runner_up"]["bound"] == "memory_bandwidth"
+    assert 1 < data["runner_up"]["headroom"] < 100
+
+
+def test_a_window_does_not_push_utilization_above_one(cli):
+    data = json.loads(cli("run", "mistral-7b", "--gpu", "h100", "--json"))
+    assert 0 < data["mfu"] <= data["hfu"] < 1
+
+
+def test_wide_parameters_under_narrow_arithmetic_are_cast(cli):
+    mapping = "{compute: bf16, parameters: fp32}"
+    mixed, plain = (
+        json.loads(cli("run", "gpt2-124m", "--micro-batch-size", "8", "--precision", given, "--json"))
+        for given in (mapping, "fp32")
+    )
+    assert mixed["step_time"] < 0.7 * plain["step_time"]
+    assert mixed["scenario"]["workload"]["precision"]["compute"] == "bf16"

@@ -27,7 +27,23 @@ WIDTHS = {
     "decoder": ("model.hidden_size", [768, 1536]),
     "encoder": ("model.intermediate_size", [2048, 3072]),
     "encoder-decoder": ("model.intermediate_size", [2048, 3072]),
+    "vit": ("model.intermediate_size", [3072, 1536]),
+    "swin": ("model.embedding_size", [96, 192]),
+    "mixer": ("model.channel_mlp_size", [3072, 1536]),
     "resnet": ("model.width_per_group", [64, 128]),
+    "vgg": ("model.classifier_size", [4096, 1024]),
+    "densenet": ("model.growth_rate", [32, 48]),
+    "inception": ("model.num_classes", [1000, 200]),
+    "regnet": ("model.stem_width", [32, 64]),
+    "convnext": ("model.num_classes", [1000, 200]),
+    "efficientnet": ("model.num_classes", [1000, 200]),
+    "mobilenet": ("model.num_classes", [1000, 200]),
+    "unet": ("model.base_channels", [64, 32]),
+    "ssd": ("model.num_classes", [81, 21]),
+    "diffusion-unet": ("model.cross_attention_dim", [768, 1024]),
+    "dit": ("model.intermediate_size", [4608, 2304]),
+    "mamba": ("model.state_size", [16, 32]),
+    "dlrm": ("model.embedding_dim", [128, 64]),
 }
 FIGURES = ("step", "device", "host", "peak", "saved", "parameters", "model_flops", "hardware_flops")
 
@@ -99,6 +115,7 @@ def test_hardware(family):
         {
             "gpu.memory.bandwidth": [300e9, 900e9, 3e12],
             "gpu.peak.bf16": [50e12, 300e12],
+            "gpu.tdp": [150.0, 700.0],
             "gpu.vector_peak.fp32": [10e12, 60e12],
         },
     )

@@ -52,6 +52,13 @@ CASES = {
     "unknown model key": ("model: {family: resnet, deph: 50}\n", r"unknown key 'deph'. Did you mean 'depth'"),
     "unknown parallel key": (f"{TINY}parallel: {{tensr: 1}}\n", r"unknown key 'tensr'. Did you mean 'tensor'"),
     "unknown hardware key": (hardware("gppu: a100"), r"unknown key 'gppu'. Did you mean 'gpu'"),
+    "bandwidth of nothing": (hardware("override: {gpu.memory.bandwidth: 1e-300 B/s}"), r"expected a plausible quantity, 1 MB/s to 100 PB/s; got '1e-300 B/s'"),
+    "capacity of a planet": (hardware("override: {gpu.memory.capacity: 1e30 GiB}"), r"expected a plausible quantity, 1 kB to 100 PB"),
+    "peak of a slip": (hardware("override: {gpu.peak.bf16: 1e30 TFLOP/s}"), r"expected a plausible quantity, 1 GFLOP/s to 100 EFLOP/s"),
+    "sparse peak as an override": (hardware("gpu: h100, override: {gpu.peak.bf16: 1979 TFLOP/s}"), r"looks like a figure with sparsity"),
+    "image too small": ("model: vgg16\nworkload: {image_size: 31}\n", r"workload.image_size: vgg16 does not take images of 31 pixels"),
+    "calibration that is not there": (hardware("calibration: mine.yaml"), r"hardware.calibration: no such file: mine.yaml"),
+    "phase of another engine": (workload("engine: vllm, phase: train"), r"vllm"),
     # wrong values
     "zero batch": (workload("micro_batch_size: 0"), r"workload.micro_batch_size: expected a number more than 0; got 0"),
     "negative batch": (workload("micro_batch_size: -3"), r"expected a number more than 0; got -3"),
