@@ -207,9 +207,18 @@ def _basis(resolved: Resolved) -> list[str]:
     return found
 
 
+def _unpriced(resolved: Resolved) -> list[str]:
+    """Name the engine facts that the scenario overrides and that this version states, but does not price."""
+    return [
+        f"engine fact {name} is stated, but not priced by this version"
+        for name in resolved.workload.engine_facts
+        if "not yet priced" in (type(resolved.engine).model_fields[name].description or "")
+    ]
+
+
 def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
     resolved = evaluation.resolved
-    found = _basis(resolved) if scalar else []
+    found = [*(_basis(resolved) if scalar else []), *_unpriced(resolved)]
     if not resolved.architecture.measured:
         found.append(
             f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"

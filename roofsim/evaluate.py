@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.cost.device import Device, device_of
-from roofsim.cost.kernels import Pricing
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
+from roofsim.cost.work import Pricing
+from roofsim.numeric import is_scalar
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.step import StepTime, compose
@@ -40,7 +41,7 @@ class Evaluation:
         """Return the seconds of one run of a stage, the slower of device and host."""
         for stage, priced in zip(self.program.stages, self.priced, strict=True):
             if stage.name == name:
-                cost = _averaged(priced.totals(), averaged=stage.averaged)
+                cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
                 return compose([(cost, 1.0)], self.program.num_micro_batches).step
         return 0.0
 
@@ -67,7 +68,12 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
     issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
     device = _device(resolved, gpu, issue)
-    return PricedGraph(stage.graph, Pricing(device, channels_last=engine.memory_format == "channels_last"))
+    context = Pricing(
+        device,
+        channels_last=engine.memory_format == "channels_last",
+        half_accumulation=engine.matmul_accumulation == "fp16",
+    )
+    return PricedGraph(stage.graph, context)
 
 
 def _device(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
@@ -83,10 +89,21 @@ def _issue_times(resolved: Resolved) -> tuple[float, float]:
 def step_of(program: Program, priced: tuple[PricedGraph, ...], scales: Scales) -> StepTime:
     """Compose the step of a program on scaled hardware."""
     passes = [
-        (_averaged(graph.totals(scales), averaged=stage.averaged), stage.times)
+        (_scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales), stage.times)
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
     return compose(passes, program.num_micro_batches)
+
+
+def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
+    """Add what a server does between decode steps, while the device waits: schedule, sample, detokenise."""
+    if is_scalar(stage.overhead) and stage.overhead == 0.0:
+        return cost
+    forward = dict(cost.device["forward"])
+    # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
+    rate = scales.host_issue_rate if isinstance(scales.host_issue_rate, float) else scales.host_issue_rate[..., 0]
+    forward["launch"] = forward["launch"] + stage.overhead / rate
+    return replace(cost, device=cost.device | {"forward": forward})
 
 
 def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:

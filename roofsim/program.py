@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,12 +35,15 @@ class Stage:
         How often it runs per step (decode: once per token).
     averaged
         Whether its sizes have a last axis of contexts over which the price is averaged.
+    overhead
+        Seconds that the device waits for the host between two runs.
     """
 
     name: str
     graph: OpGraph
     times: Real = 1.0
     averaged: bool = False
+    overhead: Real = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +158,17 @@ def _decode(resolved: Resolved, times: Real) -> Stage:
     first = start + (2.0 if workload.phase == "generate" else 1.0)
     contexts = _contexts(first, start + output)
     graph = _inference(resolved, call_of(resolved, "decode", contexts))
-    return Stage(name="decode", graph=graph, times=times, averaged=not isinstance(contexts, float))
+    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    averaged = not isinstance(contexts, float)
+    sequences = _without_contexts(workload.micro_batch_size) if averaged else real(workload.micro_batch_size)
+    waiting = engine.host_time_per_step + engine.host_time_per_sequence * sequences
+    return Stage(name="decode", graph=graph, times=times, averaged=averaged, overhead=waiting * factor)
+
+
+def _without_contexts(value: Any) -> Real:
+    """Return a size without the trailing axis of contexts that a decode gives it."""
+    size = real(value)
+    return size if isinstance(size, float) else size[..., 0]
 
 
 def _contexts(first: Real, last: Real) -> Real:

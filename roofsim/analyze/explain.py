@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ops import op_rows
-from roofsim.cost.kernels import KernelWork, kernels_of_all
+from roofsim.cost.device import reach
+from roofsim.cost.kernels import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
 from roofsim.units import humanize
@@ -14,6 +15,7 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.cost.device import Device
+    from roofsim.cost.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.graph.base import AbstractOp
 
@@ -179,7 +181,8 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
 
 def _kernel(work: KernelWork, device: Device) -> Explanation:
     """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
-    rate, moved = work.flop_peak * work.compute_share, device.bandwidth * work.bandwidth_share
+    rate, drawn = work.flop_peak * work.compute_share, work.bandwidth_share * reach(work.load)
+    moved = device.bandwidth * drawn
     arithmetic = f"{_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}"
     tiled = () if work.product is None else (f"tiles and waves {_text(work.tiling)}",)
     traffic = f"{_text(work.traffic, 'B')} / {_text(moved, 'B/s')}"
@@ -187,7 +190,7 @@ def _kernel(work: KernelWork, device: Device) -> Explanation:
         "kernel",
         f"norm({arithmetic}, {traffic}) + {_seconds(device.architecture.kernel_floor)}",
         f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join((*work.compute_keys, *tiled))}); "
-        f"{_text(work.bandwidth_share)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
+        f"{_text(drawn)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
         f"norm: power sum with exponent {device.constants.norm:g}",
         f"constants {device.level}: {device.constants.sources.get('compute', '')}",
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 #: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
-    "products": ("matmul", "attention"),
+    "products": ("matmul", "weights", "attention"),
     "convolution": ("convolution",),
     "depthwise": ("depthwise", "depthwise_backward"),
     "normalization": ("normalization", "batch_normalization"),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import yaml
 
+from roofsim.calibrate.kernel_table import kernel_table
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.errors import Problem, SpecError
@@ -25,6 +27,8 @@ LONG: Final = parse("200 us", "s")
 REFERENCE_ISSUE: Final = parse("6 us", "s")
 #: Device memory is what a stream over more than this many caches reads.
 CACHES: Final = 4.0
+#: Products faster than this against what is expected were not measured on the card that was named.
+IMPOSSIBLE: Final = 1.6
 MICROSECOND: Final = parse("1 us", "s")
 
 
@@ -40,6 +44,7 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     SpecError
         For an unknown card, or when no row says anything.
     """
+    kernel_table(rows)  # refuses times and sizes that are none
     gpu: Gpu = validate(Gpu, catalog.load("gpu", name))
     compute = {dtype: value for dtype in _formats(rows) if (value := _compute(rows, gpu, dtype)) is not None}
     found: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
@@ -91,16 +96,20 @@ def _compute(rows: list[dict[str, str]], gpu: Gpu, dtype: str) -> float | None:
         )
     reached = 2.0 * m * n * k / seconds / expected
     long = seconds > LONG
+    if (reached[long] > IMPOSSIBLE).any():
+        raise SpecError(
+            Problem(f"gemm rows in {dtype} are {reached.max():.3g} times as fast as expected: is this {gpu.name}?")
+        )
     return round(float(np.median(reached[long])), 4) if long.any() else None
 
 
 def _stream(rows: list[dict[str, str]], gpu: Gpu) -> float | None:
     """Return the bandwidth of large triads and copies against the shared share and what simple kernels reach."""
-    own = [row for row in rows if row["op"] == "stream" and any(f'"fn": "{kind}"' in row["other"] for kind in _MOVED)]
+    own = [row for row in rows if row["op"] == "stream" and _other(row).get("fn") in _MOVED]
     if not own:
         return None
     (elements,) = _sizes(own, "n")
-    moved = 4.0 * elements * np.array([_passes(row) for row in own])
+    moved = 4.0 * elements * np.array([_MOVED[_other(row)["fn"]] for row in own])
     large = moved > CACHES * (0.0 if gpu.l2 is None else gpu.l2.capacity)
     seconds = _seconds(own)
     large &= seconds > LONG
@@ -119,16 +128,17 @@ def _stream(rows: list[dict[str, str]], gpu: Gpu) -> float | None:
 _MOVED: Final = {"copy": 2.0, "triad": 3.0}
 
 
-def _passes(row: dict[str, str]) -> float:
-    return next(passes for kind, passes in _MOVED.items() if f'"fn": "{kind}"' in row["other"])
+def _other(row: dict[str, str]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(row["other"] or "{}")
+    return found
 
 
 def _launch(rows: list[dict[str, str]]) -> float | None:
-    return _median([row for row in rows if row["op"] == "launch_gap" and "eager" in row["other"]])
+    return _median([row for row in rows if row["op"] == "launch_gap" and _other(row).get("variant") == "eager"])
 
 
 def _issue(rows: list[dict[str, str]]) -> float | None:
-    return _median([row for row in rows if row["op"] == "host_issue" and "backward" not in row["other"]])
+    return _median([row for row in rows if row["op"] == "host_issue" and "backward" not in _other(row).get("call", "")])
 
 
 def _median(rows: list[dict[str, str]]) -> float | None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.device import WIDTH_ENERGY
-from roofsim.cost.kernels import UNROLLED
+from roofsim.cost.device import WIDTH_ENERGY, reach
+from roofsim.cost.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.schedule.step import NORM
 from roofsim.spec.constants import Deviation, youth
@@ -158,8 +158,8 @@ def predict(table: StepTable, constants: Constants) -> Array:
     share = np.where(table.attention > 0.0, table.attention, compute * factors[table.conditions].prod(axis=1))
     bandwidth = stream * np.array(list(constants.classes.values()))[table.kind]
     bandwidth = bandwidth / (1.0 - table.resident + table.resident / constants.cache_gain)
-    reach = (1.0 + (table.per_unit / constants.unit_bandwidth) ** 2) ** -0.5
-    bandwidth = bandwidth * np.where(table.simple, reach[table.step], 1.0)
+    drawn = np.asarray(reach(table.per_unit / constants.unit_bandwidth))
+    bandwidth = bandwidth * np.where(table.simple, drawn[table.step], 1.0)
     transposes = np.array([constants.transposes.get(name, 0.0) for name in MATHS])[table.math]
     kernels = smooth_maximum(
         table.at_peak / share, (table.moving + transposes * table.transposed) / bandwidth, constants.norm

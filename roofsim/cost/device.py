@@ -121,16 +121,11 @@ class Device:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
         return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind] * self.pace)
 
-    def reach(self) -> Real:
-        """Return the share of the bandwidth that simple streaming kernels can ask for: each unit keeps few loads in flight.
-
-        ``1 / sqrt(1 + (bandwidth per unit / unit_bandwidth)^2)``; hand-tuned kernels (matmuls, attention) are not bound so.
-        """
+    def load(self) -> Real:
+        """Return the bandwidth per compute unit against what a unit asks for in simple streaming kernels."""
         if self.compute_units is None:
-            return 1.0
-        load = self.bandwidth / (self.compute_units * self.constants.unit_bandwidth)
-        share: Real = (1.0 + load * load) ** -0.5
-        return share
+            return 0.0
+        return self.bandwidth / (self.compute_units * self.constants.unit_bandwidth)
 
     def resident(self, traffic: Real) -> Real:
         """Return the share of a kernel's traffic that the cache still holds from the kernel before.
@@ -175,11 +170,21 @@ class Device:
         )
 
 
+def reach(load: Real) -> Real:
+    """Return the share of the bandwidth that simple streaming kernels draw: each unit keeps few loads in flight.
+
+    ``1 / sqrt(1 + load^2)``; hand-tuned kernels (matmuls, attention) are not bound so.
+    """
+    share: Real = (1.0 + load * load) ** -0.5
+    return share
+
+
 def device_of(
     gpu: Gpu, architecture: Architecture, constants: Constants, issue: tuple[float, float], library: float | None = None
 ) -> Device:
     """Build the device of a GPU description; `issue` are the host's seconds per kernel, backward and forward."""
     deviation, level = constants.of(gpu)
+    deviation = deviation.model_copy(update={"compute": architecture.compute | deviation.compute})
     return Device(
         name=gpu.name,
         tensor={name: real(rate) for name, rate in gpu.peak.items()},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,6 +10,7 @@ import numpy as np
 
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
+from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
     Attention,
@@ -41,7 +42,6 @@ from roofsim.numeric import is_scalar, maximum, same, where
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.cost.device import Device
     from roofsim.cost.kernel_models.gemm import Tiling
     from roofsim.numeric import Real
 
@@ -52,128 +52,12 @@ BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
 SOFTMAX_ROW: Final = 1024.0
 #: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
 ALIGNMENT: Final = 8.0
-#: Classes that read what no kernel just before them wrote.
-_SCATTERED: Final = ("embedding", "gather", "optimizer")
-#: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
-UNROLLED: Final = ("optimizer",)
+#: Rows up to which a product streams its weights through kernels of their own (half a tile's height).
+FEW_ROWS: Final = 64.0
 #: Channels of an image.
 FIRST_CHANNELS: Final = 3.0
-#: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
-_ON_BOTH: Final = ("fp32", "fp64")
 #: Number formats whose operands must be aligned.
 _SIXTEEN_BIT: Final = ("fp16", "bf16")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KernelWork:
-    """One kernel launch as the roofline sees it.
-
-    Attributes
-    ----------
-    flops, flop_peak
-        Arithmetic of the launch and the dense peak of the units that do it; `on_tensor` says whether matrix units.
-    compute_keys
-        Names of the constants whose product is the achieved share of the peak: number format first, then conditions.
-    compute_share, bandwidth_share
-        The achieved fractions.
-    traffic
-        Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
-    resident
-        Share of the traffic that the L2 cache serves, because the kernel before left it there.
-    bandwidth_key
-        Class of kernel.
-    energy
-        Joules.
-    product
-        m, n, k and number of the matrix products that the kernel cuts into tiles; None: it is not cut so.
-    tiling
-        Share of the compute rate that tiles and waves leave.
-    """
-
-    flops: Real
-    flop_peak: Real
-    compute_keys: tuple[str, ...]
-    compute_share: Real
-    traffic: Real
-    transposed: Real
-    resident: Real
-    bandwidth_key: str
-    bandwidth_share: Real
-    launches: Real
-    on_tensor: bool
-    energy: Real
-    product: tuple[Real, Real, Real, Real] | None = None
-    tiling: Real = 1.0
-
-
-@dataclass(frozen=True)
-class Pricing:
-    """Context of pricing: the device and the layout of images."""
-
-    device: Device
-    channels_last: bool = False
-
-    def heavy(
-        self,
-        op: AbstractOp,
-        flops: Real,
-        traffic: Real,
-        kind: str,
-        conditions: tuple[tuple[str, Real], ...] = (),
-        transposed: Real = 0.0,
-        math: str | None = None,
-        product: tuple[Real, Real, Real, Real] | None = None,
-    ) -> KernelWork:
-        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
-        device = self.device
-        math = math or str(op.math or op.inputs[0].dtype)
-        peak, on_tensor = device.rate(math)
-        key = f"{math}_matrix" if on_tensor and math in _ON_BOTH else math
-        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
-        spared: Real = 1.0
-        for name, factor in conditions:
-            share = share * factor
-            spared = factor if name == "winograd" else spared  # arithmetic that is not done takes no energy
-        kind = "attention" if kind == "fused_attention" else kind
-        return KernelWork(
-            flops=flops,
-            flop_peak=peak,
-            compute_keys=(key, *(name for name, _ in conditions)),
-            compute_share=share,
-            traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
-            transposed=transposed,
-            resident=0.0,
-            bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind),
-            launches=1.0,
-            on_tensor=on_tensor,
-            energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
-            product=product,
-        )
-
-    def light(
-        self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"
-    ) -> KernelWork:
-        """Return the work of a kernel on ordinary units; its arithmetic is free where their peak is unknown."""
-        device = self.device
-        rate = device.vector_rate
-        flops = 0.0 * flops if rate is None else flops
-        resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
-        reach = 1.0 if kind in UNROLLED else device.reach()
-        return KernelWork(
-            flops=flops,
-            flop_peak=1.0 if rate is None else rate,
-            compute_keys=(condition,),
-            compute_share=device.constants.factors[condition] * device.pace,
-            traffic=traffic,
-            transposed=0.0,
-            resident=resident,
-            bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind) * reach / device.from_cache(resident),
-            launches=launches,
-            on_tensor=False,
-            energy=device.energy(flops, "fp32", traffic, on_tensor=False),
-        )
 
 
 @singledispatch
@@ -210,14 +94,25 @@ def _(op: View, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     product = (op.m, op.n, op.k, op.batch)
-    return (context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product),)
+    work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
+    return (_streamed(work, op.m, context),)
 
 
 @kernels_of.register
 def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
     product = (op.rows / op.experts, op.n, op.k, op.experts)
     traffic = op.bytes_read() + op.bytes_written()
-    return (context.heavy(op, op.executed_flops(), traffic, "matmul", product=product),)
+    work = context.heavy(op, op.executed_flops(), traffic, "matmul", product=product)
+    return (_streamed(work, op.rows / op.experts, context),)
+
+
+def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
+    """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else."""
+    few = rows <= FEW_ROWS
+    share = context.device.bandwidth_share("weights")
+    if isinstance(few, (bool, np.bool_)):
+        return replace(work, bandwidth_key="weights", bandwidth_share=share) if few else work
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share))
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.cost.kernels import KernelWork, Pricing, kernels_of_all
+from roofsim.cost.device import reach
+from roofsim.cost.kernels import kernels_of_all
 from roofsim.cost.roofline import Price, price
+from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, is_scalar
 
@@ -104,7 +106,10 @@ class PricedGraph:
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
-            device.bandwidth * work.bandwidth_share * scales.memory_bandwidth,
+            device.bandwidth
+            * work.bandwidth_share
+            * scales.memory_bandwidth
+            * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
             work.launches * device.architecture.kernel_floor / scales.launch_rate,
             device.constants.norm,
         )

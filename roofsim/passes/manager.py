@@ -66,7 +66,7 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
 
 def inference_passes(precision: Precision, engine: Engine) -> list[Pass]:
     """Return the passes of a forward-only program."""
-    passes: list[Pass] = [assign_precision(precision)]
+    passes: list[Pass] = [assign_precision(precision, stored_narrow=True)]
     if "pointwise" in engine.fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
@@ -94,8 +94,8 @@ def training_passes(
     return passes
 
 
-def assign_precision(precision: Precision) -> AssignPrecision:
-    """Return the precision pass of a resolved precision."""
+def assign_precision(precision: Precision, *, stored_narrow: bool = False) -> AssignPrecision:
+    """Return the precision pass of a resolved precision; `stored_narrow`: weights are kept in FP8, as in inference."""
     math = {"tf32": TF32, "fp8": FP8}.get(precision.math)
     return AssignPrecision(
         compute=DTYPES[precision.compute],
@@ -103,6 +103,7 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         math=math,
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
+        stored_narrow=stored_narrow,
     )
 
 

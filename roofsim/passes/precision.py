@@ -92,6 +92,8 @@ class AssignPrecision:
         Keep parameters in fp32 and cast them, once per pass, where an op wants the low type.
     cache_type
         Type of the key-value cache.
+    stored_narrow
+        Whether weights of FP8 arithmetic are stored in it, as in inference; else they are cast in every pass.
     """
 
     name: ClassVar[str] = "precision"
@@ -103,6 +105,7 @@ class AssignPrecision:
     math: DType | None = None
     autocast: bool = False
     cache_type: DType | None = None
+    stored_narrow: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a type on every tensor, and the casts that this needs."""
@@ -197,6 +200,9 @@ class _Dispatch:
             inputs = self._autocast(op, inputs)
         math = self._math(op)
         if math is FP8:
+            if self.plan.stored_narrow and inputs[1].role is Role.PARAMETER:
+                stored = self.env[op.inputs[1]] = replace(inputs[1], dtype=FP8)
+                inputs = (inputs[0], stored, *inputs[2:])
             inputs = tuple(
                 self._cast(tensor, FP8, op, place) if place < 2 else tensor for place, tensor in enumerate(inputs)
             )
@@ -225,6 +231,8 @@ class _Dispatch:
 
     def _math(self, op: AbstractOp) -> DType | None:
         math = self.plan.math
+        if math is not None and math is not FP8 and isinstance(op, Attention):
+            return math
         if math is None or not isinstance(op, Matmul | Convolution | GroupedMatmul):
             return None
         if math is FP8:

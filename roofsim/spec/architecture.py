@@ -26,6 +26,11 @@ class Architecture(BaseModel):
     attention: dict[str, Fraction] = Field(
         description="Fused attention kernels, forward and backward: share of the dense peak by number format."
     )
+    compute: dict[str, Fraction] = Field(
+        default_factory=dict,
+        description="Number format -> factor on the shared compute share, assumed where neither steps nor kernels of the "
+        "generation were measured.",
+    )
     kernels_since: Annotated[float, Field(ge=2005.0, le=2040.0)] | None = Field(
         default=None,
         description="When libraries first had kernels for it, a decimal year: its first card, or that of the generation "

@@ -100,7 +100,7 @@ class Engine(_Strict):
     )
     matmul_accumulation: Literal["fp32", "fp16"] = Field(
         default="fp32",
-        description="Type in which 16-bit matmuls add up; it chooses the GPU's peak. Stated, not yet priced.",
+        description="Type in which 16-bit matmuls add up; it chooses the GPU's peak where it has two.",
     )
     expand_weights_from: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
@@ -189,10 +189,10 @@ class Engine(_Strict):
         default=29e-6, description="Host time per kernel of a forward pass on the reference host, its modules included."
     )
     host_time_per_step: SecondsOrNone = Field(
-        default=0.0, description="Time of scheduler and sampling per decode step. Stated, not yet priced."
+        default=0.0, description="Time of scheduler and sampling per decode step."
     )
     host_time_per_sequence: SecondsOrNone = Field(
-        default=0.0, description="The same, per running sequence and decode step. Stated, not yet priced."
+        default=0.0, description="The same, per running sequence and decode step."
     )
     reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."

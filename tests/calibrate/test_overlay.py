@@ -62,6 +62,20 @@ def test_rows_that_say_nothing_are_an_error(rows):
         overlay(rows, GPU)
 
 
+def test_the_rows_of_the_script_itself_are_understood():
+    from roofsim.calibrate.microbenchmark.timing import Case
+    from roofsim.calibrate.microbenchmark.timing import row as written
+
+    case = Case("stream", "fp32", {"m": 1, "n": 2**28}, {"fn": "triad"}, lambda: None, 1.0, 0, True)
+    fields = {name: str(value) for name, value in written("measured:x", "card", case, {"torch": "2"}, 2000.0).items()}
+    assert overlay([fields], GPU)["deviation"]["stream"] > 0
+
+
+def test_products_faster_than_the_card_are_refused():
+    with pytest.raises(SpecError, match="times as fast as expected: is this a100-sxm4-80gb"):
+        overlay([product(2.5)], GPU)
+
+
 def test_an_unknown_card_is_an_error():
     with pytest.raises(SpecError, match="unknown gpu 'NVIDIA A1OO'"):
         overlay([product(0.5)], "NVIDIA A1OO")

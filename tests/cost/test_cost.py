@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofsim.api import answer
-from roofsim.cost.kernels import Pricing, kernels_of
+from roofsim.cost.kernels import kernels_of
 from roofsim.cost.pricing import PricedGraph, Scales
 from roofsim.cost.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
+from roofsim.cost.work import Pricing
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate

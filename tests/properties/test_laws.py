@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.cost.pricing import Scales
+from roofsim.graph.ops import CacheAppend
 from tests.scenarios import FAMILIES, TINY, TINY_LLAMA, evaluated
 
 CASES = dict(FAMILIES.items())
@@ -95,3 +96,95 @@ def test_each_further_micro_batch_takes_the_same(micro, count):
         for m in (count, count + 1, count + 2)
     ]
     assert times[2] - times[1] == pytest.approx(times[1] - times[0], rel=1e-9)
+
+
+CARDS = ("v100", "a100", "h100", "b200", "rtx3090", "rtx4090", "l4", "t4", "mi300x", "rx7900xtx", "h20-96gb")
+
+
+@pytest.mark.parametrize("gpu", CARDS)
+@pytest.mark.parametrize("model", ["gpt3-1.3b", "resnet50"])
+def test_no_kernel_runs_above_the_rates_of_its_card(gpu, model):
+    precision = "fp16"
+    evaluation = evaluated(model, micro_batch_size=8, precision=precision, hardware_gpu=gpu)
+    device = evaluation.device
+    headroom = device.architecture.clock_headroom
+    for priced in evaluation.priced:
+        for (_, work), cost in zip(priced.works, priced._prices(Scales()), strict=True):
+            skips = "winograd" in work.compute_keys
+            assert skips or work.compute_share <= headroom * (1 + 1e-9), (work.compute_keys, work.compute_share)
+            assert cost.time >= work.flops / (work.flop_peak * headroom * (4.0 if skips else 1.0)) * (1 - 1e-9)
+            cached = 1.0 - work.resident
+            assert cost.time >= cached * work.traffic / (device.bandwidth * 1.15) * (1 - 1e-9), work.bandwidth_key
+
+
+@pytest.mark.parametrize("gpu", ["h100", "h200", "b200", "l40s", "mi300x"])
+def test_decoding_with_narrow_weights_is_faster(gpu):
+    request = {"phase": "decode", "context_length": 512, "engine": "vllm", "hardware_gpu": gpu}
+    wide, narrow = (evaluated("llama3-8b", precision=name, **request) for name in ("bf16", "fp8"))
+    assert narrow.step.step < 0.9 * wide.step.step
+    assert narrow.profiles[0].components["parameters"] < 0.65 * wide.profiles[0].components["parameters"]
+
+
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang", "llama.cpp", "exllamav2", "huggingface"])
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx4090"])
+def test_decoding_is_no_faster_than_reading_weights_and_cache(engine, gpu):
+    evaluation = evaluated(
+        "llama3-8b",
+        phase="decode",
+        batch_size=16,
+        context_length=2048,
+        engine=engine,
+        hardware_gpu=gpu,
+        precision="fp16",
+    )
+    moved = 2 * 7.5e9 + 16 * 2048 * 2 * 8 * 128 * 32 * 2
+    least = moved / evaluation.device.bandwidth
+    assert least < evaluation.step.step < 8 * least
+
+
+@pytest.mark.parametrize("engine", ["vllm", "exllamav2"])
+def test_appending_to_a_cache_moves_what_is_appended(engine):
+    evaluation = evaluated(
+        "llama3-8b", phase="decode", batch_size=16, context_length=2048, engine=engine, precision="fp16"
+    )
+    appends = [op for op in evaluation.program.stages[0].graph if isinstance(op, CacheAppend)]
+    assert appends
+    assert all(op.bytes_written() <= 16 * 8 * 128 * 2 for op in appends)
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "effect"),
+    [
+        ("host_time_per_step", "50 ms", 0.05),
+        ("host_time_per_sequence", "1 ms", 0.016),
+        ("fusion", [], None),
+    ],
+)
+def test_engine_facts_have_an_effect(fact, value, effect):
+    request = {"phase": "decode", "batch_size": 16, "context_length": 512, "engine": "vllm", "precision": "bf16"}
+    before = evaluated("llama3-8b", **request)
+    after = evaluated("llama3-8b", **request, engine_facts={fact: value})
+    if effect is None:
+        assert after.step.step != pytest.approx(before.step.step, rel=1e-4)
+    else:
+        own = before.resolved.engine
+        used = own.host_time_per_step if fact.endswith("step") else 16 * own.host_time_per_sequence
+        assert after.step.device - before.step.device == pytest.approx(effect - used, rel=0.05)
+
+
+def test_facts_that_are_not_priced_say_so():
+    result = roofsim.run(
+        "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"prefill_chunk": 256}
+    )
+    assert any("prefill_chunk is stated, but not priced" in text for text in result.warnings)
+
+
+@pytest.mark.parametrize("change", [0.5, 2.0])
+def test_more_bandwidth_by_override_is_what_the_scales_say(change):
+    plain = evaluated("resnet50", micro_batch_size=64, precision="bf16", hardware_gpu="h100")
+    bandwidth = f"{3.35 * change} TB/s"
+    over = evaluated(
+        "resnet50", micro_batch_size=64, precision="bf16", hardware_gpu="h100",
+        hardware_override={"gpu.memory.bandwidth": bandwidth},
+    )  # fmt: skip
+    assert plain.reprice(Scales(memory_bandwidth=change)).step == pytest.approx(over.step.step, rel=1e-6)
