@@ -30,6 +30,8 @@ SIZES = {
 }
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
+    "gradient_clipping": "norm",
+    "library_released": 2021.0,
     "phases": ["train", "forward"],
     "attention": "unfused",
     "attention_generation": "flash3",
