@@ -77,7 +77,15 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
 
 
 def _device(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
-    return device_of(gpu, resolved.architecture, resolved.constants, issue, resolved.engine.library_released)
+    engine = resolved.engine
+    return device_of(
+        gpu,
+        resolved.architecture,
+        resolved.constants,
+        issue,
+        library=engine.library_released,
+        attention=engine.attention_on(resolved.architecture.name),
+    )
 
 
 def _issue_times(resolved: Resolved) -> tuple[float, float]:

@@ -27,8 +27,8 @@ CARDS_FOR_ARCHITECTURE: Final = 3
 #: Fitted rows that a card needs for a deviation of its own.
 ROWS_FOR_CARD: Final = 2
 
-#: Sources that only score: another framework; a clock around a data loader.
-UNFITTED: Final = ("dle-tf", "dle-infer")
+#: Sources that only score: another framework; a clock around a data loader; steps whose forward contradicts their backward.
+UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
 OLD_KERNELS: Final = 2020
 #: Steps whose host needs more than this share of the measured time say little of the device.
 HOST_SHARE: Final = 0.35

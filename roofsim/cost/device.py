@@ -42,8 +42,8 @@ class Device:
         Bytes of the last-level cache, or None when unknown.
     compute_units
         Streaming multiprocessors, or None when unknown.
-    pace
-        Speed of kernels against those of a mature library.
+    pace, attention_factor
+        Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
     power
         Watts that the card may draw over a step, or None when unknown.
     issue_time, call_time
@@ -63,6 +63,7 @@ class Device:
     cache: Real | None
     compute_units: int | None
     pace: float
+    attention_factor: float
     issue_time: Real
     call_time: Real
 
@@ -115,7 +116,7 @@ class Device:
                 f"architecture {self.architecture.name} states no fraction of fused attention for {math}; "
                 f"it has {', '.join(table)}"
             )
-        return table[math] * self.pace
+        return table[math] * self.attention_factor * self.pace
 
     def bandwidth_share(self, kind: str) -> float:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
@@ -180,9 +181,25 @@ def reach(load: Real) -> Real:
 
 
 def device_of(
-    gpu: Gpu, architecture: Architecture, constants: Constants, issue: tuple[float, float], library: float | None = None
+    gpu: Gpu,
+    architecture: Architecture,
+    constants: Constants,
+    issue: tuple[float, float],
+    *,
+    library: float | None = None,
+    attention: str | None = None,
 ) -> Device:
-    """Build the device of a GPU description; `issue` are the host's seconds per kernel, backward and forward."""
+    """Build the device of a GPU description.
+
+    Parameters
+    ----------
+    issue
+        The host's seconds per kernel, in backward and update, and in a forward pass.
+    library
+        When the kernel libraries came out, a decimal year; None: mature.
+    attention
+        Generation of the engine's attention kernels.
+    """
     deviation, level = constants.of(gpu)
     deviation = deviation.model_copy(update={"compute": architecture.compute | deviation.compute})
     return Device(
@@ -197,6 +214,7 @@ def device_of(
         level=level,
         cache=None if gpu.l2 is None else real(gpu.l2.capacity),
         compute_units=gpu.compute_units,
+        attention_factor=architecture.attention_generations.get(attention or "", 1.0),
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         issue_time=issue[0],

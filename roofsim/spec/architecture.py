@@ -26,6 +26,10 @@ class Architecture(BaseModel):
     attention: dict[str, Fraction] = Field(
         description="Fused attention kernels, forward and backward: share of the dense peak by number format."
     )
+    attention_generations: dict[str, Fraction] = Field(
+        default_factory=dict,
+        description="Generation of the attention kernel (an engine fact) -> factor on `attention`; others: 1.",
+    )
     compute: dict[str, Fraction] = Field(
         default_factory=dict,
         description="Number format -> factor on the shared compute share, assumed where neither steps nor kernels of the "

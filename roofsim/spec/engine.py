@@ -62,12 +62,11 @@ class Engine(_Strict):
         description="Which attention kernel runs in training and prefill: unfused; fused_softmax; memory_efficient "
         "(CUTLASS, xformers); flash1 (and its Triton version), flash2, flash3; cudnn; flashinfer; trtllm "
         "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block a head, no split along the "
-        "cache). null: not stated. Stated, not yet priced.",
+        "cache). null: not stated.",
     )
     attention_generation_on: dict[str, AttentionKernel] = Field(
         default_factory=dict,
-        description="GPU architecture -> attention_generation there, where the engine chooses by card. Stated, not yet "
-        "priced.",
+        description="GPU architecture -> attention_generation there, where the engine chooses by card.",
     )
     decode_attention: AttentionKernel | None = Field(
         default=None,

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
@@ -44,6 +44,13 @@ def _from_name(given: str) -> Document:
     path = Path(given)
     if path.is_dir():
         raise SpecError(Problem("is a directory without a config.json", Place(given)))
+    if path.suffix in SUFFIXES and not path.exists():
+        beside = (
+            [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if path.parent.is_dir() else []
+        )
+        close = near_matches(path.name, beside)
+        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
+        raise SpecError(Problem("no such file", Place(given), "", hint))
     if path.suffix in SUFFIXES or path.exists():
         return read_yaml(path)
     return from_mapping({"model": given}, "<name>")

@@ -49,16 +49,16 @@ def test_run_json_is_the_contract(cli):
     data = json.loads(cli("run", *RESNET, "--json"))
     assert data["schema"] == "roofsim/result/1"
     assert {
-        "scenario", "step_time", "step_time_interval", "throughput", "latency", "model_flops", "hardware_flops", "mfu",
+        "schema", "scenario", "step_time", "step_time_interval", "throughput", "latency", "model_flops", "hardware_flops", "mfu",
         "hfu", "bound", "runner_up", "bandwidth_bound", "time", "parameters", "work", "memory", "elasticity", "cost",
         "warnings", "provenance",
-    } <= set(data)  # fmt: skip
+    } == set(data)  # fmt: skip
     assert set(data["time"]) == {
         "compute", "memory_bandwidth", "exposed_communication", "launch", "bubble", "optimizer", "host_transfer", "input",
     }  # fmt: skip
     assert {
         "allocated_peak", "reserved", "device_total", "peak", "saved_activations", "capacity", "fits", "shortfall", "components",
-    } <= set(data["memory"])  # fmt: skip
+    } == set(data["memory"])  # fmt: skip
     assert set(data["memory"]["components"]) == {
         "parameters", "gradients", "optimizer_state", "activations", "key_value_cache", "temporary",
         "communication_buffers", "context", "fragmentation",

@@ -172,6 +172,31 @@ def test_engine_facts_have_an_effect(fact, value, effect):
         assert after.step.device - before.step.device == pytest.approx(effect - used, rel=0.05)
 
 
+def test_younger_attention_kernels_are_faster_where_it_is_known():
+    request = {
+        "phase": "prefill",
+        "prompt_length": 16384,
+        "engine": "vllm",
+        "hardware_gpu": "h100",
+        "precision": "bf16",
+    }
+    times = [
+        evaluated("llama3-8b", **request, engine_facts={"attention_generation_on": {"hopper": name}}).step.device
+        for name in ("memory_efficient", "flash2", "flash3")
+    ]
+    assert times == sorted(times, reverse=True)
+    assert times[0] > 1.1 * times[2]
+
+
+def test_half_accumulation_doubles_the_rate_of_geforce_cards():
+    request = {"phase": "prefill", "prompt_length": 4096, "hardware_gpu": "rtx3090", "precision": "fp16"}
+    full, half = (
+        evaluated("llama3-8b", **request, engine="exllamav2", engine_facts={"matmul_accumulation": name}).step.device
+        for name in ("fp32", "fp16")
+    )
+    assert 1.5 < full / half < 2.0
+
+
 def test_facts_that_are_not_priced_say_so():
     result = roofsim.run(
         "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"prefill_chunk": 256}

@@ -235,6 +235,12 @@ def test_missing_file(monkeypatch, capsys):
     assert_refused(*run_cli(monkeypatch, capsys, "run", "nowhere.yaml"), r"nowhere.yaml: no such file")
 
 
+def test_a_file_that_is_nearly_there(tmp_path, monkeypatch, capsys):
+    (tmp_path / "gpt.yaml").write_text("model: gpt\n")
+    message = r"gtp.yaml: no such file. Did you mean 'gpt.yaml'"
+    assert_refused(*run_cli(monkeypatch, capsys, "run", str(tmp_path / "gtp.yaml")), message)
+
+
 def test_all_problems_come_at_once(tmp_path, monkeypatch, capsys):
     path = tmp_path / "bad.yaml"
     path.write_text(
