@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Pair = "tuple[Evaluation, Result]"
 
+#: Share of the memory picture that the optimizer takes at least.
+NARROWEST: Final = 0.07
 #: One colour a category of time or memory; the same thing has the same colour in every picture.
 COLOURS: Final = {
     "compute": "#4c72b0", "memory_bandwidth": "#dd8452", "launch": "#8c8c8c", "optimizer": "#55a868",
@@ -206,7 +208,7 @@ def _Scaled(locator: Any, unit: float) -> Any:  # noqa: N802 - a factory of a lo
 
 def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
     """Draw the stacked curve of live bytes with phases shaded, the peak marked and the capacity as a line."""
-    curve = [point for found in evaluation.profiles for point in found.curve]
+    curve = _widened([point for found in evaluation.profiles for point in found.curve])
     if not curve:
         axes.text(0.5, 0.5, "sizes are arrays: no single curve", ha="center", transform=axes.transAxes)
         return
@@ -219,11 +221,11 @@ def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
     )  # fmt: skip
     total = np.sum(layers, axis=0)
     at = int(total.argmax())
-    axes.plot(at, total[at], "v", color="black")
-    side = "right" if at > len(curve) / 2 else "left"
+    axes.plot(at, total[at], "v", color="black", clip_on=False)
+    side, shift = ("right", -8) if at > len(curve) / 2 else ("left", 8)
     axes.annotate(
-        f"{words.gibibytes(float(total[at]))}  {curve[at][0]}", (at, total[at]), xytext=(0, 7), textcoords="offset points",
-        ha=side, fontsize=8,
+        f"{words.gibibytes(float(total[at]))}  {curve[at][0]}", (at, total[at]), xytext=(shift, -3),
+        textcoords="offset points", ha=side, va="top", fontsize=8, bbox={"color": "white", "alpha": 0.7, "pad": 1},
     )  # fmt: skip
     _phases(axes, curve, float(total[at]))
     capacity = float(ledger.capacity)
@@ -231,10 +233,19 @@ def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
         axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
         axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
     top = max(float(total[at]) * 1.15, capacity * 1.06 if capacity < 2.0 * total[at] else 0.0)
-    axes.set(xlim=(0, len(curve) - 1), ylim=(0, top), xlabel="kernels of the step, in program order")
+    axes.set(xlim=(0, len(curve) - 1), ylim=(0, top), xlabel="kernels of the step, in program order (the optimizer's widened)")
     _bytes_axis(axes.yaxis, top)
     axes.set_title("allocated memory over the step", fontsize=10)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
+
+
+def _widened(curve: list[tuple[str, str, dict[str, float]]]) -> list[tuple[str, str, dict[str, float]]]:
+    """Repeat the points of an optimizer of few kernels, so that one can see what it holds."""
+    update = [point for point in curve if point[1] == "optimizer"]
+    if not update:
+        return curve
+    times = max(int(NARROWEST * len(curve) / len(update)), 1)
+    return [copy for point in curve for copy in [point] * (times if point[1] == "optimizer" else 1)]
 
 
 def _phases(axes: Axes, curve: list[tuple[str, str, dict[str, float]]], height: float) -> None:
@@ -248,7 +259,7 @@ def _phases(axes: Axes, curve: list[tuple[str, str, dict[str, float]]], height: 
     for name, first, last in spans:
         if first:
             axes.axvline(first, color="black", linewidth=0.6, alpha=0.5)
-        if last - first > 0.06 * len(curve):
+        if last - first > 0.1 * len(curve):
             axes.text((first + last) / 2, 0.02 * height, name, ha="center", fontsize=8, color="white")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -125,7 +126,16 @@ def test_the_interval_holds_the_step_and_widens_with_ignorance():
 
     measured = width("a100-sxm4-40gb", precision="fp16-amp")
     assert width("l40s", precision="fp16-amp") > measured
-    assert width("mi300x", precision="fp16-amp") > UNMEASURED * measured
+    assert width("mi300x", precision="fp16-amp") > measured
+
+
+def test_what_nobody_measured_is_half_as_much_wider_again():
+    known = evaluated("resnet50", micro_batch_size=64, hardware_gpu="l40s", precision="fp16-amp")
+    guessed = known.resolved.architecture.model_copy(update={"measured": False})
+    unknown = replace(known, resolved=replace(known.resolved, architecture=guessed))
+    step = float(known.step.step)
+    widths = [math.log(interval(evaluation)[1] / step) for evaluation in (known, unknown)]
+    assert widths[1] == pytest.approx(UNMEASURED * widths[0])
 
 
 def test_results_carry_the_interval_and_what_it_rests_on():
