@@ -233,7 +233,11 @@ def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
         axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
         axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
     top = max(float(total[at]) * 1.15, capacity * 1.06 if capacity < 2.0 * total[at] else 0.0)
-    axes.set(xlim=(0, len(curve) - 1), ylim=(0, top), xlabel="kernels of the step, in program order (the optimizer's widened)")
+    axes.set(
+        xlim=(0, len(curve) - 1),
+        ylim=(0, top),
+        xlabel="kernels of the step, in program order (the optimizer's widened)",
+    )
     _bytes_axis(axes.yaxis, top)
     axes.set_title("allocated memory over the step", fontsize=10)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
