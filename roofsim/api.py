@@ -31,7 +31,7 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
     Parameters
     ----------
     scenario
-        A path, a catalog model name, a mapping of the form of DESIGN.md 4.1, or a `Scenario`.
+        A path, a catalog model name, a mapping of the form of a scenario file, or a `Scenario`.
     overrides
         Values for ``section.key``, written with two underscores (``workload__micro_batch_size=8``), or by the short
         names of the command line (``gpu="h100"``, ``precision="bf16"``).

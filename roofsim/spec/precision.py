@@ -77,7 +77,7 @@ class Precision:
 
 
 def resolve_precision(wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str) -> Precision:
-    """Return the types that a name stands for with an engine's recipe (DESIGN.md 4.1, the table of names).
+    """Return the types that a name stands for with an engine's recipe (docs/concepts/engines.md).
 
     >>> resolve_precision("bf16-amp", recipe="pure", gradient_type="parameters").parameters
     'fp32'
