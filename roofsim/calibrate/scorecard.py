@@ -85,13 +85,13 @@ def predict_left_out(cases: Sequence[Case]) -> list[float]:
     return [float(seconds) for seconds in steps.leave_cards_out(table, steps.usable(cases, table), constants)]
 
 
-def write_left_out(rows: Sequence[Prediction], seconds: Sequence[float]) -> None:
+def write_left_out(names: Sequence[str], shipped: Sequence[float], card_left_out: Sequence[float]) -> None:
     """Store predictions without the card, each beside the shipped one of its time, which says later if it still holds."""
     with left_out_path().open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["name", "shipped", "card_left_out"])
-        for row, left_out in zip(rows, seconds, strict=True):
-            writer.writerow([row.case.name, f"{row.predicted:.6g}", f"{left_out:.6g}"])
+        for name, predicted, left_out in zip(names, shipped, card_left_out, strict=True):
+            writer.writerow([name, f"{predicted:.6g}", f"{left_out:.6g}"])
 
 
 def read_left_out(rows: Sequence[Prediction]) -> dict[str, float]:

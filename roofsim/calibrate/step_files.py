@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from roofsim.calibrate.cases import load_cases
 from roofsim.calibrate.residuals import fit_spreads
+from roofsim.calibrate.scorecard import write_left_out
 from roofsim.calibrate.step_table import predict, step_table
 from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
 from roofsim.spec import catalog
@@ -29,7 +30,7 @@ HEAD: Final = f"""\
 
 
 def fitted() -> tuple[Constants, dict[str, Array]]:
-    """Fit everything; return the constants and the logarithmic residuals of held-out steps, seen and unseen cards."""
+    """Fit everything; return the constants, and the seconds of every step by them and by fits that never saw its card."""
     cases, start = load_cases(), shipped()
     table = step_table(cases, list(start.classes))
     use = usable(cases, table)
@@ -45,7 +46,8 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
     }
-    return constants.model_copy(update={"spreads": spreads, "fitted": notes}), {"seen": seen, "unseen": unseen}
+    seconds = {"shipped": np.exp(seen) * table.measured, "card_left_out": np.exp(unseen) * table.measured}
+    return constants.model_copy(update={"spreads": spreads, "fitted": notes}), seconds
 
 
 def _median(logs: Array) -> float:
@@ -110,12 +112,15 @@ def _flow(value: Any) -> str:
 
 def main() -> None:
     """Fit, report, and with ``--write`` replace the file of the repository."""
-    constants, _ = fitted()
+    constants, seconds = fitted()
     for name, text in constants.fitted.items():
-        print(f"{name}: {text}")  # noqa: T201
+        sys.stdout.write(f"{name}: {text}\n")
     if "--write" in sys.argv:
         path = catalog.root() / "hardware" / "constants" / "steps.yaml"
         path.write_text(to_yaml(constants), encoding="utf-8")
+        write_left_out(
+            [case.name for case in load_cases()], **{name: list(map(float, v)) for name, v in seconds.items()}
+        )
 
 
 if __name__ == "__main__":

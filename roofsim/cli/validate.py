@@ -89,7 +89,8 @@ def _predicted(cases: Sequence[Case]) -> list[Prediction]:
 def _leave_cards_out(rows: Sequence[Prediction]) -> None:
     from roofsim.calibrate.scorecard import predict_left_out, write_left_out
 
-    write_left_out(rows, predict_left_out([row.case for row in rows]))
+    cases = [row.case for row in rows]
+    write_left_out([case.name for case in cases], [row.predicted for row in rows], predict_left_out(cases))
 
 
 def _row(row: Prediction) -> dict[str, Any]:

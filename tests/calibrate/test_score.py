@@ -169,7 +169,7 @@ def test_predictions_without_the_card_hold_until_a_shipped_one_moves(tmp_path, m
     monkeypatch.setattr(scorecards, "left_out_path", lambda: tmp_path / "cards_out.csv")
     rows = [row_of(1.0, case_of("a")), row_of(2.0, case_of("b"))]
     assert read_left_out(rows) == {}
-    write_left_out(rows, [1.5, 2.5])
+    write_left_out([row.case.name for row in rows], [row.predicted for row in rows], [1.5, 2.5])
     assert read_left_out(rows) == {"a": 1.5, "b": 2.5}
     assert read_left_out([rows[0], replace(rows[1], predicted=2.02)]) == {}
     assert read_left_out([*rows, row_of(1.0, case_of("c"))]) == {}

@@ -137,4 +137,4 @@ if __name__ == "__main__":
     new = with_table(page)
     if "--write" in sys.argv:
         PAGE.write_text(new, encoding="utf-8")
-    print(new)  # noqa: T201
+    sys.stdout.write(new)
