@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +15,7 @@ from roofsim.calibrate.residuals import fit_spreads
 from roofsim.calibrate.scorecard import write_left_out
 from roofsim.calibrate.step_table import predict, step_table
 from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
+from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
 from roofsim.spec.constants import Constants, Deviation, shipped
 from roofsim.units import humanize
@@ -46,7 +48,8 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
     }
-    seconds = {"shipped": np.exp(seen) * table.measured, "card_left_out": np.exp(unseen) * table.measured}
+    priced = [evaluate(replace(case.resolve(), constants=constants)).step.step for case in cases]
+    seconds = {"shipped": np.array(priced), "card_left_out": np.exp(unseen) * table.measured}
     return constants.model_copy(update={"spreads": spreads, "fitted": notes}), seconds
 
 
