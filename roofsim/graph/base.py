@@ -43,6 +43,7 @@ class Kind(StrEnum):
     CAST = "cast"
     SCAN = "scan"
     VIEW = "view"
+    COLLECTIVE = "collective"
     OPTIMIZER = "optimizer"
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
+from roofsim.lower.shares import whole_context
 from roofsim.numeric import Real, minimum, round_up, same
 
 if TYPE_CHECKING:
@@ -82,6 +83,7 @@ def attend(
     additive = None if heads.causal else mask
     kernel = kernel_of(call, heads, masked=additive is not None)
     with layers.b.scope("attention"):
+        k, v = whole_context(layers, k), whole_context(layers, v)
         sinks = layers.b.parameter("sinks", heads.heads) if heads.sinks else None
         if kernel == "unfused":
             return _unfused(layers, heads, q, k, v, (bias, mask), sinks)
@@ -113,6 +115,7 @@ def _fused(
         kernel=kernel,
         causal=heads.causal,
         window=heads.window,
+        shards=layers.shares.context,
         **dimensions,
     )
     return layers.copy(out, "contiguous") if heads.head_major and kernel == "flash" else out

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
 from roofsim.lower.layers import Flavour
+from roofsim.lower.shares import Shares
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -40,6 +41,7 @@ class Call:
     autocast: bool = False
     flavour: Flavour = field(default_factory=Flavour)
     concatenated_cache: bool = False
+    shares: Shares = field(default_factory=Shares)
 
     @property
     def trains(self) -> bool:

@@ -13,6 +13,7 @@ from roofsim.lower.experts import experts_layer, shared_experts
 from roofsim.lower.latent import latent_attention, latent_tables
 from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp
+from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, any_above, floor, product
 
 if TYPE_CHECKING:
@@ -24,7 +25,24 @@ if TYPE_CHECKING:
 def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
     """Build one pass of a decoder over ``batch x length`` tokens."""
     b = Builder()
-    return _Decoder(model, call, b, Layers(b, call.flavour)).build()
+    return _Decoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares)).build()
+
+
+def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
+    """Return the model as one rank of a tensor group holds it; its width stays whole."""
+    if one(shares.tensor):
+        return model
+    widths = {
+        name: shares.of_tensor(width)
+        for name in ("intermediate_size", "shared_expert_intermediate_size", "vocab_size")
+        if (width := getattr(model, name)) is not None
+    }
+    if one(shares.expert) and model.expert_intermediate_size is not None:
+        widths["expert_intermediate_size"] = shares.of_tensor(model.expert_intermediate_size)
+    heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
+    assert kv_heads is not None
+    widths |= {"num_attention_heads": heads / shares.tensor, "num_key_value_heads": shares.of_heads(kv_heads)}
+    return model.model_copy(update=widths)
 
 
 @dataclass(frozen=True)
@@ -45,10 +63,19 @@ class _Decoder:
 
     @property
     def length(self) -> Real:
-        """Tokens per sequence in this pass."""
+        """Tokens per sequence in this pass, on this rank of a context group."""
+        return self._whole_length / self.layers.shares.context
+
+    @property
+    def _whole_length(self) -> Real:
         if self.call.phase == "decode":
             return 1.0
         return self.model.max_sequence_length if self.call.length is None else self.call.length
+
+    @property
+    def outer_length(self) -> Real:
+        """Tokens per sequence between the regions that a tensor group splits."""
+        return self.layers.shares.of_tokens(self._whole_length)
 
     def build(self) -> OpGraph:
         """Return the graph of embedding, layers, final norm, head and loss."""
@@ -75,7 +102,7 @@ class _Decoder:
         with b.scope("embedding"):
             width = model.hidden_size if model.embedding_size is None else model.embedding_size
             table = b.parameter("weight", model.vocab_size, width)
-            x = layers.lookup(tokens, table)
+            x = leave(layers, layers.lookup(tokens, table))
             if model.embedding_size is not None:
                 x = layers.linear(x, model.hidden_size, "project_in")
             if model.embedding_scale:
@@ -90,7 +117,8 @@ class _Decoder:
         b = self.b
         with b.scope("positions"):
             # Positions after an offset are counted per sequence, from the tokens that are no padding.
-            shape = (self.call.batch, self.length) if self.model.position_offset else (self.length,)
+            length = self.outer_length
+            shape = (self.call.batch, length) if self.model.position_offset else (length,)
             indices = b.tensor("indices", *shape, dtype=INT64)
             b.emit(Elementwise, "arange", inputs=(), outputs=(indices,), function="arange")
             table = b.parameter(
@@ -221,6 +249,7 @@ class _Decoder:
         model, layers = self.model, self.layers
         heads = self._heads(window)
         with self.b.scope("self_attention"):
+            x = enter(layers, x)
             mask = shared.mask if window is None else shared.window_mask
             if model.attention == "mla":
                 assert shared.tables is not None
@@ -229,7 +258,7 @@ class _Decoder:
                 q, k, v = self._projections(x, heads, shared.tables)
                 context = attend(layers, self.call, heads, q, k, v, mask)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
-            return layers.dropout(out, model.dropout)
+            return layers.dropout(leave(layers, out), model.dropout)
 
     def _projections(self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, length, heads, size]``, rotated, the latter two from the cache."""
@@ -278,8 +307,9 @@ class _Decoder:
             without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
             return routed if without else shared_experts(layers, model, x, routed)
         with self.b.scope("mlp"):
+            x = enter(layers, x)
             out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
-            return layers.dropout(out, model.dropout)
+            return layers.dropout(leave(layers, out), model.dropout)
 
     def _head(self, x: Tensor, table: Tensor) -> None:
         model, layers, call = self.model, self.layers, self.call
@@ -288,12 +318,15 @@ class _Decoder:
         with self.b.scope("head"):
             if model.embedding_size is not None:
                 x = layers.linear(x, model.embedding_size, "project_out")
+            x = enter(layers, x)
             weight = table if model.tie_embeddings else None
             logits = layers.linear(x, model.vocab_size, "logits", weight=weight, bias=model.head_bias)
             if model.logit_soft_cap:
                 logits = layers.soft_cap(logits)
             if call.trains:
                 self._loss(logits, x)
+            else:
+                whole_vocabulary(layers, logits)
 
     def _loss(self, logits: Tensor, x: Tensor) -> None:
         model, layers = self.model, self.layers

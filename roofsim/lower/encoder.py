@@ -13,6 +13,7 @@ from roofsim.lower.attention import Heads, attend, rotary_tables, rotate
 from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.projections import ProjectionBiases, project
+from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -38,7 +39,24 @@ def lower_encoder(model: EncoderModel, call: Call) -> OpGraph:
             )
         )
     b = Builder()
-    return _Encoder(model, call, b, Layers(b, call.flavour)).build()
+    return _Encoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares)).build()
+
+
+def _share(model: EncoderModel, shares: Shares) -> EncoderModel:
+    """Return the model as one rank of a tensor group holds it; its width stays whole."""
+    if one(shares.tensor):
+        return model
+    kv_heads, width = model.num_key_value_heads, model.intermediate_size
+    assert kv_heads is not None
+    assert width is not None
+    return model.model_copy(
+        update={
+            "num_attention_heads": model.num_attention_heads / shares.tensor,
+            "num_key_value_heads": shares.of_heads(kv_heads),
+            "intermediate_size": shares.of_tensor(width),
+            "vocab_size": shares.of_tensor(model.vocab_size),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -76,7 +94,7 @@ class _Encoder:
             positions = self._position_indices(tokens)
             segments = self._segment_indices(tokens, positions)
             table = b.parameter("weight", model.vocab_size, model.hidden_size)
-            x = layers.lookup(tokens, table)
+            x = leave(layers, layers.lookup(tokens, table))
             if segments is not None:
                 x = layers.add(x, layers.embedding(segments, model.token_types, model.hidden_size, "segments"))
             if model.position_embedding == "learned":
@@ -145,19 +163,21 @@ class _Encoder:
         model, layers = self.model, self.layers
         heads = self._heads()
         with self.b.scope("self_attention"):
+            x = enter(layers, x)
             biases = ProjectionBiases.all(bool(model.query_key_value_bias))
             q, k, v = project(layers, x, heads, biases, fused=model.fused_query_key_value)
             if tables is not None:
                 q, k = rotate(layers, q, tables, "rotate_query"), rotate(layers, k, tables, "rotate_key")
             context = attend(layers, self.call, heads, q, k, v)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
-            return layers.dropout(out, model.attention_output_dropout or 0.0)
+            return layers.dropout(leave(layers, out), model.attention_output_dropout or 0.0)
 
     def _mlp(self, x: Tensor) -> Tensor:
-        model = self.model
+        model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         with self.b.scope("mlp"):
-            return self.layers.dropout(dense_mlp(self.layers, model, x, model.intermediate_size), model.dropout)
+            out = dense_mlp(layers, model, enter(layers, x), model.intermediate_size)
+            return layers.dropout(leave(layers, out), model.dropout)
 
     # -- heads --------------------------------------------------------------------------------------------------
 
@@ -197,9 +217,9 @@ class _Encoder:
             dense = layers.linear(x, model.hidden_size, "dense", bias=bool(model.biases))
             x = self._norm(layers.activation(dense, model.activation), "norm")
         weight = table if model.tie_embeddings else None
-        logits = layers.linear(x, model.vocab_size, "logits", weight=weight, bias=True)
+        logits = layers.linear(enter(layers, x), model.vocab_size, "logits", weight=weight, bias=True)
         if not self.call.trains:
-            return logits
+            return whole_vocabulary(layers, logits)
         return layers.cross_entropy(logits, layers.labels(x.shape[0]), entered, upcast=False)
 
     def _span(self, x: Tensor) -> list[Tensor]:

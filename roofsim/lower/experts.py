@@ -8,6 +8,7 @@ from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
+from roofsim.lower.shares import enter, exchange, leave, one
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -19,16 +20,20 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
-    library does with `torch._grouped_mm`.
+    library does with `torch._grouped_mm`. Experts are whole and dealt out over the expert group, or, without one, split
+    over the tensor group.
     """
     with layers.b.scope("experts"):
+        dealt = not one(layers.shares.expert)
+        x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
         weights, indices = route(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
-        result = _expert_mlp(layers, model, rows, experts, offsets)
-        combined = _combine(layers, flat, result, sorted_weights, order)
-        return layers.view(combined, "reshape", *x.shape)
+        rows = exchange(layers, rows, "dispatch")
+        result = exchange(layers, _expert_mlp(layers, model, rows, experts, offsets), "combine")
+        combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
+        return combined if dealt else leave(layers, combined)
 
 
 def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor) -> Tensor:
@@ -36,7 +41,7 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
     width = model.shared_expert_intermediate_size
     assert width is not None
     with layers.b.scope("shared_experts"):
-        shared = dense_mlp(layers, model, x, width)
+        shared = leave(layers, dense_mlp(layers, model, enter(layers, x), width))
         if model.shared_expert_gate:
             shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, "gate_of_all")))
         return layers.add(routed, shared)
@@ -76,16 +81,16 @@ def grouped_linear(
     """Multiply each expert's rows with its own matrix ``[width, k]``; a bias is picked per row and added in place."""
     b = layers.b
     with b.scope(leaf):
-        k = rows.shape[-1]
-        weight = b.parameter("weight", model.num_experts, width, k)
+        k, experts_here = rows.shape[-1], model.num_experts / layers.shares.expert
+        weight = b.parameter("weight", experts_here, width, k)
         out = b.tensor("out", rows.shape[0], width)
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
-            rows=rows.shape[0], n=width, k=k, experts=model.num_experts,
+            rows=rows.shape[0], n=width, k=k, experts=experts_here,
         )  # fmt: skip
         if not model.expert_bias:
             return out
-        bias = b.parameter("bias", model.num_experts, width)
+        bias = b.parameter("bias", experts_here, width)
         picked = b.tensor("picked", rows.shape[0], width)
         b.emit(Gather, "bias", inputs=(bias, experts), outputs=(picked,))
         return layers.add(out, picked, inplace=True)

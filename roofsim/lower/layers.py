@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import (
@@ -19,6 +19,7 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
+from roofsim.lower.shares import Shares, statistics
 from roofsim.numeric import Real, product, same
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Layers:
 
     b: Builder
     flavour: Flavour
+    shares: Shares = field(default_factory=Shares)
 
     # -- elementary kernels -------------------------------------------------------------------------------------
 
@@ -240,6 +242,7 @@ class Layers:
         tensors that the calling function still holds.
         """
         with self.b.scope("loss"):
+            statistics(self, logits, FP32)
             if self.flavour.cross_entropy == "fused":
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")

@@ -13,6 +13,7 @@ from roofsim.graph.ops import (
     Attention,
     CacheAppend,
     Cast,
+    Collective,
     Convolution,
     Copy,
     Dropout,
@@ -52,7 +53,7 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
     LOW: (Matmul, GroupedMatmul, Attention, Convolution),
     WIDE: (Loss, Resize),
     WIDEST: (Copy, Fused),
-    KEEP: (Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction),
+    KEEP: (Collective, Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction),
 }
 for _policy, _classes in _POLICIES.items():
     for _class in _classes:

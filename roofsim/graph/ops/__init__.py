@@ -1,5 +1,6 @@
 """The op vocabulary."""
 
+from roofsim.graph.ops.communication import Collective
 from roofsim.graph.ops.composite import Fused, OptimizerUpdate
 from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
@@ -21,6 +22,7 @@ __all__ = [
     "Attention",
     "CacheAppend",
     "Cast",
+    "Collective",
     "Convolution",
     "Copy",
     "Dropout",

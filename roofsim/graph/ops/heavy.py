@@ -102,6 +102,8 @@ class Attention(AbstractOp):
     window: Real | None = None
     kernel: str = "flash"
     backward: bool = False
+    shards: Real = 1.0
+    """Ranks among which the queries of one sequence are dealt out evenly: each sees the average share of the scores."""
 
     def _scores(self) -> Real:
         return product(self.batch, self.heads, self.q_length, self.kv_length)
@@ -125,12 +127,12 @@ class Attention(AbstractOp):
         """Share of the (causal) score matrix that a window shows."""
         if self.window is None:
             return 1.0
-        whole = visible_share(self.q_length, self.kv_length, causal=self.causal)
+        whole = visible_share(self.q_length * self.shards, self.kv_length, causal=self.causal)
         return self.visible_share() / whole
 
     def visible_share(self) -> Real:
         """Share of the score matrix that the mask leaves visible (1 without a mask)."""
-        return visible_share(self.q_length, self.kv_length, causal=self.causal, window=self.window)
+        return visible_share(self.q_length * self.shards, self.kv_length, causal=self.causal, window=self.window)
 
     def executed_flops(self) -> Real:
         """FLOPs that the kernel runs after skipping what the mask hides."""

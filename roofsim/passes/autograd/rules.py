@@ -30,6 +30,7 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import FP8, Role, Tensor
+from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.tape import Tape, backward
 
@@ -45,7 +46,8 @@ def _(op: Matmul, tape: Tape) -> None:
     if tape.needs(right):
         out = tape.new(right, wide if right.dtype is FP8 else None)
         # A linear layer's weight is [n, k]; the right operand of a batched product is [k, n].
-        operands, m, n = ((left, grad), op.k, op.n) if op.scores else ((grad, left), op.n, op.k)
+        read = kept(tape, left)
+        operands, m, n = ((read, grad), op.k, op.n) if op.scores else ((grad, read), op.n, op.k)
         tape.emit(
             Matmul,
             "weight_gradient",
@@ -101,18 +103,17 @@ def _(op: Attention, tape: Tape) -> None:
     grad = tape.incoming(op)
     inputs = op.inputs[:3]
     outputs = tuple(tape.new(tensor) for tensor in inputs)
+    read = tuple(kept(tape, tensor) for tensor in inputs)
     extra = {
         name: getattr(op, name)
         for name in (
             "batch", "heads", "kv_heads", "q_length", "kv_length", "head_size", "value_head_size", "causal", "window",
-            "kernel", "math",
+            "kernel", "math", "shards",
         )
     }  # fmt: skip
     bias = op.inputs[3:]
     bias_grads = tuple(tape.new(tensor) for tensor in bias if tape.needs(tensor))
-    tape.emit(
-        Attention, "gradient", (grad, *inputs, *op.outputs, *bias), (*outputs, *bias_grads), backward=True, **extra
-    )
+    tape.emit(Attention, "gradient", (grad, *read, *op.outputs, *bias), (*outputs, *bias_grads), backward=True, **extra)
     for tensor, gradient in zip(inputs, outputs, strict=True):
         tape.give(tensor, gradient)
     for tensor, gradient in zip([t for t in bias if tape.needs(t)], bias_grads, strict=True):

@@ -59,6 +59,8 @@ class Tape:
         self.silu_backward = silu_backward
         self.ops: list[AbstractOp] = []
         self.grads: dict[Tensor, Tensor] = {}
+        #: What was gathered a second time in the current run of ops.
+        self.gathered: dict[Tensor, Tensor] = {}
         self.block: Block | None = None
         self._needing = self._propagate()
         self._names: Counter[str] = Counter()
@@ -98,6 +100,7 @@ class Tape:
                 raise PassError(f"autograd: {tensor} got no gradient although the loss depends on {reader.name!r}")
 
     def _body(self, body: list[AbstractOp]) -> None:
+        self.gathered = {}
         for op in reversed(body):
             if any(tensor in self.grads for tensor in op.outputs):
                 self._op = op

@@ -1,0 +1,55 @@
+"""State the work of ops that move data between devices: what travels, in which group, and how large the group is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.base import AbstractOp, Kind
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class Collective(AbstractOp):
+    """A collective of a parallel group, or a message to a neighbour of it.
+
+    ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``send`` and ``receive``; ``identity`` marks where
+    a tensor enters a region that is split over the group: nothing moves forward, its gradient is all-reduced.
+
+    Attributes
+    ----------
+    group
+        ``tensor``, ``context``, ``data``, ``expert`` or ``pipeline``.
+    ranks
+        Size of the group.
+    again
+        Whether an all-gather's result is not kept for backward, but gathered a second time there.
+    """
+
+    kind: ClassVar[Kind] = Kind.COLLECTIVE
+
+    function: str
+    group_of: str
+    ranks: Real
+    again: bool = False
+
+    def message(self) -> Real:
+        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input."""
+        if self.function == "identity":
+            return 0.0
+        sides = self.inputs if self.function in ("reduce_scatter", "send") else self.outputs
+        total: Real = 0.0
+        for tensor in sides:
+            total = total + tensor.numel * tensor.dtype.itemsize
+        return total
+
+    def bytes_read(self) -> Real:
+        return 0.0 if self.function == "identity" else AbstractOp.bytes_read(self)
+
+    def bytes_written(self) -> Real:
+        return 0.0 if self.function == "identity" else AbstractOp.bytes_written(self)
+
+    def kernels(self) -> Real:
+        return 0.0 if self.function == "identity" else 1.0
