@@ -81,8 +81,8 @@ def answer(evaluation: Evaluation) -> Result:
         latency=_latency(evaluation),
         model_flops=model_flops,
         hardware_flops=hardware_flops,
-        mfu=divide(model_flops, step.step * peak),
-        hfu=divide(hardware_flops, step.step * peak),
+        mfu=divide(model_flops, step.step * peak * resolved.gpus),
+        hfu=divide(hardware_flops, step.step * peak * resolved.gpus),
         bound=None if limits is None else limits.bound,
         runner_up=None if limits is None else {"bound": limits.runner_up, "headroom": limits.headroom},
         time=step.breakdown,
@@ -133,7 +133,10 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
 def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
     """Return samples and units (tokens or images) that one step handles, and the unit's name."""
     workload = resolved.workload
-    samples = real(workload.global_batch_size if workload.phase == "train" else workload.micro_batch_size)
+    trains = workload.phase == "train"
+    samples = real(workload.global_batch_size if trains else workload.micro_batch_size)
+    if not trains:  # each data-parallel replica runs a batch of its own
+        samples = samples * real(resolved.parallel.data)
     if resolved.model.sample_unit != "tokens":
         return samples, samples, resolved.model.sample_unit
     tokens: Real = 1.0

@@ -7,17 +7,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.cost.collectives import fabric_of
+from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.cost.work import Pricing
 from roofsim.numeric import is_scalar
 from roofsim.program import Program, Stage, build
+from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
+from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.step import StepTime, compose
+from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
+from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array, Real
+    from roofsim.schedule.overlap import Exposed
     from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
 
@@ -32,17 +39,20 @@ class Evaluation:
     priced: tuple[PricedGraph, ...]
     step: StepTime
     profiles: tuple[MemoryProfile, ...]
+    pace: int = 0
+    """Of a pipeline: which kind of stage sets the pace."""
 
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
-        return step_of(self.program, self.priced, scales)
+        return step_of(self.resolved, self.program, self.priced, scales)[0]
 
     def stage_time(self, name: str) -> Real:
         """Return the seconds of one run of a stage, the slower of device and host."""
         for stage, priced in zip(self.program.stages, self.priced, strict=True):
             if stage.name == name:
                 cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
-                return compose([(cost, 1.0)], self.program.num_micro_batches).step
+                shown = _shown(self.resolved, self.program, [priced], [cost], Scales())
+                return compose([(cost, 1.0)], self.program.num_micro_batches, shown).step
         return 0.0
 
 
@@ -50,14 +60,18 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays."""
     program = build(resolved)
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
-    profiles = tuple(profile(stage.graph, with_curve=with_curve) for stage in program.stages)
+    profiles = tuple(
+        with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
+    )
+    step, pace = step_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
         device=_device(resolved, resolved.gpu, _issue_times(resolved)),
         priced=priced,
-        step=step_of(program, priced, Scales()),
+        step=step,
         profiles=profiles,
+        pace=pace,
     )
 
 
@@ -94,13 +108,55 @@ def _issue_times(resolved: Resolved) -> tuple[float, float]:
     return engine.host_issue_time * factor, engine.host_call_time * factor
 
 
-def step_of(program: Program, priced: tuple[PricedGraph, ...], scales: Scales) -> StepTime:
-    """Compose the step of a program on scaled hardware."""
-    passes = [
-        (_scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales), stage.times)
+def step_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
+) -> tuple[StepTime, int]:
+    """Compose the step of a program on scaled hardware; with the stage that sets a pipeline's pace."""
+    costs = [
+        _scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales)
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
-    return compose(passes, program.num_micro_batches)
+    shown = _shown(resolved, program, list(priced), costs, scales)
+    if program.pipelined:
+        stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
+        return _schedule(resolved).pipelined(stages, program.num_micro_batches)
+    weighted = [(cost, stage.times) for cost, stage in zip(costs, program.stages, strict=True)]
+    return compose(weighted, program.num_micro_batches, shown), 0
+
+
+def _shown(
+    resolved: Resolved,
+    program: Program,
+    priced: list[PricedGraph],
+    costs: list[PassCost],
+    scales: Scales,
+) -> list[Exposed]:
+    """Return the communication that each stage shows; nothing on one GPU."""
+    if resolved.gpus == 1:
+        return []
+    messages = messages_of(resolved)
+    found = [messages.traffic(graph.graph, scales) for graph in priced]
+    schedule = _schedule(resolved)
+    return [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
+
+
+def messages_of(resolved: Resolved) -> Messages:
+    """Return how the layout's messages travel over the system's links."""
+    return Messages(
+        fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
+        layout=layout_of(resolved.parallel),
+        split_messages=resolved.engine.pipeline_message == "split",
+    )
+
+
+def _schedule(resolved: Resolved) -> Schedule:
+    parallel = resolved.parallel
+    return Schedule(
+        name=parallel.schedule,
+        virtual_stages=layout_of(parallel).virtual_stages,
+        overlap=resolved.engine.overlap,
+        sharded=parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver),
+    )
 
 
 def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +12,20 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
+from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, is_scalar, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.passes.parallel import DataParallel
+from roofsim.passes.shard import Replicas
+from roofsim.passes.stage import TakeStage
+from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
+from roofsim.spec.layout import Layout, layout_of
 from roofsim.spec.mesh import with_trailing_axis
-from roofsim.spec.workload import RecomputePlan
+from roofsim.spec.workload import RecomputePlan, ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.passes.manager import Pass
     from roofsim.spec.resolve import Resolved
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
@@ -37,6 +44,10 @@ class Stage:
         Whether its sizes have a last axis of contexts over which the price is averaged.
     overhead
         Seconds that the device waits for the host between two runs.
+    positions
+        Of a pipeline: how many of its stages are like this one.
+    in_flight
+        Micro batches whose activations it holds at once.
     """
 
     name: str
@@ -44,14 +55,20 @@ class Stage:
     times: Real = 1.0
     averaged: bool = False
     overhead: Real = 0.0
+    positions: Real = 1.0
+    in_flight: Real = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
-    """The graphs of a scenario, and how many micro batches make a step."""
+    """The graphs of a scenario, and how many micro batches make a step.
+
+    Stages run one after the other on each rank, or, `pipelined`, beside one another on different ranks.
+    """
 
     stages: tuple[Stage, ...]
     num_micro_batches: Real = 1.0
+    pipelined: bool = False
 
 
 def build(resolved: Resolved) -> Program:
@@ -92,7 +109,27 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         autocast=precision.autocast,
         flavour=flavour_of(resolved, training=phase == "train"),
         concatenated_cache=resolved.engine.key_value_cache == "concatenated",
+        shares=shares_of(resolved),
     )
+
+
+def shares_of(resolved: Resolved) -> Shares:
+    """Return over how many ranks each layer's work is split."""
+    layout = layout_of(resolved.parallel)
+    return Shares(
+        tensor=layout.tensor,
+        sequence=layout.sequence,
+        context=layout.context,
+        expert=layout.expert,
+        gathers_again=resolved.engine.sequence_gather == "again",
+    )
+
+
+def whole_model(resolved: Resolved) -> OpGraph:
+    """Return the forward graph as one device would run it, before any pass: to count what no rank holds alone."""
+    phase = resolved.workload.phase
+    call = call_of(resolved, {"generate": "prefill"}.get(phase, phase), 1.0)
+    return lower(resolved.model, replace(call, shares=Shares()))
 
 
 def flavour_of(resolved: Resolved, *, training: bool) -> Flavour:
@@ -118,7 +155,32 @@ def _training(resolved: Resolved) -> Program:
     passes = training_passes(
         resolved.precision, resolved.engine, recompute_plan(resolved), workload.optimizer, num_micro_batches
     )
-    return Program(stages=(Stage(name="step", graph=run_passes(graph, passes)),), num_micro_batches=num_micro_batches)
+    passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
+    layout = layout_of(resolved.parallel)
+    if one(layout.pipeline):
+        stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
+        return Program(stages=stages, num_micro_batches=num_micro_batches)
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(graph, layout))
+    return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
+
+
+def _data_parallel(resolved: Resolved) -> DataParallel:
+    layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
+    level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
+    replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
+    return DataParallel(replicas=replicas, level=level)
+
+
+def _stage_plans(graph: OpGraph, layout: Layout) -> list[StagePlan]:
+    return stage_plans([block.repeat for block in graph.blocks], layout.pipeline)
+
+
+def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:
+    """Return one kind of pipeline stage with its own passes."""
+    layout = layout_of(resolved.parallel)
+    take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
+    held = in_flight(resolved.parallel.schedule, plan.index, layout.pipeline, layout.virtual_stages, num_micro_batches)
+    return Stage(name=plan.name, graph=run_passes(graph, [take, *passes]), positions=plan.positions, in_flight=held)
 
 
 def recompute_plan(resolved: Resolved) -> RecomputePlan:

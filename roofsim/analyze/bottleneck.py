@@ -20,6 +20,9 @@ RATES_OF: Final = {
     "memory_bandwidth": ("memory_bandwidth",),
     "launch": ("launch_rate", "host_issue_rate"),
     "power": ("power",),
+    "intra_node_link": ("intra_node_link",),
+    "inter_node_link": ("inter_node_link",),
+    "bubble": (),
 }
 
 #: How far `headroom` looks: factors on the rate of what binds.
@@ -50,6 +53,8 @@ def bottleneck(step: StepTime, reprice: Callable[[Scales], StepTime]) -> Bottlen
     shares = {name: float(value) for name, value in step.resources.items()}
     ranked = sorted(shares, key=lambda name: -shares[name])
     bound, runner_up = ranked[0], ranked[1]
+    if not RATES_OF[bound]:  # no rate shortens a bubble alone: fewer stages or more micro batches do
+        return Bottleneck(bound, runner_up, None)
     factors = _FACTORS[:, np.newaxis]
     scaled = reprice(Scales(**dict.fromkeys(RATES_OF[bound], factors)))
     own, other = (_column(scaled.resources[name]) for name in (bound, runner_up))

@@ -4,28 +4,38 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.evaluate import mean_over_contexts
+from roofsim.cost.communication import FREE
+from roofsim.cost.pricing import Scales
+from roofsim.evaluate import mean_over_contexts, messages_of
 from roofsim.graph.base import HEAVY_KINDS, Phase
-from roofsim.graph.ops import GroupedMatmul
+from roofsim.graph.ops import Collective, GroupedMatmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, maximum, real
+from roofsim.program import whole_model
+from roofsim.spec.layout import layout_of
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
 
 
 def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
-    """Return FLOPs, bytes and seconds of one step by phase and class of op."""
+    """Return FLOPs, bytes and seconds of one step by phase and class of op, on one rank: of a pipeline, on the slowest."""
     table: dict[str, dict[str, dict[str, Real]]] = {}
     micro = evaluation.program.num_micro_batches
-    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+    messages = messages_of(evaluation.resolved) if evaluation.resolved.gpus > 1 else None
+    for place, (stage, priced) in enumerate(zip(evaluation.program.stages, evaluation.priced, strict=True)):
+        if evaluation.program.pipelined and place != evaluation.pace:
+            continue
         for cost, count in zip(priced.per_op(), priced.counts, strict=True):
             op = cost.op
             times = stage.times * count * (1.0 if op.phase is Phase.OPTIMIZER else micro)
             row = table.setdefault(str(op.phase), {}).setdefault(
                 str(op.group), {"flops": 0.0, "bytes_read": 0.0, "bytes_written": 0.0, "time": 0.0}
             )
-            amounts = (op.flops(), op.bytes_read(), op.bytes_written(), cost.time)
+            time = cost.time
+            if messages is not None and isinstance(op, Collective):
+                time = messages.time_of(op, Scales()).seconds if op.function not in FREE else 0.0
+            amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
             for key, amount in zip(row, amounts, strict=True):
                 row[key] = row[key] + _over(amount, averaged=stage.averaged) * times
     for classes in table.values():
@@ -38,7 +48,7 @@ def _over(value: Real, *, averaged: bool) -> Real:
 
 
 def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
-    """Return the FLOPs of one step that the model asks for, and those that the hardware runs.
+    """Return the FLOPs of one step that the model asks for, and those that the hardware runs, over all GPUs.
 
     Both count matmuls, convolutions and attention. The model's leave out recomputation and the second computation of
     scores in fused attention's backward; both count a causal score matrix in full, as the usual formulas do, and of a
@@ -46,11 +56,14 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
     """
     model: Real = 0.0
     hardware: Real = 0.0
+    layout = layout_of(evaluation.resolved.parallel)
     for stage in evaluation.program.stages:
+        # Every rank of a stage does as much; where there is no pipeline, all ranks run the same.
+        ranks = stage.positions * layout.ranks / layout.pipeline
         for op in stage.graph:
             if op.group not in HEAVY_KINDS:
                 continue
-            times = op.count * stage.times * evaluation.program.num_micro_batches
+            times = op.count * stage.times * evaluation.program.num_micro_batches * ranks
             hardware = hardware + _over(op.hardware_flops(), averaged=stage.averaged) * times
             if op.phase is not Phase.RECOMPUTE:
                 model = model + _over(op.model_flops(), averaged=stage.averaged) * times
@@ -59,13 +72,14 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
 
 def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     """Return parameters in all, and those that one token uses (a share of the experts only)."""
-    graph = evaluation.program.stages[0].graph
+    resolved = evaluation.resolved
+    graph = evaluation.program.stages[0].graph if resolved.gpus == 1 else whole_model(resolved)
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:
             total = total + tensor.numel * copies
     idle: Real = 0.0
-    per_token = getattr(evaluation.resolved.model, "experts_per_token", 1)
+    per_token = getattr(resolved.model, "experts_per_token", 1)
     for op in graph:
         if isinstance(op, GroupedMatmul) and op.phase is Phase.FORWARD:
             weights = op.inputs[1].numel * op.count

@@ -16,6 +16,7 @@ from roofsim.graph.ops import (
     Attention,
     CacheAppend,
     Cast,
+    Collective,
     Convolution,
     Copy,
     Dropout,
@@ -84,9 +85,10 @@ for _class in (
     kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
 
 
-@kernels_of.register
-def _(op: View, context: Pricing) -> tuple[KernelWork, ...]:
-    del op, context
+@kernels_of.register(View)
+@kernels_of.register(Collective)
+def _(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
+    del op, context  # a view is no kernel; collectives run on streams of their own (cost.communication)
     return ()
 
 

@@ -29,6 +29,8 @@ class Scales:
     launch_rate: Real = 1.0
     host_issue_rate: Real = 1.0
     power: Real = 1.0
+    intra_node_link: Real = 1.0
+    inter_node_link: Real = 1.0
 
     @classmethod
     def resources(cls) -> tuple[str, ...]:

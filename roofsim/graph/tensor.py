@@ -24,6 +24,7 @@ class Role(StrEnum):
     ACTIVATION = "activation"
     TEMPORARY = "temporary"
     KEY_VALUE_CACHE = "key_value_cache"
+    COMMUNICATION = "communication"
 
 
 #: Roles of tensors that stand before a step begins: no op of the graph needs to produce them.

@@ -53,7 +53,20 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
     LOW: (Matmul, GroupedMatmul, Attention, Convolution),
     WIDE: (Loss, Resize),
     WIDEST: (Copy, Fused),
-    KEEP: (Collective, Dropout, Embedding, Gather, Pool, Scan, Sort, View, Cast, CacheAppend, OptimizerUpdate, Reduction),
+    KEEP: (
+        Collective,
+        Dropout,
+        Embedding,
+        Gather,
+        Pool,
+        Scan,
+        Sort,
+        View,
+        Cast,
+        CacheAppend,
+        OptimizerUpdate,
+        Reduction,
+    ),
 }
 for _policy, _classes in _POLICIES.items():
     for _class in _classes:

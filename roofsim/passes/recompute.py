@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Attention, Cast, Matmul
+from roofsim.graph.rewire import rewired
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -79,7 +80,7 @@ class Recompute:
             if op.origin in names:
                 result += pending
                 pending = []
-                result.append(_rewired(op, twin))
+                result.append(rewired(op, twin))
                 twin.update(
                     (old, new) for old, new in zip(op.outputs, result[-1].outputs, strict=True) if old is not new
                 )
@@ -110,11 +111,11 @@ class Recompute:
             for tensor in op.outputs:
                 base = None if tensor.base is None else twin.get(tensor.base, tensor.base)
                 twin[tensor] = replace(tensor, name=f"{tensor.name}.again", base=base)
-            rewired = _rewired(op, twin)
+            current = rewired(op, twin)
             outputs = tuple(twin[tensor] for tensor in op.outputs)
             clones.append(
                 replace(
-                    rewired,
+                    current,
                     name=f"{op.name}.again",
                     outputs=outputs,
                     phase=Phase.RECOMPUTE,
@@ -146,13 +147,6 @@ def _core_attention(forward: list[AbstractOp]) -> list[AbstractOp]:
             region.append(op)
             made.update(op.outputs)
     return region
-
-
-def _rewired(op: AbstractOp, twin: dict[Tensor, Tensor]) -> AbstractOp:
-    inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
-    holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
-    outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)
-    return replace(op, inputs=inputs, holds=holds, outputs=outputs)
 
 
 def _ancestors(run: list[AbstractOp], needed: set[Tensor]) -> list[AbstractOp]:

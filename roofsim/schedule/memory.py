@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 #: PyTorch's caching allocator hands out multiples of this many bytes.
 ALLOCATION_GRANULE: Final = 512.0
 
-CATEGORIES: Final = ("parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary")
+CATEGORIES: Final = (
+    "parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary", "communication_buffers",
+)  # fmt: skip
 
 _BY_ROLE: Final = {
     Role.PARAMETER: "parameters",
@@ -28,6 +30,7 @@ _BY_ROLE: Final = {
     Role.GRADIENT_BUFFER: "gradients",
     Role.KEY_VALUE_CACHE: "key_value_cache",
     Role.INPUT: "activations",
+    Role.COMMUNICATION: "communication_buffers",
 }
 
 
@@ -58,6 +61,12 @@ class MemoryProfile:
     peak_phase: str
     curve: list[tuple[str, str, dict[str, float]]]
     phase_peaks: dict[str, Real]
+    phase_live: dict[str, dict[str, Real]]
+    """The categories at the peak of each phase."""
+    phase_ops: dict[str, str]
+    """The op at the peak of each phase."""
+    forward_end: dict[str, Real]
+    """The categories when the forward pass has ended."""
 
 
 @dataclass
@@ -93,13 +102,15 @@ class _Peak:
     op: str = ""
     phase: str = ""
     by_phase: dict[str, Real] = field(default_factory=dict)
+    phase_live: dict[str, dict[str, Real]] = field(default_factory=dict)
+    phase_ops: dict[str, str] = field(default_factory=dict)
 
     def offer(self, live: dict[str, Real], op: AbstractOp) -> None:
         total: Real = 0.0
         for amount in live.values():
             total = total + amount
         phase = str(op.phase)
-        self.by_phase[phase] = maximum(self.by_phase.get(phase, 0.0), total)
+        self._offer_to_phase(phase, total, live, op)
         higher: Any = total > self.total
         first = bool(higher) if is_scalar(total, self.total) else bool(np.ravel(higher)[0])
         if first:
@@ -110,6 +121,19 @@ class _Peak:
             return
         self.total = maximum(self.total, total)
         self.live = {name: where(higher, amount, self.live.get(name, 0.0)) for name, amount in live.items()}
+
+    def _offer_to_phase(self, phase: str, total: Real, live: dict[str, Real], op: AbstractOp) -> None:
+        before = self.by_phase.get(phase, -1.0)
+        higher: Any = total > before
+        self.by_phase[phase] = maximum(before, total)
+        if is_scalar(total, before):
+            if higher:
+                self.phase_live[phase], self.phase_ops[phase] = dict(live), op.name
+            return
+        if bool(np.ravel(higher)[0]):
+            self.phase_ops[phase] = op.name
+        earlier = self.phase_live.get(phase, {})
+        self.phase_live[phase] = {name: where(higher, amount, earlier.get(name, 0.0)) for name, amount in live.items()}
 
 
 def _once(block: Block) -> bool:
@@ -228,6 +252,7 @@ class _Liveness:
         peak = _Peak()
         curve: list[tuple[str, str, dict[str, float]]] = []
         index = 0
+        forward_end = dict(live)
         for block, body in self.graph.segments():
             indices = range(index, index + len(body))
             index += len(body)
@@ -237,6 +262,8 @@ class _Liveness:
             if block is not None:
                 for storage in self.block_deaths.get(block, ()):
                     self._add(live, storage, -1.0)
+            if body[-1].phase is Phase.FORWARD:
+                forward_end = dict(live)
         return MemoryProfile(
             peak=peak.total,
             components=dict(peak.live.items()),
@@ -245,6 +272,9 @@ class _Liveness:
             peak_phase=peak.phase,
             curve=curve,
             phase_peaks=peak.by_phase,
+            phase_live=peak.phase_live,
+            phase_ops=peak.phase_ops,
+            forward_end=forward_end,
         )
 
     def _start(self, live: dict[str, Real]) -> None:
@@ -310,7 +340,8 @@ class _Liveness:
     def _saved(self) -> Real:
         total: Real = 0.0
         for storage in self.storages.values():
-            total = total + storage.size * self._saved_copies(storage)
+            if storage.category != "communication_buffers":
+                total = total + storage.size * self._saved_copies(storage)
         return total
 
     def _saved_copies(self, storage: _Storage) -> Real:

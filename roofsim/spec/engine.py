@@ -196,6 +196,10 @@ class Engine(_Strict):
     reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."
     )
+    sequence_gather: Literal["again", "saved"] = Field(
+        default="again",
+        description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
+    )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",

@@ -11,6 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware
+from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.precision import Precision, resolve_precision
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
@@ -76,13 +77,15 @@ class Resolver:
         assert parallel is not None
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
-        workload = self.workload(scenario.workload, scenario.parallel, model, scenario.hardware.gpus)
+        workload = self.workload(scenario.workload, parallel, model)
+        check_layout(parallel, model, workload, self.document)
+        parallel = self.sharding(parallel, engine, workload.phase)
         return Resolved(
             model=model,
             workload=workload,
             parallel=parallel,
             gpu=hardware.gpu,
-            gpus=scenario.hardware.gpus,
+            gpus=parallel.gpus,
             system=hardware.system,
             engine=engine,
             architecture=hardware.architecture,
@@ -225,43 +228,34 @@ class Resolver:
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
-    def workload(self, given: Workload, parallel: Parallel, model: ModelSpec, gpus: int) -> Workload:
+    def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""
         from roofsim.spec.sizes import complete_workload
 
-        completed, notes, warnings = complete_workload(given, parallel, model, gpus, self.document)
+        completed, notes, warnings = complete_workload(given, parallel, model, self.document)
         self.assumed += notes
         self.warnings += warnings
         return completed
 
-    def parallel(self, given: Parallel, gpus: int) -> Parallel:
-        """Check that the layout is one that this version prices: one GPU."""
-        degrees = {name: getattr(given, name) for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
-        degrees["data"] = given.data or 1
-        for name, degree in degrees.items():
-            if degree > 1:
-                raise SpecError(
-                    Problem(
-                        f"{name} {degree} needs more than one GPU, which this version does not price",
-                        self.document.place(("parallel", name)),
-                        f"parallel.{name}",
-                        "Leave it out, or 1.",
-                    )
-                )
-        if gpus > 1:
-            raise SpecError(
-                Problem(
-                    f"{gpus} GPUs: this version prices one",
-                    self.document.place(("hardware", "gpus")),
-                    "hardware.gpus",
-                    "Leave it out, or 1.",
-                )
-            )
+    def parallel(self, given: Parallel, gpus: int | None) -> Parallel:
+        """Write out the data-parallel degree and check that the degrees multiply to the GPUs."""
+        completed = complete_parallel(given, gpus, self.document)
+        if gpus is None and completed.gpus > 1:
+            self.assumed.append(f"gpus: {completed.gpus}, what the layout needs")
         moved = [name for name, where in given.offload.model_dump().items() if where != "none"]
         if moved:
             place = self.document.place(("parallel", "offload", moved[0]))
             raise SpecError(Problem("offload is not priced by this version", place, f"parallel.offload.{moved[0]}"))
-        return given.model_copy(update={"data": 1})
+        return completed
+
+    def sharding(self, given: Parallel, engine: Engine, phase: str) -> Parallel:
+        """Write out what is sharded: left out, it is what the engine is for."""
+        if given.sharding is not None:
+            return given
+        own = "full" if engine.precision_recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
+        if own != "none":
+            self.assumed.append(f"sharding: {own}, as {engine.name} does")
+        return given.model_copy(update={"sharding": own})
 
 
 def _phases(engine: str) -> tuple[str, ...]:

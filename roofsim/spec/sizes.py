@@ -15,7 +15,7 @@ GENERATION = ("prefill", "decode", "generate")
 
 
 def complete_workload(
-    given: Workload, parallel: Parallel, model: ModelSpec, gpus: int, document: Document
+    given: Workload, parallel: Parallel, model: ModelSpec, document: Document
 ) -> tuple[Workload, list[str], list[str]]:
     """Return the workload with every size written out, what was assumed, and warnings.
 
@@ -33,7 +33,7 @@ def complete_workload(
         checker.notes.append("micro_batch_size: 1" if given.phase in ("train", "forward") else "batch_size: 1")
     update |= {"micro_batch_size": batch, "batch_size": batch}
     if given.phase == "train":
-        update["global_batch_size"] = checker.global_batch(batch, parallel, gpus)
+        update["global_batch_size"] = checker.global_batch(batch, parallel.data or 1)
     update |= checker.lengths()
     return given.model_copy(update=update), checker.notes, checker.warnings
 
@@ -72,9 +72,8 @@ class _Sizes:
         if given.target_length is not None and self.model.family != "encoder-decoder":
             raise self.fail("target_length", f"{self.model.name} is no encoder-decoder")
 
-    def global_batch(self, micro: int, parallel: Parallel, gpus: int) -> int:
+    def global_batch(self, micro: int, data: int) -> int:
         """Return sequences per optimizer step; it must be a multiple of micro batch x data."""
-        data = parallel.data or max(gpus // (parallel.tensor * parallel.pipeline * parallel.context), 1)
         unit = micro * data
         whole = self.given.global_batch_size
         if whole is None:

@@ -125,15 +125,22 @@ class Parallel(_Strict):
     context: Positive = 1
     expert: Positive = 1
     sequence: bool = Field(default=False, description="Megatron sequence parallelism along tensor.")
-    sharding: Literal["none", "optimizer", "gradients", "full"] | ShardedOver = "none"
+    sharding: Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None = Field(
+        default=None, description="What data-parallel ranks share out; the engine's own, if left out."
+    )
     offload: Offload = Offload()
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the degrees multiply to."""
+        return self.tensor * self.pipeline * self.context * (self.data or 1)
 
 
 class HardwareChoice(_Strict):
     """On what it runs."""
 
     gpu: str | dict[str, Any] = Field(default="a100-sxm4-80gb", description="A catalog name, or an inline card.")
-    gpus: Positive = 1
+    gpus: Positive | None = Field(default=None, description="What the layout's degrees multiply to, if left out.")
     system: str | dict[str, Any] | None = Field(default=None, description="The GPU's usual one, if left out.")
     calibration: str | None = Field(
         default=None, description="An overlay of the card's constants, written by `roofsim calibrate fit --overlay`."

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from roofsim.graph.base import AbstractOp, Kind
 
 if TYPE_CHECKING:
+    from roofsim.graph.tensor import DType, Tensor
     from roofsim.numeric import Real
 
 
@@ -26,6 +27,10 @@ class Collective(AbstractOp):
         Size of the group.
     again
         Whether an all-gather's result is not kept for backward, but gathered a second time there.
+    travels_in
+        Type on the wire; None: that of the tensors.
+    whole
+        The outputs that travel, where others are but space that the collective takes.
     """
 
     kind: ClassVar[Kind] = Kind.COLLECTIVE
@@ -34,15 +39,17 @@ class Collective(AbstractOp):
     group_of: str
     ranks: Real
     again: bool = False
+    travels_in: DType | None = None
+    whole: tuple[Tensor, ...] = ()
 
     def message(self) -> Real:
         """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input."""
         if self.function == "identity":
             return 0.0
-        sides = self.inputs if self.function in ("reduce_scatter", "send") else self.outputs
+        sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send") else self.outputs)
         total: Real = 0.0
         for tensor in sides:
-            total = total + tensor.numel * tensor.dtype.itemsize
+            total = total + tensor.numel * (self.travels_in or tensor.dtype).itemsize
         return total
 
     def bytes_read(self) -> Real:

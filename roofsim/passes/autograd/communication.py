@@ -15,13 +15,16 @@ CONJUGATE: Final = {
     "all_gather": "reduce_scatter",
     "reduce_scatter": "all_gather",
     "all_to_all": "all_to_all",
-    "send": "receive",
-    "receive": "send",
 }
 
 
 @backward.register
 def _(op: Collective, tape: Tape) -> None:
+    if op.function == "receive":
+        tape.emit(
+            Collective, "send_gradient", (tape.incoming(op),), (), function="send", group_of="pipeline", ranks=op.ranks
+        )
+        return
     source = op.inputs[0]
     if not tape.needs(source):
         return

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import Cast, Elementwise, Embedding, Fused, Reduction
+from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
 from roofsim.numeric import same
 
@@ -72,25 +72,40 @@ class Tape:
         needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
         for op in self.graph:
             for part in op.parts if isinstance(op, Fused) else (op,):
-                sparse = isinstance(part, Embedding) and part.sparse
-                if sparse or any(tensor in needing or tensor.root in needing for tensor in part.inputs):
+                # What is updated in place, or comes from another stage, needs a gradient without a trained input here.
+                alone = (isinstance(part, Embedding) and part.sparse) or _arrives(part)
+                if alone or any(tensor in needing or tensor.root in needing for tensor in part.inputs):
                     needing.update(tensor for tensor in part.outputs if tensor.dtype.floating)
         return needing
 
     def run(self) -> None:
-        """Walk all segments, last first, starting from the scalar loss."""
-        loss = next((op.outputs[0] for op in reversed(self.graph.ops) if op.outputs), None)
-        if loss is None or loss not in self._needing:
-            raise PassError("autograd: the graph ends in nothing that depends on a trained parameter")
-        seed = Tensor("loss.grad", loss.shape, loss.dtype, Role.TEMPORARY)
-        self.ops.append(Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD))
-        self.grads[loss] = seed
+        """Walk all segments, last first, starting from the scalar loss, or from what the next stage sends back."""
+        loss = self._start()
         for block, body in reversed(list(self.graph.segments())):
             if block is None:
                 self._body(body)
             else:
                 self._repeated(block, body)
         self._check(loss)
+
+    def _start(self) -> Tensor:
+        """Emit the first gradient; returns the tensor that it belongs to."""
+        end = self.graph.ops[-1]
+        sends = isinstance(end, Collective) and end.function == "send"
+        last = end.inputs[0] if sends else next((o.outputs[0] for o in reversed(self.graph.ops) if o.outputs), None)
+        if last is None or last not in self._needing:
+            raise PassError("autograd: the graph ends in nothing that depends on a trained parameter")
+        seed = Tensor(f"{'sent' if sends else 'loss'}.grad", last.shape, last.dtype, Role.TEMPORARY)
+        if sends:
+            self._op = end
+            self.emit(
+                Collective, "receive_gradient", (), (seed,), function="receive", group_of="pipeline",
+                ranks=getattr(end, "ranks", 1.0),
+            )  # fmt: skip
+        else:
+            self.ops.append(Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD))
+        self.grads[last] = seed
+        return last
 
     def _check(self, loss: Tensor) -> None:
         """Raise unless every parameter that the loss depends on has got its gradient."""
@@ -275,6 +290,11 @@ class Tape:
         out = Tensor(f"{like.name}.zeros", like.shape, like.dtype if dtype is None else dtype, Role.TEMPORARY)
         self.emit(Elementwise, "zeros", (), (out,), function="fill")
         return out
+
+
+def _arrives(op: AbstractOp) -> bool:
+    """Tell whether an op receives what an earlier pipeline stage computed."""
+    return isinstance(op, Collective) and op.function == "receive"
 
 
 def _stretched(tensor: Tensor, gradient: Tensor) -> bool:

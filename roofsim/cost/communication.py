@@ -1,0 +1,99 @@
+"""Price the collectives of a graph: seconds of one pass by phase and group, and which links they take."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.collectives import CollectiveTime, Fabric, collective_time
+from roofsim.graph.ops import Collective
+
+if TYPE_CHECKING:
+    from roofsim.cost.pricing import Scales
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
+    from roofsim.spec.layout import Layout
+
+#: What a point-to-point message is to the fabric; the receiver only waits.
+_PRICED_AS: Final = {"send": "send_recv"}
+FREE: Final = ("identity", "receive")
+_UNLIMITED: Final = float(2**60)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Traffic:
+    """Seconds of collectives: on links inside a node, and between nodes.
+
+    `local` is the time that the GPU's own links are busy with it, whatever limits it.
+    """
+
+    intra_node: Real = 0.0
+    inter_node: Real = 0.0
+    local: Real = 0.0
+
+    @property
+    def seconds(self) -> Real:
+        """All of it."""
+        return self.intra_node + self.inter_node
+
+    def plus(self, other: Traffic, times: Real = 1.0) -> Traffic:
+        """Return the sum."""
+        return Traffic(
+            intra_node=self.intra_node + other.intra_node * times,
+            inter_node=self.inter_node + other.inter_node * times,
+            local=self.local + other.local * times,
+        )
+
+    def times(self, factor: Real) -> Traffic:
+        """Return a share of it."""
+        return Traffic().plus(self, factor)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages:
+    """How a layout's messages travel.
+
+    Attributes
+    ----------
+    fabric, layout
+        The links, and which ranks make up a group.
+    split_messages
+        Whether a pipeline message is split over the tensor ranks that all hold it.
+    """
+
+    fabric: Fabric
+    layout: Layout
+    split_messages: bool = False
+
+    def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
+        """Return the traffic of one pass over a graph by phase and group."""
+        found: dict[tuple[str, str], Traffic] = {}
+        for op in graph:
+            if isinstance(op, Collective) and op.function not in FREE:
+                key = (str(op.phase), op.group_of)
+                found[key] = found.get(key, Traffic()).plus(self._one(op, scales), op.count)
+        return found
+
+    def _one(self, op: Collective, scales: Scales) -> Traffic:
+        found = self.time_of(op, scales)
+        own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
+        # Latency belongs to the links that the message takes: the network's, where it leaves the node.
+        nodes = found.inter_node > 0.0
+        inter = found.inter_node + found.latency * nodes
+        return Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
+
+    def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
+        """Return the seconds of one collective."""
+        message, layout = op.message(), self.layout
+        ranks = 2.0 if op.group_of == "pipeline" else op.ranks
+        if op.group_of == "pipeline" and self.split_messages and not layout.sequence:
+            message = message / layout.tensor
+        return collective_time(
+            _PRICED_AS.get(op.function, op.function), message, ranks, layout.stride(op.group_of), self.fabric,
+            intra_scale=_inner(scales.intra_node_link), inter_scale=_inner(scales.inter_node_link),
+        )  # fmt: skip
+
+
+def _inner(scale: Real) -> Real:
+    """Drop the axis of ops that scales carry behind their own."""
+    return scale if isinstance(scale, float) else scale[..., 0]

@@ -1,0 +1,296 @@
+"""Spread parameters, gradients and optimizer state over data-parallel ranks, with the collectives that this takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.ops import Collective, GroupedMatmul, OptimizerUpdate
+from roofsim.graph.rewire import rewired
+from roofsim.graph.tensor import DType, Role, Tensor
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
+
+Body = list[AbstractOp]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replicas:
+    """Over how many ranks parameters are replicated: those of experts over fewer, and over how many they are sharded."""
+
+    all: Real
+    experts: Real
+    shards: Real
+    """Ranks of one complete set of shards: all replicas, or fewer with hybrid sharding."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReduceGradients:
+    """Add the gradients of all data-parallel ranks, unit by unit as they come (a unit is a layer, or what is in none).
+
+    Attributes
+    ----------
+    replicas
+        Ranks that hold the same parameters.
+    share
+        Share of the micro batches after which gradients travel: the last one's only, or every one's.
+    travels_in
+        Type on the wire; None: that of the gradient.
+    scatters
+        Whether each rank gets its shard of the sum (ZeRO) instead of all of it.
+    keeps_shard
+        Whether only the shard is kept (ZeRO-2).
+    kept_in
+        Type of the shard; None: that of the wire.
+    group
+        ``data``, or ``replica`` for the second sum of hybrid sharding.
+    """
+
+    name: ClassVar[str] = "reduce_gradients"
+    requires: ClassVar[frozenset[str]] = frozenset({"backward"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"reduced"})
+
+    replicas: Replicas
+    share: Real = 1.0
+    travels_in: DType | None = None
+    scatters: bool = False
+    keeps_shard: bool = False
+    kept_in: DType | None = None
+    group: str = "data"
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with a collective behind the last op of each unit that makes gradients."""
+        experts = _expert_parameters(graph)
+        last = _last_segments(graph)
+        ops: Body = []
+        for at, (block, body) in enumerate(graph.segments()):
+            finished = [root for root, segment in last.items() if segment == at]
+            ops += self._with_reduction(body, finished, experts, block)
+        return graph.replaced(ops, *self.ensures)
+
+    def _with_reduction(self, body: Body, finished: list[Tensor], experts: set[str], block: Block | None) -> Body:
+        for kind, ranks in (("dense", self.replicas.all), ("experts", self.replicas.experts)):
+            chosen = [root for root in finished if (_owner(root) in experts) == (kind == "experts")]
+            if chosen and not (type(ranks) is float and ranks == 1.0):
+                body = self._reduced(body, chosen, ranks, f"{kind}.{_unit(block)}.{body[0].name}", block)
+        return body
+
+    def _reduced(self, body: Body, gradients: list[Tensor], ranks: Real, unit: str, block: Block | None) -> Body:
+        sources = tuple(gradients)
+        env: dict[Tensor, Tensor] = {}
+        if self.keeps_shard:
+            env = {tensor: replace(tensor, role=Role.TEMPORARY) for tensor in gradients}
+            body = [_with_outputs(rewired(op, env), env) for op in body]
+            sources = tuple(env.values())
+        outputs = tuple(self._result(tensor, env.get(tensor, tensor), ranks) for tensor in gradients)
+        wire = tuple(
+            Tensor(f"{unit}.wire", (t.numel,), self.travels_in, Role.COMMUNICATION)
+            for t in gradients
+            if self.travels_in is not None and self.travels_in is not t.dtype
+        )
+        function = "reduce_scatter" if self.scatters or self.keeps_shard else "all_reduce"
+        return [
+            *body,
+            Collective(
+                name=f"{self.group}.reduce.{unit}", inputs=sources, outputs=(*outputs, *wire), function=function,
+                group_of=self.group,
+                ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in,
+                whole=sources,
+            ),
+        ]  # fmt: skip
+
+    def _result(self, gradient: Tensor, source: Tensor, ranks: Real) -> Tensor:
+        if not self.keeps_shard:
+            return Tensor(f"{gradient.name}.reduced", gradient.shape, gradient.dtype, Role.TEMPORARY, base=source)
+        dtype = self.kept_in or self.travels_in or gradient.dtype
+        return Tensor(f"{gradient.name}.shard", (gradient.numel / ranks,), dtype, Role.GRADIENT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FullyShard:
+    """Keep only a shard of every parameter; gather each unit's before its layers run, forward and backward (ZeRO-3, FSDP).
+
+    Attributes
+    ----------
+    replicas
+        Ranks that share the parameters.
+    stored
+        Type of the shards (and of the sharded gradients).
+    prefetch
+        Units that are gathered ahead of the one that runs.
+    regathers
+        Whether a layer's parameters are freed after its forward and gathered a second time for its backward; those of no
+        layer (embedding, head) are kept either way.
+    """
+
+    name: ClassVar[str] = "fully_shard"
+    requires: ClassVar[frozenset[str]] = frozenset({"backward"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"sharded"})
+
+    replicas: Replicas
+    stored: DType
+    prefetch: float = 1.0
+    regathers: bool = True
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with gathers before each unit and whole parameters that die behind it."""
+        experts = _expert_parameters(graph)
+        parameters = {tensor for tensor in graph.sources if tensor.role is Role.PARAMETER}
+        shards = {tensor: self._shard(tensor, experts) for tensor in parameters}
+        ops: Body = []
+        root: dict[Tensor, Tensor] = {}
+        kept: dict[Block, dict[Tensor, Tensor]] = {}
+        for block, body in graph.segments():
+            wanted = list(dict.fromkeys(t for op in body for t in op.inputs if t.root in parameters))
+            roots = list(dict.fromkeys(t.root for t in wanted))
+            if block is None:
+                fresh = [t for t in roots if t not in root]
+                twin, gather = self._gather(fresh, shards, experts, None, body)
+                root |= twin
+                ops += [*gather, *_rewired_all(body, root)]
+                continue
+            source = block if block.mirror is None else block.mirror
+            if block.mirror is not None and not self.regathers:
+                ops += _rewired_all(body, kept[source] | root)
+                continue
+            inner = [t for t in roots if t not in root]
+            twin, gather = self._gather(inner, shards, experts, block, body)
+            kept[source] = twin
+            ops += [*gather, *self._holding(_rewired_all(body, twin | root), gather)]
+        return graph.replaced(ops, *self.ensures)
+
+    def _shard(self, tensor: Tensor, experts: set[str]) -> Tensor:
+        ranks = self._ranks(tensor, experts)
+        return replace(tensor, shape=(tensor.numel / ranks,), dtype=self.stored, name=f"{tensor.name}.shard")
+
+    def _ranks(self, tensor: Tensor, experts: set[str]) -> Real:
+        return self.replicas.experts if tensor.name in experts else self.replicas.shards
+
+    def _gather(
+        self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[str], block: Block | None, body: Body
+    ) -> tuple[dict[Tensor, Tensor], Body]:
+        """Return the whole tensors by parameter, and the collectives that gather them."""
+        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}.whole") for t in tensors}
+        phase = next((op.phase for op in body if op.phase is not Phase.RECOMPUTE), Phase.FORWARD)
+        ops: Body = []
+        for kind in ("dense", "experts"):
+            chosen = [t for t in tensors if (t.name in experts) == (kind == "experts")]
+            if not chosen:
+                continue
+            outputs = [twin[t] for t in chosen]
+            if block is not None and self.prefetch:
+                outputs += [replace(twin[t], name=f"{t.name}.ahead", shape=(t.numel * self.prefetch,)) for t in chosen]
+            ops.append(
+                Collective(
+                    name=f"gather.{kind}.{_unit(block)}.{body[0].name}", inputs=tuple(shards[t] for t in chosen),
+                    outputs=tuple(outputs), function="all_gather", group_of="data",
+                    ranks=self._ranks(chosen[0], experts), phase=phase, block=block,
+                    whole=tuple(twin[t] for t in chosen),
+                )
+            )  # fmt: skip
+        return twin, ops
+
+    @staticmethod
+    def _holding(body: Body, gather: Body) -> Body:
+        """Let the last op of an iteration hold what was gathered ahead for the next."""
+        ahead = tuple(t for op in gather if isinstance(op, Collective) for t in op.outputs if t not in op.whole)
+        return [*body[:-1], replace(body[-1], holds=(*body[-1].holds, *ahead))] if ahead else body
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShardOptimizer:
+    """Let each rank update its shard of the parameters and gather the rest from the others (ZeRO-1 and 2).
+
+    Attributes
+    ----------
+    replicas
+        Ranks that share the optimizer's state.
+    """
+
+    name: ClassVar[str] = "shard_optimizer"
+    requires: ClassVar[frozenset[str]] = frozenset({"optimizer"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"optimizer_sharded"})
+
+    replicas: Replicas
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with a share of every update, and a gather of the parameters behind them."""
+        factor = self._share(graph)
+        ops = [_scaled(op, factor) if isinstance(op, OptimizerUpdate) else op for op in graph]
+        trained = tuple(t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad)
+        copies = graph.parameters()
+        whole = tuple(
+            Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in trained
+        )
+        gather = Collective(
+            name="gather.updated", inputs=trained, outputs=whole, function="all_gather", group_of="data",
+            ranks=self.replicas.shards, phase=Phase.OPTIMIZER, whole=whole,
+        )  # fmt: skip
+        return graph.replaced([*ops, gather], *self.ensures)
+
+    def _share(self, graph: OpGraph) -> Real:
+        """Return the share of all trained parameters that one rank updates."""
+        experts = _expert_parameters(graph)
+        every: Real = 0.0
+        own: Real = 0.0
+        for tensor, copies in graph.parameters().items():
+            if tensor.requires_grad:
+                elements = tensor.numel * copies
+                every = every + elements
+                own = own + elements / (self.replicas.experts if tensor.name in experts else self.replicas.shards)
+        return own / every
+
+
+def _scaled(op: OptimizerUpdate, factor: Real) -> OptimizerUpdate:
+    """Return the update of a share of the parameters."""
+
+    def part(tensor: Tensor) -> Tensor:
+        return replace(tensor, shape=(tensor.numel * factor,))
+
+    return replace(
+        op, elements=op.elements * factor, read=op.read * factor, written=op.written * factor,
+        inputs=tuple(map(part, op.inputs)), outputs=tuple(map(part, op.outputs)), extra_flops=op.extra_flops * factor,
+    )  # fmt: skip
+
+
+def _rewired_all(body: Body, twin: dict[Tensor, Tensor]) -> Body:
+    env = dict(twin)
+    result = []
+    for op in body:
+        new = rewired(op, env)
+        env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
+        result.append(new)
+    return result
+
+
+def _with_outputs(op: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:
+    return replace(op, outputs=tuple(env.get(tensor, tensor) for tensor in op.outputs))
+
+
+def _expert_parameters(graph: OpGraph) -> set[str]:
+    """Return the names of the matrices that grouped matmuls read: each expert group holds its own."""
+    return {
+        tensor.root.name for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs if tensor.persistent
+    }
+
+
+def _owner(gradient: Tensor) -> str:
+    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(".whole")
+
+
+def _last_segments(graph: OpGraph) -> dict[Tensor, int]:
+    """Return, for each gradient storage, the run of ops that writes it last."""
+    last: dict[Tensor, int] = {}
+    for at, (_, body) in enumerate(graph.segments()):
+        for op in body:
+            for tensor in op.outputs:
+                if tensor.root.role in (Role.GRADIENT, Role.GRADIENT_BUFFER):
+                    last[tensor.root] = at
+    return last
+
+
+def _unit(block: Block | None) -> str:
+    return "rest" if block is None else block.name

@@ -1,0 +1,85 @@
+"""Say which part of the communication a step shows, and which part runs behind arithmetic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.communication import Traffic
+from roofsim.numeric import Real, divide, maximum
+
+if TYPE_CHECKING:
+    from roofsim.cost.pricing import PassCost
+    from roofsim.spec.engine import Overlap
+
+#: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
+#: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).
+TILED: Final = 0.5
+#: Share of bucketed gradient reductions that stays visible: the last bucket has nothing left to hide behind (plausible
+#: 0.1 to 0.3; Megatron's 2020 table, data-parallel 128 against 1).
+LAST_BUCKET: Final = 0.2
+#: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
+#: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
+CONTENTION: Final = 0.8
+
+Found = dict[tuple[str, str], Traffic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exposed:
+    """Communication that a step shows: per micro batch, and once per step."""
+
+    micro_batch: Traffic
+    step: Traffic
+
+
+def exposed(
+    found: Found, cost: PassCost, overlap: Overlap, *, sharded: bool, virtual: Real, num_micro_batches: Real
+) -> Exposed:
+    """Return what is left of the traffic of one pass after overlapping.
+
+    `found` is by phase and group; `sharded`: parameters are gathered for every micro batch; `virtual` stages send as
+    many messages per micro batch.
+    """
+    micro, step = Traffic(), Traffic()
+    for (phase, group), traffic in found.items():
+        if group in ("data", "replica"):
+            if sharded and phase != "optimizer":
+                micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=overlap.data))
+            else:
+                whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
+                beside = _compute(cost, "forward" if phase == "optimizer" else phase)
+                step = step.plus(_buckets(whole, beside, hides=overlap.data))
+        elif group == "pipeline":
+            hidden = overlap.pipeline and not (isinstance(virtual, float) and virtual == 1.0)
+            micro = micro.plus(traffic, 0.0 if hidden else virtual)
+        elif group == "context":
+            micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=True))
+        else:
+            micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
+    return Exposed(micro_batch=micro, step=step)
+
+
+def _compute(cost: PassCost, phase: str) -> Real:
+    """Return the device's seconds beside which a phase's communication runs."""
+    if phase in ("backward", "recompute"):
+        return cost.device_time("backward") + cost.device_time("recompute")
+    return cost.device_time(phase)
+
+
+def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) -> Traffic:
+    """Hide traffic behind arithmetic; what moves over the GPU's own links slows that down."""
+    if not hides:
+        return traffic
+    shown = maximum(traffic.seconds - compute, contention * traffic.local)
+    return _scaled(traffic, shown)
+
+
+def _buckets(traffic: Traffic, compute: Real, *, hides: bool) -> Traffic:
+    if not hides:
+        return traffic
+    return _scaled(traffic, maximum(traffic.seconds - compute, LAST_BUCKET * traffic.seconds))
+
+
+def _scaled(traffic: Traffic, seconds: Real) -> Traffic:
+    return traffic.times(divide(seconds, traffic.seconds))
