@@ -141,6 +141,7 @@ def flavour_of(resolved: Resolved, *, training: bool) -> Flavour:
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,
         cross_entropy=engine.cross_entropy,
+        fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
     )

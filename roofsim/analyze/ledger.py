@@ -26,7 +26,6 @@ def memory_of(evaluation: Evaluation) -> Memory:
         fullest = at_last_context(fullest)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
-    components["communication_buffers"] = 0.0
     components["context"] = real(resolved.architecture.context)
     components["fragmentation"] = transient * resolved.engine.reserved_overhead
     reserved = fullest.peak + components["fragmentation"]

@@ -286,7 +286,7 @@ class _Decoder:
         model, layers = self.model, self.layers
         bias = bool(model.query_key_value_bias)
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
-        if model.fused_query_key_value:
+        if model.fused_query_key_value or "qkv" in layers.flavour.fused:
             both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias)
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"

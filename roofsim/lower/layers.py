@@ -39,6 +39,8 @@ class Flavour:
     gelu_new: str = "fused"
     rotary: str = "fused"
     cross_entropy: str = "native"
+    fused: frozenset[str] = frozenset()
+    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
 

@@ -27,6 +27,8 @@ class AccumulateGradients:
         Type of a separate gradient buffer (Megatron's fp32 main gradients); None: gradients stay where they are.
     fused
         Whether the weight-gradient matmul adds into the buffer itself: no extra pass over the gradient.
+    only_layers
+        Whether only the matmuls of repeated layers do; another's gradient is made in the buffer's type and added.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -36,6 +38,7 @@ class AccumulateGradients:
     share: Real = 0.0
     buffer_type: DType | None = None
     fused: bool = False
+    only_layers: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with gradients added into kept buffers."""
@@ -46,8 +49,10 @@ class AccumulateGradients:
             current = _rewired(op, env)
             finished = [tensor for tensor in op.outputs if last.get(tensor.root) is op]
             if finished and self.fused and isinstance(op, Matmul):
-                ops.append(self._fused(current, op))
-                continue
+                if op.block is not None or not self.only_layers:
+                    ops.append(self._fused(current, op))
+                    continue
+                current = self._wide(current, env)
             ops.append(current)
             ops += [self._add(op, tensor, env[tensor]) for tensor in finished]
         return graph.replaced(ops, *self.ensures)
@@ -61,6 +66,14 @@ class AccumulateGradients:
         buffer = self._buffer(op.outputs[0])
         written = replace(buffer, name=f"{buffer.name}.sum", role=Role.TEMPORARY, base=buffer)
         return replace(current, inputs=(*current.inputs, buffer), outputs=(written,))
+
+    def _wide(self, current: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:
+        """Let the matmul write its result in the buffer's type."""
+        dtype = self.buffer_type or current.outputs[0].dtype
+        outputs = tuple(replace(tensor, dtype=dtype) for tensor in current.outputs)
+        wider = dict(zip(current.outputs, outputs, strict=True))
+        env.update({old: wider[new] for old, new in env.items() if new in wider})
+        return replace(current, outputs=outputs)
 
     def _add(self, op: AbstractOp, gradient: Tensor, temporary: Tensor) -> Elementwise:
         share = 1.0 if self.buffer_type is not None else self.share

@@ -28,17 +28,27 @@ class FusePointwise:
 
     Runs after autograd on both passes: everything that autograd saves is still written. A compiler that computes
     pointwise values again in the backward pass saves less than this (docs/concepts/passes.md).
+
+    Attributes
+    ----------
+    only_layers
+        Whether only repeated blocks are compiled, and not what stands before and behind them.
     """
 
     name: ClassVar[str] = "fuse_pointwise"
     requires: ClassVar[frozenset[str]] = frozenset({"typed"})
     ensures: ClassVar[frozenset[str]] = frozenset({"fused"})
 
+    only_layers: bool = False
+
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with chains of pointwise ops merged."""
         readers = _readers(graph)
         ops: list[AbstractOp] = []
-        for _, body in graph.segments():
+        for block, body in graph.segments():
+            if self.only_layers and block is None:
+                ops += body
+                continue
             for phase_run in _phase_runs(body):
                 ops += _fused_run(phase_run, readers)
         return graph.replaced(ops, *self.ensures)

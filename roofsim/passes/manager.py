@@ -88,7 +88,7 @@ def training_passes(
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
     if "pointwise" in engine.fusion:
-        passes.append(FusePointwise())  # last of the step proper: everything that runs is known
+        passes.append(FusePointwise(only_layers=engine.compiled == "layers"))  # last of the step proper: everything that runs is known
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
@@ -124,7 +124,10 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
         return []
     buffer: DType | None = DTYPES[precision.gradients] if wider else None
     fused = engine.gradient_accumulation == "fused"
-    return [AccumulateGradients(share=1.0 - 1.0 / num_micro_batches, buffer_type=buffer, fused=fused)]
+    layers = engine.fused_accumulation_in == "layers"
+    return [
+        AccumulateGradients(share=1.0 - 1.0 / num_micro_batches, buffer_type=buffer, fused=fused, only_layers=layers)
+    ]
 
 
 def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptimizerStep:

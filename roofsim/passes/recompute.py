@@ -70,7 +70,8 @@ class Recompute:
         assert block.mirror is not None
         region = self._region(block.mirror, forward)
         names = {op.name for op in region}
-        made = {tensor for op in region for tensor in op.outputs} - self._kept(region)
+        kept = self._kept(region)
+        made = {tensor for op in region for tensor in op.outputs} - kept
         readers = [op for op in body if op.origin in names]
         needed = {tensor for op in readers for tensor in op.inputs + op.holds if tensor in made}
         again, twin = self._clones(region, made, needed, block)
@@ -86,9 +87,10 @@ class Recompute:
                 )
             else:
                 result.append(op)
-        return _holding_inputs(result, again, names)
+        return _holding(result, [*_entered(again), *kept], names)
 
     def _kept(self, region: list[AbstractOp]) -> set[Tensor]:
+        """Return what the policy stores, whether or not backward reads it (torch.utils.checkpoint's cached ops)."""
         if self.policy != "every_second_matmul":
             return set()
         matmuls = [op for op in region if isinstance(op, Matmul)]
@@ -126,14 +128,18 @@ class Recompute:
         return clones, twin
 
 
-def _holding_inputs(body: list[AbstractOp], again: list[AbstractOp], names: set[str]) -> list[AbstractOp]:
-    """Let the last backward op of a checkpoint hold what the checkpoint was called with: both are freed together."""
+def _entered(again: list[AbstractOp]) -> list[Tensor]:
+    """Return what a checkpoint was called with."""
     made = {tensor for op in again for tensor in op.outputs}
-    entered = dict.fromkeys(t for op in again for t in op.inputs if t not in made and not t.root.persistent)
+    return list(dict.fromkeys(t for op in again for t in op.inputs if t not in made and not t.root.persistent))
+
+
+def _holding(body: list[AbstractOp], tensors: list[Tensor], names: set[str]) -> list[AbstractOp]:
+    """Let the last backward op of a checkpoint hold what it was called with and what it stored: all is freed together."""
     last = max((at for at, op in enumerate(body) if op.origin in names), default=None)
-    if last is None or not entered:
+    if last is None or not tensors:
         return body
-    holds = tuple(dict.fromkeys((*body[last].holds, *entered)))
+    holds = tuple(dict.fromkeys((*body[last].holds, *tensors)))
     return [*body[:last], replace(body[last], holds=holds), *body[last + 1 :]]
 
 

@@ -65,42 +65,50 @@ class ReduceGradients:
         """Return the graph with a collective behind the last op of each unit that makes gradients."""
         experts = _expert_parameters(graph)
         last = _last_segments(graph)
+        env = self._unkept(last, experts) if self.keeps_shard else {}
         ops: Body = []
         for at, (block, body) in enumerate(graph.segments()):
             finished = [root for root, segment in last.items() if segment == at]
-            ops += self._with_reduction(body, finished, experts, block)
+            ops += [_with_outputs(rewired(op, env), env) for op in body] if env else body
+            ops += self._reductions(body[0].name, finished, experts, env, block)
         return graph.replaced(ops, *self.ensures)
 
-    def _with_reduction(self, body: Body, finished: list[Tensor], experts: set[str], block: Block | None) -> Body:
-        for kind, ranks in (("dense", self.replicas.all), ("experts", self.replicas.experts)):
-            chosen = [root for root in finished if (_owner(root) in experts) == (kind == "experts")]
-            if chosen and not (type(ranks) is float and ranks == 1.0):
-                body = self._reduced(body, chosen, ranks, f"{kind}.{_unit(block)}.{body[0].name}", block)
-        return body
+    def _kinds(self) -> list[tuple[str, Real]]:
+        """Return the kinds of parameters that several ranks hold, and how many."""
+        both: list[tuple[str, Real]] = [("dense", self.replicas.all), ("experts", self.replicas.experts)]
+        return [(kind, ranks) for kind, ranks in both if not (type(ranks) is float and ranks == 1.0)]
 
-    def _reduced(self, body: Body, gradients: list[Tensor], ranks: Real, unit: str, block: Block | None) -> Body:
-        sources = tuple(gradients)
-        env: dict[Tensor, Tensor] = {}
-        if self.keeps_shard:
-            env = {tensor: replace(tensor, role=Role.TEMPORARY) for tensor in gradients}
-            body = [_with_outputs(rewired(op, env), env) for op in body]
-            sources = tuple(env.values())
-        outputs = tuple(self._result(tensor, env.get(tensor, tensor), ranks) for tensor in gradients)
+    def _unkept(self, last: dict[Tensor, int], experts: set[str]) -> dict[Tensor, Tensor]:
+        """Return a twin that dies after its last reader for each gradient of which only a shard is kept."""
+        kinds = {kind for kind, _ in self._kinds()}
+        return {t: replace(t, role=Role.TEMPORARY) for t in last if _kind(t, experts) in kinds}
+
+    def _reductions(
+        self, unit: str, finished: list[Tensor], experts: set[str], env: dict[Tensor, Tensor], block: Block | None
+    ) -> Body:
+        """Return the collectives behind a unit, which ends with its gradients."""
+        found: Body = []
+        for kind, ranks in self._kinds():
+            chosen = [root for root in finished if _kind(root, experts) == kind]
+            if chosen:
+                found.append(self._reduced(chosen, env, ranks, f"{kind}.{_unit(block)}.{unit}", block))
+        return found
+
+    def _reduced(
+        self, gradients: list[Tensor], env: dict[Tensor, Tensor], ranks: Real, unit: str, block: Block | None
+    ) -> Collective:
+        sources = tuple(env.get(tensor, tensor) for tensor in gradients)
+        outputs = tuple(self._result(old, new, ranks) for old, new in zip(gradients, sources, strict=True))
         wire = tuple(
             Tensor(f"{unit}.wire", (t.numel,), self.travels_in, Role.COMMUNICATION)
             for t in gradients
             if self.travels_in is not None and self.travels_in is not t.dtype
         )
-        function = "reduce_scatter" if self.scatters or self.keeps_shard else "all_reduce"
-        return [
-            *body,
-            Collective(
-                name=f"{self.group}.reduce.{unit}", inputs=sources, outputs=(*outputs, *wire), function=function,
-                group_of=self.group,
-                ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in,
-                whole=sources,
-            ),
-        ]  # fmt: skip
+        return Collective(
+            name=f"{self.group}.reduce.{unit}", inputs=sources, outputs=(*outputs, *wire),
+            function="reduce_scatter" if self.scatters or self.keeps_shard else "all_reduce", group_of=self.group,
+            ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in, whole=sources,
+        )  # fmt: skip
 
     def _result(self, gradient: Tensor, source: Tensor, ranks: Real) -> Tensor:
         if not self.keeps_shard:
@@ -279,6 +287,10 @@ def _expert_parameters(graph: OpGraph) -> set[str]:
 
 def _owner(gradient: Tensor) -> str:
     return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(".whole")
+
+
+def _kind(gradient: Tensor, experts: set[str]) -> str:
+    return "experts" if _owner(gradient) in experts else "dense"
 
 
 def _last_segments(graph: OpGraph) -> dict[Tensor, int]:

@@ -54,13 +54,17 @@ class TakeStage:
         kept = [(block, body, n) for (block, body), n in zip(bodies, self.counts, strict=True) if not _none(n)]
         if not kept:
             raise PassError("stage: a stage without layers")
+        before = list(graph)[: list(graph).index(bodies[0][1][0])]
         ops: list[AbstractOp] = []
         twin: dict[Tensor, Tensor] = {}
+        arriving: list[AbstractOp] = []
         if not self.first:
             entry = _carried(kept[0][0])[0]
             received = Tensor("received", entry.shape, entry.dtype)
-            twin[entry] = received
-            ops.append(Collective(name="receive", outputs=(received,), **self._message("receive")))
+            # Tables that are made in the activations' type look at what arrives.
+            twin = {entry: received, _carried(bodies[0][0])[0]: received}
+            arriving = [Collective(name="receive", outputs=(received,), **self._message("receive"))]
+            before = [rewired(op, twin) for op in before]
         for block, body, count in kept:
             ops += _shortened(block, body, count, twin)
         leaving = _carried(kept[-1][0])[1]
@@ -69,8 +73,7 @@ class TakeStage:
             ops += [rewired(op, twin) for op in behind]
         else:
             ops.append(Collective(name="send", inputs=(twin.get(leaving, leaving),), **self._message("send")))
-        before = list(graph)[: list(graph).index(bodies[0][1][0])]
-        return graph.replaced([*_needed(before, ops, whole=self.first), *ops], *self.ensures)
+        return graph.replaced([*arriving, *_needed(before, ops, whole=self.first), *ops], *self.ensures)
 
     def _message(self, function: str) -> dict[str, object]:
         return {"function": function, "group_of": "pipeline", "ranks": self.ranks}

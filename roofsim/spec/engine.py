@@ -89,8 +89,12 @@ class Engine(_Strict):
     fusion: tuple[FusionGroup, ...] = Field(
         default=(),
         description="pointwise: a compiler merges what lies between heavy ops; bias_dropout_add: a library's kernel. "
-        "Stated, not yet priced: bias_activation (bias and GELU in one kernel), gated_activation (activation and product "
-        "of a gated MLP), residual_norm (residual sum inside the norm), qkv and gate_up (one matmul).",
+        "In training, qkv and gate_up: one matmul; gated_activation: activation and product of a gated MLP in one kernel. "
+        "Stated, not yet priced: bias_activation (bias and GELU in one kernel), residual_norm (residual sum inside the "
+        "norm).",
+    )
+    compiled: Literal["model", "layers"] = Field(
+        default="model", description="What pointwise fusion covers: everything, or the repeated layers without the loss."
     )
     extra_kernels_per_layer: Annotated[float, Field(ge=0.0, le=1000.0)] = Field(
         default=0.0,
@@ -130,6 +134,11 @@ class Engine(_Strict):
         default="separate",
         description="fused: the weight-gradient matmul adds into the buffer; cast_then_add: a cast to fp32 and an add as "
         "kernels of their own (priced as separate so far).",
+    )
+    fused_accumulation_in: Literal["all", "layers"] = Field(
+        default="all",
+        description="Which matmuls add into the buffer where gradient_accumulation is fused; the gradient of another (the "
+        "head's) is made in the buffer's type first.",
     )
     reduction_type: Literal["gradients", "parameters", "fp32"] = Field(
         default="gradients",

@@ -83,7 +83,7 @@ CASES = {
     "recompute every zero": (workload("recompute: {policy: full, every: 0}"), r"every: expected a number at least 1"),
     "recompute two ways": (workload("recompute: {policy: full, every: 2, layers: 3}"), r"give one of every, layers, segment"),
     "recompute selective with every": (workload("recompute: {policy: selective, every: 2}"), r"every goes with policy: full"),
-    "parallel on one gpu": (f"{TINY}parallel: {{tensor: 8}}\n", r"parallel.tensor: tensor 8 needs more than one GPU"),
+    "more ranks than gpus": (f"{TINY}parallel: {{tensor: 2}}\nhardware: {{gpus: 1}}\n", r"1 GPUs are no multiple of tensor 2 x pipeline 1"),
     "offload": (f"{TINY}parallel: {{offload: {{optimizer_state: host}}}}\n", r"parallel.offload.optimizer_state: offload is not priced"),
     # what phase or family has no use for
     "image size of a text model": (workload("image_size: 224"), r"workload.image_size: inline takes no images. Use sequence_length"),

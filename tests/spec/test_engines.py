@@ -69,6 +69,9 @@ OTHER = {
     "overlap": {"tensor": True, "data": False, "pipeline": True},
     "all_reduce": "custom",
     "pipeline_message": "split",
+    "sequence_gather": "saved",
+    "compiled": "layers",
+    "fused_accumulation_in": "layers",
 }
 
 

@@ -138,6 +138,12 @@ def _rotary(op: Elementwise, tape: Tape, grad: Tensor) -> None:
     tape.give(x, tape.pointwise("rotary_backward", x, grad, *tables, dtype=x.dtype))
 
 
+def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
+    """One kernel writes the gradients of both halves; nothing but these halves is kept."""
+    both = op.inputs[0]
+    tape.give(both, tape.pointwise("gated_backward", both, grad, both))
+
+
 SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "add": _add,
     "sub": _sub,
@@ -151,4 +157,5 @@ SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {
     "log": _log,
     "rotary": _rotary,
     "where": _where,
+    "gated": _gated,
 }
