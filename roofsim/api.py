@@ -106,7 +106,10 @@ def _assumed(resolved: Resolved) -> list[dict[str, Any]]:
 def scenario_of(resolved: Resolved) -> dict[str, Any]:
     """Return the scenario as resolved, defaults included, as plain data."""
     precision = resolved.precision
-    roles = ("compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache")
+    roles = (
+        "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
+        "weights", "operands",
+    )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
     workload["engine"] = resolved.engine.name

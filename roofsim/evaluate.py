@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from roofsim.cost.collectives import fabric_of
 from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
+from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.work import Pricing
 from roofsim.numeric import is_scalar
 from roofsim.program import Program, Stage, build
@@ -86,8 +88,23 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
         device,
         channels_last=engine.memory_format == "channels_last",
         half_accumulation=engine.matmul_accumulation == "fp16",
+        quantised=QuantisedProducts(
+            kernels=engine.weight_only.kernels,
+            compute=engine.weight_only.compute,
+            bandwidth=engine.weight_only.bandwidth,
+            expand_from=engine.expand_weights_from,
+        ),
+        stream_limit=_stream_limit(resolved),
     )
     return PricedGraph(stage.graph, context)
+
+
+def _stream_limit(resolved: Resolved) -> float:
+    """Return the bytes per second that the engine's products of few rows draw at most, from clock and units."""
+    each, gpu = resolved.engine.stream_bytes_per_clock, resolved.gpu
+    if each is None or gpu.compute_units is None or gpu.clock is None:
+        return math.inf
+    return each * gpu.compute_units * gpu.clock.boost
 
 
 def _device(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

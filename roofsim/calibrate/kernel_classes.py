@@ -70,6 +70,9 @@ class KernelClass:
         Table -> ideal seconds at datasheet rates: orders rows by size.
     starts
         Points to start the search of shared constants from; the model has corners.
+    sustained
+        Exponent with which lent compute shares follow what power sustains: 1 for kernels that run long and alone, less for
+        calls of a few milliseconds with pauses between them, which end before a board lowers its clock.
     """
 
     name: str
@@ -80,6 +83,7 @@ class KernelClass:
     work: Callable[[KernelTable], Array]
     family: Callable[[Group], tuple[str, ...]]
     starts: tuple[dict[str, float], ...] = field(default=({},))
+    sustained: float = 1.0
 
 
 def generation(group: Group) -> str:
@@ -99,13 +103,21 @@ def family_of(group: Group) -> tuple[str, ...]:
 
 def peak(group: Group) -> float:
     """Return the dense FLOP/s that a group's kernels could reach; fp32 counts on matrix units where these take it."""
-    gpu = card(group.gpu)
-    names = ("fp32",) if group.dtype == "fp32" else PEAKS.get(group.dtype.removesuffix("_kvfp8"), SIXTEEN_BITS)
+    gpu, names = card(group.gpu), _peak_names(group)
     for peaks in (gpu.peak, gpu.vector_peak):
         for name in names:
             if name in peaks:
                 return peaks[name]
     raise NoDataError(f"{gpu.name} has no peak for {group.dtype} arithmetic; its file in hardware/gpus may state one.")
+
+
+def on_matrix_units(group: Group) -> bool:
+    """Return whether matrix units of the card take a group's format."""
+    return any(name in card(group.gpu).peak for name in _peak_names(group))
+
+
+def _peak_names(group: Group) -> tuple[str, ...]:
+    return ("fp32",) if group.dtype == "fp32" else PEAKS.get(group.dtype.removesuffix("_kvfp8"), SIXTEEN_BITS)
 
 
 def compute_units(group: Group) -> float:

@@ -179,7 +179,7 @@ def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]
     for donor in _nearest(group, near):
         constants = dict(found.constants(kernel, donor))
         if "compute" in constants:
-            constants["compute"] *= power_cap(group) / power_cap(donor)
+            constants["compute"] *= (power_cap(group) / power_cap(donor)) ** kernel.sustained
         lent.append(constants)
     return lent
 

@@ -19,6 +19,7 @@ from roofsim.calibrate.kernel_classes import (
     generation,
     is_format,
     itemsize,
+    on_matrix_units,
     silicon,
 )
 from roofsim.calibrate.least_squares import Columns, Parameter
@@ -44,6 +45,9 @@ Predict = Callable[[Columns], Array]
 LATENT_WIDTH: Final = 576.0
 LATENT_POSITION: Final = 64.0
 UNGATED: Final = "moe_torch_flow_nongated"
+#: Engine -> shapes of convolutions that it measured in one process, while the host's time of a call grew (see
+#: measurements/README.md). A row that does not say how many came before is taken at the middle.
+SWEEPS: Final = {"neusight": 5000.0}
 
 TILING: Final = (
     Parameter("thinness", 0.2, 0.7, 0.005, 3.0),
@@ -128,25 +132,22 @@ def convolution_shape(table: KernelTable) -> ConvolutionShape:
     """Return the convolutions of a table: m = batch x pixels, n = output channels, k = input channels x taps."""
     size, width = table.sizes, table.extra("hw", 1.0)
     kernel, stride, channels = table.extra("ks", 1.0), table.extra("stride", 1.0), table.extra("cin", 1.0)
-    area = size["k"] / channels
     out_width = np.maximum(np.floor((width + 2.0 * table.extra("pad", 0.0) - kernel) / stride) + 1.0, 1.0)
+    planned = table.extra("planned", -1.0)
+    middle = table.per_row(lambda group: SWEEPS.get(group.engine, 0.0) / 2.0)
     return ConvolutionShape(
         batch=size["batch"], in_channels=channels, out_channels=size["n"],
         height=np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other]), width=width,
         out_height=np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0), out_width=out_width,
-        kernel_area=area, square3=((kernel == 3.0) & (area == 9.0) & (stride == 1.0)).astype(np.float64),
-        strided=(stride > 1.0).astype(np.float64), itemsize=itemsize(table, 0),
+        kernel_height=size["k"] / channels / kernel, kernel_width=kernel, stride=stride, itemsize=itemsize(table, 0),
+        matrix=table.per_row(lambda group: float(on_matrix_units(group))),
+        planned=np.where(planned >= 0.0, planned, middle),
     )  # fmt: skip
 
 
 def _convolution(table: KernelTable) -> Predict:
     shape, card = convolution_shape(table), silicon(table)
-
-    def predict(constants: Columns) -> Array:
-        rest, tiling = _split_tiling(constants)
-        return convolution_time(shape, card, ConvolutionConstants(**rest, tiling=tiling))
-
-    return predict
+    return lambda constants: convolution_time(shape, card, ConvolutionConstants(**constants))
 
 
 def _convolution_work(table: KernelTable) -> Array:
@@ -261,18 +262,21 @@ CLASSES: Final = (
         ops=("conv2d",),
         own=(FLOOR, COMPUTE, BANDWIDTH),
         shared=(
-            *TILING[:3], Parameter("reduction", 4000.0, 0.5, 1.0, 20000.0), *CACHE, sharpness(3.0),
-            Parameter("winograd", 0.8, 0.4, 0.1, 2.5), Parameter("winograd_ramp", 8.0, 1.0, 0.5, 500.0),
-            Parameter("transforms", 0.5, 1.0, 0.01, 5.0), Parameter("first_layer", 0.45, 0.5, 0.05, 1.5),
-            Parameter("stride", 0.9, 0.3, 0.2, 1.5), Parameter("transpose", 0.1, 1.0, 0.001, 2.0),
+            Parameter("doubling", 1300.0, 0.4, 50.0, 100000.0), Parameter("growth", 1.45, 0.15, 0.5, 3.0),
+            Parameter("launch", 0.1, 0.4, 0.005, 1.0), Parameter("thinness", 0.35, 0.4, 0.005, 3.0),
+            Parameter("ramp", 14.0, 0.5, 1.0, 2000.0), Parameter("wave", 0.55, 0.3, 0.01, 1.0),
+            Parameter("latency", 0.7, 0.4, 0.02, 3.0), Parameter("winograd", 0.82, 0.1, 0.3, 1.3),
+            Parameter("weights", 0.4, 0.4, 0.02, 1.3), Parameter("images", 0.65, 0.25, 0.05, 1.3),
+            Parameter("first_layer", 0.6, 0.5, 0.05, 1.5), Parameter("stride", 0.9, 0.3, 0.2, 1.5),
+            Parameter("transpose", 0.05, 0.5, 0.001, 2.0), *CACHE, sharpness(4.0),
         ),
         bind=_convolution,
         work=_convolution_work,
         family=_engine_family,
         starts=(
-            {}, {"wave": 0.95, "thinness": 0.05}, {"thinness": 1.0, "winograd": 1.5},
-            {"sharpness": 1.3, "transpose": 0.5},
+            {}, {"latency": 1.2, "ramp": 30.0}, {"wave": 0.95, "thinness": 0.05},
         ),
+        sustained=0.5,
     ),
     KernelClass(
         name="streaming",

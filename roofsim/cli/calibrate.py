@@ -38,7 +38,12 @@ def measure(*, output: Output = None, force: Force = False) -> None:
     typer.echo(f"wrote {output}; on the machine with the card: python {output.name} --output {table}")
 
 
-Data = Annotated[Path, typer.Argument(metavar="DATA.csv", help="Measured kernels; also gzipped (.csv.gz).")]
+Data = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="DATA", help="Measured kernels as CSV, also gzipped (.csv.gz); with --aiconfigurator a folder, if any."
+    ),
+]
 Constants = Annotated[
     Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants, with their errors.")
 ]
@@ -52,13 +57,34 @@ OverlayFile = Annotated[
     typer.Option("--overlay", metavar="CARD.yaml", help="Write what the rows say of one card, for --calibration."),
 ]
 
+Aiconfigurator = Annotated[
+    bool,
+    typer.Option(
+        "--aiconfigurator",
+        help="Score the shipped constants on the tables of the installed aiconfigurator-core; --hold-out and --output fit.",
+    ),
+]
+Page = Annotated[
+    Path | None,
+    typer.Option("--page", metavar="FILE.md", help="With --aiconfigurator: write to a file instead of printing."),
+]
+
 
 @app.command("fit")
 def fit(
-    data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
-    overlay: OverlayFile = None, gpu: Card = None,
+    data: Data = None, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
+    overlay: OverlayFile = None, gpu: Card = None, aiconfigurator: Aiconfigurator = False, page: Page = None,
 ) -> None:  # fmt: skip
     """Fit the constants of the kernel models to a table of measured kernels, or make an overlay for one card of it."""
+    if aiconfigurator:
+        if overlay is not None:
+            raise _refused("--overlay does not go with --aiconfigurator")
+        _examine(data, output, page, hold_out=hold_out, groups=groups)
+        return
+    if page is not None:
+        raise _refused("--page goes with --aiconfigurator")
+    if data is None:
+        raise _refused("expected DATA: a table of measured kernels, or --aiconfigurator")
     if overlay is not None:
         _write_overlay(data, overlay, gpu)
         return
@@ -75,6 +101,31 @@ def fit(
     write_text("\n".join(lines) + "\n")
     if output is not None:
         write_fit(output, found, scores)
+
+
+def _refused(message: str) -> Exception:
+    from roofsim.errors import SpecError
+
+    return SpecError(message)
+
+
+def _examine(folder: Path | None, output: Path | None, page: Path | None, *, hold_out: bool, groups: bool) -> None:
+    from roofsim.calibrate.aiconfigurator import installed_version
+    from roofsim.calibrate.aiconfigurator_page import page as page_of
+    from roofsim.calibrate.aiconfigurator_scores import examine, scores
+    from roofsim.calibrate.kernel_files import write_fit
+
+    checked_path(output, ".yaml")
+    checked_path(page, ".md")
+    found = examine(folder, refit=hold_out or output is not None)
+    text = page_of(found, "of a folder" if folder else installed_version(), groups=groups)
+    if page is None:
+        write_text(text)
+    else:
+        page.write_text(text, encoding="utf-8")
+        typer.echo(f"wrote {page}")
+    if output is not None and found.found is not None and found.refit is not None:
+        write_fit(output, found.found, scores(found.refit))
 
 
 def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:

@@ -24,7 +24,7 @@ SCENARIO_OPTIONS: Final = {
     "prompt_length": "Tokens of a prompt.",
     "output_length": "Tokens to generate.",
     "context_length": "Tokens in the cache before decoding.",
-    "precision": "fp32, tf32, fp16, bf16, fp16-amp, bf16-amp, fp8.",
+    "precision": "fp32, tf32, fp16, bf16, fp16-amp, bf16-amp, fp8, mxfp8, nvfp4, mxfp4, int8, int4, nf4, q4_k_m, exl2-4.0bpw ...",
     "optimizer": "adamw, adamw-fused, adamw-loop, lamb, adam8bit, sgd, sgd-momentum, adafactor, lion, muon, none.",
     "recompute": "none, selective, full, or {policy: full, every: 2}.",
     "engine": "Software stack: pytorch-eager, huggingface, ...",

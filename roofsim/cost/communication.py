@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.collectives import CollectiveTime, Fabric, collective_time
 from roofsim.graph.ops import Collective
+from roofsim.numeric import where
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import Scales
@@ -78,8 +79,7 @@ class Messages:
         found = self.time_of(op, scales)
         own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
-        nodes = found.inter_node > 0.0
-        inter = found.inter_node + found.latency * nodes
+        inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
         return Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
 
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:

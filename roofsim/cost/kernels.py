@@ -10,6 +10,7 @@ import numpy as np
 
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
+from roofsim.cost.quantised import FEW_ROWS, expanding
 from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
@@ -53,8 +54,6 @@ BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
 SOFTMAX_ROW: Final = 1024.0
 #: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
 ALIGNMENT: Final = 8.0
-#: Rows up to which a product streams its weights through kernels of their own (half a tile's height).
-FEW_ROWS: Final = 64.0
 #: Channels of an image.
 FIRST_CHANNELS: Final = 3.0
 #: Number formats whose operands must be aligned.
@@ -97,7 +96,7 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     product = (op.m, op.n, op.k, op.batch)
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
-    return (_streamed(work, op.m, context),)
+    return expanding(_streamed(work, op.m, context), op, op.m, context)
 
 
 @kernels_of.register
@@ -105,16 +104,16 @@ def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
     product = (op.rows / op.experts, op.n, op.k, op.experts)
     traffic = op.bytes_read() + op.bytes_written()
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", product=product)
-    return (_streamed(work, op.rows / op.experts, context),)
+    return expanding(_streamed(work, op.rows / op.experts, context), op, op.rows, context)
 
 
 def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else."""
     few = rows <= FEW_ROWS
-    share = context.device.bandwidth_share("weights")
+    share, limit = context.device.bandwidth_share("weights"), context.stream_limit
     if isinstance(few, (bool, np.bool_)):
-        return replace(work, bandwidth_key="weights", bandwidth_share=share) if few else work
-    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share))
+        return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit))
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:

@@ -12,7 +12,7 @@ from roofsim.cost.kernels import kernels_of_all
 from roofsim.cost.roofline import Price, price
 from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import Phase
-from roofsim.numeric import Real, is_scalar
+from roofsim.numeric import Real, is_scalar, minimum
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -108,10 +108,13 @@ class PricedGraph:
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
-            device.bandwidth
-            * work.bandwidth_share
-            * scales.memory_bandwidth
-            * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
+            minimum(
+                device.bandwidth
+                * work.bandwidth_share
+                * scales.memory_bandwidth
+                * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
+                work.limit * scales.vector_flops,
+            ),
             work.launches * device.architecture.kernel_floor / scales.launch_rate,
             device.constants.norm,
         )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.quantised import QuantisedProducts
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -44,6 +47,8 @@ class KernelWork:
         Share of the compute rate that tiles and waves leave.
     load
         Bandwidth per compute unit against what simple kernels ask for; 0 where the kernel is not held by that.
+    limit
+        Bytes per second that the kernel's own loads allow, whatever the memory gives.
     """
 
     flops: Real
@@ -61,15 +66,21 @@ class KernelWork:
     product: tuple[Real, Real, Real, Real] | None = None
     tiling: Real = 1.0
     load: Real = 0.0
+    limit: Real = math.inf
 
 
 @dataclass(frozen=True)
 class Pricing:
-    """Context of pricing: the device and the layout of images."""
+    """Context of pricing: the device, the layout of images, and how the engine multiplies.
+
+    `stream_limit` is what a product of few rows draws at most, in bytes per second.
+    """
 
     device: Device
     channels_last: bool = False
     half_accumulation: bool = False
+    quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
+    stream_limit: Real = math.inf
 
     def heavy(
         self,

@@ -46,10 +46,17 @@ class DType:
     """An element type: its name, the bytes of one element, and whether it is a floating-point type."""
 
     name: str
-    itemsize: float
+    itemsize: Real
     floating: bool = True
     rank: int = 0
     """Place in type promotion: the wider floating type wins."""
+    packed: bool = False
+    """Whether it only stores weights: kernels expand it to the type that they multiply in."""
+
+    @property
+    def narrow(self) -> bool:
+        """Whether it is a floating type of operands only: results are wider."""
+        return self.floating and self.rank == 1
 
     def __str__(self) -> str:
         return self.name
@@ -60,14 +67,29 @@ TF32: Final = DType("tf32", 4.0, rank=3)
 FP16: Final = DType("fp16", 2.0, rank=2)
 BF16: Final = DType("bf16", 2.0, rank=2)
 FP8: Final = DType("fp8", 1.0, rank=1)
+FP4: Final = DType("fp4", 0.5, rank=1)
+#: Narrow types in blocks with a scale of eight bits: 32 elements each (OCP Microscaling Formats 1.0), nvfp4 16.
+MXFP8: Final = DType("mxfp8", 1.03125, rank=1)
+MXFP4: Final = DType("mxfp4", 0.53125, rank=1)
+NVFP4: Final = DType("nvfp4", 0.5625, rank=1)
 INT64: Final = DType("int64", 8.0, floating=False)
 INT32: Final = DType("int32", 4.0, floating=False)
 INT8: Final = DType("int8", 1.0, floating=False)
+#: Keys and values in four bits, an fp16 scale and zero point per token and head of 128 (InternLM/lmdeploy, kv_quant.md).
+INT4: Final = DType("int4", 0.53125, floating=False)
+#: Keys and values in llama.cpp's blocks (-ctk, -ctv).
+Q8_0: Final = DType("q8_0", 1.0625, floating=False)
+Q4_0: Final = DType("q4_0", 0.5625, floating=False)
 BOOL: Final = DType("bool", 1.0, floating=False)
 #: Not decided yet: the precision pass replaces it by the compute (or parameter) type of the scenario.
 AUTO: Final = DType("auto", 2.0)
 
-DTYPES: Final = {dtype.name: dtype for dtype in (FP32, TF32, FP16, BF16, FP8, INT64, INT32, INT8, BOOL, AUTO)}
+DTYPES: Final = {
+    dtype.name: dtype
+    for dtype in (
+        FP32, TF32, FP16, BF16, FP8, FP4, MXFP8, MXFP4, NVFP4, INT64, INT32, INT8, INT4, Q8_0, Q4_0, BOOL, AUTO,
+    )
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from roofsim.errors import GraphError, PassError
-from roofsim.graph.tensor import DTYPES, FP8, TF32, DType
+from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.numeric import same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
@@ -14,6 +14,7 @@ from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
+from roofsim.spec.formats import weight_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -66,7 +67,7 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
 
 def inference_passes(precision: Precision, engine: Engine) -> list[Pass]:
     """Return the passes of a forward-only program."""
-    passes: list[Pass] = [assign_precision(precision, stored_narrow=True)]
+    passes: list[Pass] = [assign_precision(precision)]
     if "pointwise" in engine.fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
@@ -88,22 +89,24 @@ def training_passes(
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
     if "pointwise" in engine.fusion:
-        passes.append(FusePointwise(only_layers=engine.compiled == "layers"))  # last of the step proper: everything that runs is known
+        # Last of the step proper: everything that runs is known.
+        passes.append(FusePointwise(only_layers=engine.compiled == "layers"))
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
 
 
-def assign_precision(precision: Precision, *, stored_narrow: bool = False) -> AssignPrecision:
-    """Return the precision pass of a resolved precision; `stored_narrow`: weights are kept in FP8, as in inference."""
-    math = {"tf32": TF32, "fp8": FP8}.get(precision.math)
+def assign_precision(precision: Precision) -> AssignPrecision:
+    """Return the precision pass of a resolved precision."""
+    narrow = precision.operands is not None
     return AssignPrecision(
         compute=DTYPES[precision.compute],
         parameters=DTYPES[precision.parameters],
-        math=math,
+        math=DTYPES[precision.math] if narrow else {"tf32": TF32}.get(precision.math),
+        operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        stored_narrow=stored_narrow,
+        weights=None if precision.weights is None else weight_format(precision.weights),
     )
 
 

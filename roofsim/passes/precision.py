@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block
@@ -34,7 +34,11 @@ from roofsim.graph.ops import (
     Sort,
     View,
 )
-from roofsim.graph.tensor import AUTO, BF16, FP8, FP32, DType, Role, Tensor
+from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
+from roofsim.passes.stored import stored_types, weight_of
+
+if TYPE_CHECKING:
+    from roofsim.spec.formats import WeightFormat
 
 #: Policies of autocast: cast inputs to the low type, to fp32, to the widest input, or leave them alone.
 LOW, WIDE, WIDEST, KEEP = "low", "wide", "widest", "keep"
@@ -100,14 +104,17 @@ class AssignPrecision:
     parameters
         Type in which parameters are stored for the forward pass.
     math
-        Arithmetic of matmuls and convolutions where it is not the inputs' type: TF32 on fp32 data, FP8 in the linear
-        layers of blocks.
+        Arithmetic of matmuls and convolutions where it is not the inputs' type: TF32 on fp32 data, a narrow format in
+        the linear layers of blocks.
+    operands
+        Type that the operands of narrow arithmetic are converted to, scales included.
     autocast
         Keep parameters in fp32 and cast them, once per pass, where an op wants the low type.
     cache_type
         Type of the key-value cache.
-    stored_narrow
-        Whether weights of FP8 arithmetic are stored in it, as in inference; else they are cast in every pass.
+    weights
+        Format in which weights are stored, as in inference; None: as `parameters`, and narrow arithmetic casts them in
+        every pass.
     """
 
     name: ClassVar[str] = "precision"
@@ -117,9 +124,10 @@ class AssignPrecision:
     compute: DType
     parameters: DType
     math: DType | None = None
+    operands: DType | None = None
     autocast: bool = False
     cache_type: DType | None = None
-    stored_narrow: bool = False
+    weights: WeightFormat | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a type on every tensor, and the casts that this needs."""
@@ -135,8 +143,11 @@ class _Dispatch:
         self.ops: list[AbstractOp] = []
         self.block: Block | None = None
         self.weight_casts: dict[Tensor, Tensor] = {}
+        self.stored: dict[Tensor, DType] = {}
 
     def run(self, graph: OpGraph) -> list[AbstractOp]:
+        if self.plan.weights is not None:
+            self.stored = stored_types(graph, self.plan.weights)
         for block, body in graph.segments():
             self.block = None if block is None else Block(block.name, block.repeat)
             for op in body:
@@ -169,7 +180,7 @@ class _Dispatch:
         if old.role is Role.KEY_VALUE_CACHE:
             return replace(old, dtype=plan.cache_type or plan.compute)
         if old.role in (Role.PARAMETER, Role.BUFFER):
-            return replace(old, dtype=plan.parameters)
+            return replace(old, dtype=self.stored.get(old, plan.parameters))
         return replace(old, dtype=FP32 if plan.autocast else plan.compute)
 
     def _made(self, old: Tensor, dtype: DType) -> Tensor:
@@ -213,12 +224,10 @@ class _Dispatch:
         if self.plan.autocast:
             inputs = self._autocast(op, inputs)
         math = self._math(op)
-        if math is FP8:
-            if self.plan.stored_narrow and inputs[1].role is Role.PARAMETER:
-                stored = self.env[op.inputs[1]] = replace(inputs[1], dtype=FP8)
-                inputs = (inputs[0], stored, *inputs[2:])
+        narrow = self.plan.operands
+        if math is not None and narrow is not None:
             inputs = tuple(
-                self._cast(tensor, FP8, op, place) if place < 2 else tensor for place, tensor in enumerate(inputs)
+                self._cast(tensor, narrow, op, place) if place < 2 else tensor for place, tensor in enumerate(inputs)
             )
         holds = tuple(self.tensor(tensor) for tensor in op.holds)
         dtype = self._result_type(op, inputs, holds)
@@ -244,20 +253,26 @@ class _Dispatch:
         return tuple(self._cast(tensor, dtype, op, place) for place, tensor in enumerate(inputs))
 
     def _math(self, op: AbstractOp) -> DType | None:
-        math = self.plan.math
-        if math is not None and math is not FP8 and isinstance(op, Attention):
-            return math
-        if math is None or not isinstance(op, Matmul | Convolution | GroupedMatmul):
-            return None
-        if math is FP8:
-            linear = isinstance(op, Matmul | GroupedMatmul) and op.inputs[1].role is Role.PARAMETER
-            return FP8 if linear and op.block is not None else None
-        return math
+        math, narrow = self.plan.math, self.plan.operands is not None
+        if narrow:
+            linear = isinstance(op, Matmul | GroupedMatmul) and weight_of(op) is not None
+            return math if linear and op.block is not None else None
+        if math is None and isinstance(op, Matmul | GroupedMatmul) and self._expands(op):
+            return self.plan.compute  # whatever later passes make of activations
+        return math if isinstance(op, Attention | Matmul | Convolution | GroupedMatmul) else None
+
+    def _expands(self, op: Matmul | GroupedMatmul) -> bool:
+        """Whether a product reads packed weights, or a cache in a type that it does not multiply in."""
+        scores = isinstance(op, Matmul) and op.scores and self.plan.cache_type is not None
+        narrow_cache = scores and self.plan.cache_type is not self.plan.compute and not self.plan.autocast
+        return narrow_cache or weight_of(op) in self.stored
 
     def _result_type(self, op: AbstractOp, inputs: tuple[Tensor, ...], holds: tuple[Tensor, ...]) -> DType:
         if isinstance(op, Matmul | GroupedMatmul | Convolution | Attention):
             low = inputs[0].dtype
-            return (BF16 if self.plan.compute is FP8 else self.plan.compute) if low is FP8 else low
+            return self.plan.compute if low.narrow or not low.floating else low
+        if isinstance(op, CacheAppend):
+            return inputs[1].dtype
         if isinstance(op, Reduction) and self.plan.autocast and op.function == "sum":
             return FP32
         # What is made from nothing is made like a tensor that it holds.

@@ -63,7 +63,7 @@ class TakeStage:
             received = Tensor("received", entry.shape, entry.dtype)
             # Tables that are made in the activations' type look at what arrives.
             twin = {entry: received, _carried(bodies[0][0])[0]: received}
-            arriving = [Collective(name="receive", outputs=(received,), **self._message("receive"))]
+            arriving = [self._message("receive", outputs=(received,))]
             before = [rewired(op, twin) for op in before]
         for block, body, count in kept:
             ops += _shortened(block, body, count, twin)
@@ -72,11 +72,13 @@ class TakeStage:
             behind = list(graph)[list(graph).index(bodies[-1][1][-1]) + 1 :]
             ops += [rewired(op, twin) for op in behind]
         else:
-            ops.append(Collective(name="send", inputs=(twin.get(leaving, leaving),), **self._message("send")))
+            ops.append(self._message("send", inputs=(twin.get(leaving, leaving),)))
         return graph.replaced([*arriving, *_needed(before, ops, whole=self.first), *ops], *self.ensures)
 
-    def _message(self, function: str) -> dict[str, object]:
-        return {"function": function, "group_of": "pipeline", "ranks": self.ranks}
+    def _message(self, function: str, inputs: tuple[Tensor, ...] = (), outputs: tuple[Tensor, ...] = ()) -> Collective:
+        return Collective(
+            name=function, inputs=inputs, outputs=outputs, function=function, group_of="pipeline", ranks=self.ranks
+        )
 
 
 def _none(count: Real) -> bool:

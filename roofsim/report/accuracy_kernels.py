@@ -45,6 +45,8 @@ def section() -> str:
             "half had not seen. Medians over rows, and each card with constants of the others only, are printed by",
             "`python -m roofsim.calibrate.kernels` and `... --transfer`. Steps use of them the tiles and waves of products; the",
             "rest of a step is priced by the constants of steps, which the tables above are about.",
+            "NeuSight's convolutions are scored with their place in its sweep (`planned`, measurements/README.md), for the host's",
+            "time of a call grew along it by up to 700 us; at the middle of the sweep, for lack of it, their median is 16 %.",
             "",
             *lines,
             "",

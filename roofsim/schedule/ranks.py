@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofsim.numeric import Real, divide, is_scalar, where
 from roofsim.schedule.overlap import Exposed, exposed
@@ -80,15 +80,15 @@ def _forward_share(cost: PassCost) -> Real:
     return divide(forward, whole)
 
 
-def _elementwise(longer: Real, first: StepTime, second: StepTime) -> StepTime:
+def _elementwise(longer: Any, first: StepTime, second: StepTime) -> StepTime:
     def chosen(a: Real, b: Real) -> Real:
         return where(longer, a, b)
 
-    tables = {
+    tables: dict[str, Any] = {
         name: {key: chosen(value, getattr(second, name)[key]) for key, value in getattr(first, name).items()}
         for name in ("breakdown", "resources")
     }
-    values = {
+    values: dict[str, Any] = {
         name: chosen(getattr(first, name), getattr(second, name))
         for name in ("step", "device", "host", "power", "once")
     }

@@ -80,10 +80,10 @@ def compose(
     optimizer = update["compute"] + update["memory_bandwidth"] + update["launch"]
     device = parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + optimizer
     settled = _settled(parts, update, links if communication else {}, device, host, power)
-    once: Real = 0.0
+    alone: Real = 0.0
     for (_, weight), shown in zip(passes, communication or (), strict=bool(communication)):
-        once = once + shown.step.seconds * weight
-    return replace(settled, once=once)
+        alone = alone + shown.step.seconds * weight
+    return replace(settled, once=alone)
 
 
 def _settled(

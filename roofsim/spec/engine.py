@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.precision import LATER, NAMES
+from roofsim.spec.formats import FORMATS
+from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import SecondsOrNone
 
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
@@ -37,6 +38,20 @@ class Overlap(_Strict):
     tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
     data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
+
+
+class WeightOnly(_Strict):
+    """Kernels that multiply 16-bit activations with narrow weights."""
+
+    kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
+        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
+    )
+    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
+    )
+    bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
+    )
 
 
 class Engine(_Strict):
@@ -94,7 +109,8 @@ class Engine(_Strict):
         "norm).",
     )
     compiled: Literal["model", "layers"] = Field(
-        default="model", description="What pointwise fusion covers: everything, or the repeated layers without the loss."
+        default="model",
+        description="What pointwise fusion covers: everything, or the repeated layers without the loss.",
     )
     extra_kernels_per_layer: Annotated[float, Field(ge=0.0, le=1000.0)] = Field(
         default=0.0,
@@ -108,7 +124,23 @@ class Engine(_Strict):
     expand_weights_from: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         description="Tokens in a pass from which quantised weights are first written out in 16 bits for a library "
-        "matmul; null: never. Stated, not yet priced.",
+        "matmul; null: never.",
+    )
+    weight_only: WeightOnly = Field(
+        default=WeightOnly(), description="Kernels of products whose weights are narrower than what they multiply."
+    )
+    weight_formats: dict[str, str] = Field(
+        default_factory=dict, description="Precision name -> the weight format that the engine means by it."
+    )
+    expands_foreign_formats: bool = Field(
+        default=False,
+        description="Where the card lacks a format's arithmetic (fp8, fp4, int8), its weights are multiplied in 16 bits; "
+        "false: an error.",
+    )
+    stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
+        default=None,
+        description="Bytes per clock that a compute unit draws at most while a product of few rows streams its weights; "
+        "null: as many as the memory gives.",
     )
     memory_format: Literal["channels_first", "channels_last"] = Field(
         default="channels_first", description="Layout of images (NCHW or NHWC)."
@@ -229,8 +261,11 @@ class Engine(_Strict):
         for architecture in self.attention_generation_on:
             _check(architecture, tuple(catalog.names("architecture")), "GPU architecture")
         precision = self.default_precision
-        if precision is not None and not precision.startswith("exl2-"):
-            _check(precision, (*NAMES, *LATER), "precision")
+        if precision is not None and not known_precision(precision):
+            raise ValueError(f"unknown precision {precision!r}. {unknown_precision(precision)}")
+        for name, meant in self.weight_formats.items():
+            _check(name, NAMES, "precision")
+            _check(meant, tuple(FORMATS), "weight format")
         for fact in self.sources:
             _check(fact.partition(".")[0], tuple(type(self).model_fields), "engine fact")
         if self.cache_block_size is not None and self.key_value_cache != "paged":

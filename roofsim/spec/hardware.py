@@ -169,6 +169,22 @@ class System(_Strict):
     host_link: Link | None = Field(default=None, description="GPU to host, per GPU, each way; null: the GPU's own.")
     nics_per_node: Annotated[int, Field(ge=0, le=10_000)] | None = None
     node_network: Bandwidth | None = Field(default=None, description="All NICs of a node together, each way.")
+    network: str | None = Field(
+        default=None, description="infiniband, roce, efa, ethernet, slingshot ...; null: unknown."
+    )
+    peer: Literal["node", "socket", "none"] = Field(
+        default="node", description="How far GPUs reach one another over PCIe without staging through host memory."
+    )
+    sockets: Annotated[int, Field(ge=1, le=64)] | None = Field(
+        default=None, description="Processors that the GPUs hang on; null: one for up to four GPUs, else two."
+    )
+    dies: Annotated[int, Field(ge=1, le=8)] = Field(
+        default=1, description="GPUs that are dies of one package, joined by more links than others."
+    )
+    bus_bandwidth: dict[int, Bandwidth] = Field(
+        default_factory=dict,
+        description="Measured ring bandwidth of large messages by GPUs of one node (nccl-tests: busbw).",
+    )
     host: Host = Host()
     storage: Storage = Storage()
     price: Price = Price()

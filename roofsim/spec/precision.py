@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.spec.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
 
-DTypeName = Literal["fp32", "tf32", "fp16", "bf16", "fp8"]
+#: Names without a weight format.
+WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
+#: Names that training takes.
+TRAINING: Final = (*WIDE, "fp8", "mxfp8", "nvfp4")
+#: All names; ExLlamaV2's (exl2-4.0bpw) state their bits themselves.
+NAMES: Final = (*WIDE, *FORMATS)
+_PATH: Final = "workload.precision"
 
-#: Names that this version prices, and what they ask of the arithmetic.
-NAMES: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8")
-#: Names of the contract whose kernels are not priced yet.
-LATER: Final = (
-    "mxfp8",
-    "nvfp4",
-    "mxfp4",
-    "int8",
-    "int4",
-    "nf4",
-    "q2_k",
-    "q3_k_m",
-    "q4_0",
-    "q4_k_m",
-    "q5_k_m",
-    "q6_k",
-    "q8_0",
-    "iq4_nl",
-)
+
+def known_precision(name: str) -> bool:
+    """Whether a name is a precision.
+
+    >>> known_precision("q4_k_m"), known_precision("exl2-4.0bpw"), known_precision("exl2-40bpw")
+    (True, True, False)
+    """
+    return name in NAMES or weight_format(name) is not None
+
+
+def unknown_precision(name: str) -> str:
+    """Return the way out for a name that is none."""
+    if name.lower().startswith("exl2"):
+        low, high = EXL2_RANGE
+        return f"ExLlamaV2's names are exl2-{low:.1f}bpw to exl2-{high:.1f}bpw, such as exl2-4.0bpw."
+    return did_you_mean(name, (*NAMES, "exl2-4.0bpw"))
 
 
 class PrecisionRoles(BaseModel):
@@ -37,14 +41,59 @@ class PrecisionRoles(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    compute: Literal["fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8"] = Field(
-        description="As a name alone."
+    compute: Literal[
+        "fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8", "mxfp8", "nvfp4", "mxfp4", "int8"
+    ] = Field(description="As a name alone.")
+    parameters: str | None = Field(
+        default=None,
+        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...).",
     )
-    parameters: Literal["fp32", "fp16", "bf16"] | None = None
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     master_parameters: Literal["fp32", "none"] | None = None
     optimizer_state: Literal["fp32", "fp16", "bf16"] | None = None
-    key_value_cache: Literal["fp32", "fp16", "bf16", "fp8", "int8"] | None = None
+    key_value_cache: Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q4_0"] | None = None
+
+    @field_validator("parameters")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        if value is None or value in ("fp32", "fp16", "bf16") or weight_format(value) is not None:
+            return value
+        raise ValueError(f"unknown parameter type {value!r}. {did_you_mean(value, ('fp32', 'fp16', 'bf16', *FORMATS))}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What the card and the engine make of a name.
+
+    Attributes
+    ----------
+    phase
+        What is run.
+    gpu, arithmetic
+        The card's name and the number formats that it has a peak for; None: whatever is asked.
+    engine, sixteen
+        The engine's name and the 16-bit type that it computes in beside narrow weights.
+    meanings
+        Precision name -> the weight format that the engine means by it.
+    expands
+        Whether the engine multiplies in 16 bits where the card lacks a format's arithmetic.
+    """
+
+    phase: str = "forward"
+    gpu: str = "the card"
+    arithmetic: tuple[str, ...] | None = None
+    engine: str = ""
+    sixteen: str = "fp16"
+    meanings: dict[str, str] = field(default_factory=dict)
+    expands: bool = False
+
+    def has(self, name: str) -> bool:
+        """Whether the card computes in a format."""
+        return self.arithmetic is None or name in self.arithmetic
+
+    def wide(self) -> str:
+        """Return the type of arithmetic beside narrow weights: 16 bits, where the card has them."""
+        return next((name for name in (self.sixteen, "fp16", "bf16") if self.has(name)), "fp32")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +107,17 @@ class Precision:
     math
         Number format of matmuls and convolutions: the key under which a GPU's peak is looked up.
     parameters, gradients, optimizer_state, key_value_cache
-        Types in memory.
+        Types in memory; `parameters` of what no weight format covers.
     master_parameters
         Type of a separate master copy, or None.
     autocast
         Whether weights are cast op by op.
+    weights
+        Format in which weights are stored, or None: as `parameters`.
+    operands
+        Type that the operands of linear layers are converted to, or None: they stay as they are.
+    notes
+        What was assumed on the way.
     """
 
     name: str
@@ -74,21 +129,32 @@ class Precision:
     master_parameters: str | None
     key_value_cache: str
     autocast: bool = False
+    weights: str | None = None
+    operands: str | None = None
+    notes: tuple[str, ...] = ()
 
 
-def resolve_precision(wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str) -> Precision:
+def resolve_precision(
+    wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str, stack: Stack | None = None
+) -> Precision:
     """Return the types that a name stands for with an engine's recipe (docs/concepts/engines.md).
 
     >>> resolve_precision("bf16-amp", recipe="pure", gradient_type="parameters").parameters
     'fp32'
+    >>> resolve_precision("q4_k_m", recipe="pure", gradient_type="parameters").math
+    'fp16'
     """
+    stack = Stack() if stack is None else stack
     if isinstance(wanted, str):
-        return _named(wanted, recipe, gradient_type)
-    base = _named(wanted.compute, recipe, gradient_type)
+        return _named(wanted, recipe, gradient_type, stack)
+    base = _named(wanted.compute, recipe, gradient_type, stack)
+    stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
+    if stored and wanted.parameters is not None:
+        base = _with_weights(base, wanted.compute, wanted.parameters, stack)
     given = {
         role: getattr(wanted, role)
         for role in ("parameters", "gradients", "optimizer_state", "key_value_cache")
-        if getattr(wanted, role) is not None
+        if getattr(wanted, role) is not None and not (stored and role == "parameters")
     }
     if "parameters" in given:
         given.setdefault("gradients", given["parameters"])
@@ -102,30 +168,110 @@ def resolve_precision(wanted: str | PrecisionRoles, *, recipe: str, gradient_typ
     )
 
 
-def _named(name: str, recipe: str, gradient_type: str) -> Precision:
-    if name in LATER or name.startswith("exl2-"):
-        raise SpecError(
-            Problem(
-                f"precision {name!r} is not priced by this version",
-                path="workload.precision",
-                hint=f"Known: {', '.join(NAMES)}.",
-            )
-        )
-    if name not in NAMES:
-        raise SpecError(
-            Problem(f"unknown precision {name!r}", path="workload.precision", hint=did_you_mean(name, NAMES))
-        )
+def _named(name: str, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    name = name if known_precision(name) else name.lower()
+    if not known_precision(name):
+        raise SpecError(Problem(f"unknown precision {name!r}", path=_PATH, hint=unknown_precision(name)))
+    found = weight_format(stack.meanings.get(name, name))
+    if found is not None:
+        return _formatted(name, found, recipe, gradient_type, stack)
     if name in ("fp32", "tf32"):
         return _uniform(name, "fp32", name)
     if name.endswith("-amp"):
         low = name.removesuffix("-amp")
         return replace(_uniform(name, "fp32", low), compute=low, autocast=True, key_value_cache=low)
-    low, math = ("bf16", "fp8") if name == "fp8" else (name, name)
-    plain = _uniform(name, low, math)
+    return _with_recipe(_uniform(name, name, name), recipe, gradient_type)
+
+
+def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision:
     if recipe == "pure":
         return plain
-    gradients = "fp32" if gradient_type == "fp32" else low
+    gradients = "fp32" if gradient_type == "fp32" else plain.gradients
     return replace(plain, master_parameters="fp32", optimizer_state="fp32", gradients=gradients)
+
+
+# -- weight formats ---------------------------------------------------------------------------------------------------
+
+
+def _formatted(name: str, found: WeightFormat, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    """Return a precision whose linear layers are narrow: in training the arithmetic alone, else the stored weights."""
+    trains = stack.phase == "train"
+    if trains and name not in TRAINING:
+        raise SpecError(
+            Problem(
+                f"precision {name!r} is a format of stored weights, which training cannot update",
+                path=_PATH,
+                hint=f"Train in one of {', '.join(TRAINING)}, or adapters beside frozen narrow weights (workload.adapter).",
+            )
+        )
+    arithmetic = found.arithmetic
+    if arithmetic is None or (arithmetic != "fp8" and stack.engine == "llama.cpp"):
+        return _weight_only(name, found, stack, _foreign(name, found, stack))
+    if not stack.has(arithmetic):
+        if trains or not stack.expands:
+            raise _no_arithmetic(name, arithmetic, stack)
+        note = f"{stack.gpu} has no {arithmetic} arithmetic: {stack.engine} stores {name} weights and multiplies in 16 bits"
+        return _weight_only(name, found, stack, (note,))
+    low = "bf16" if stack.has("bf16") else stack.wide()
+    plain = _uniform(name, low, arithmetic)
+    plain = replace(plain, operands=found.encoding, weights=None if trains else found.name, notes=_soft(name, stack))
+    return _with_recipe(plain, recipe, gradient_type)
+
+
+def _soft(name: str, stack: Stack) -> tuple[str, ...]:
+    """Say where a card scales blocks in software."""
+    hardware = stack.has("fp4") or stack.has("fp6")
+    if name != "mxfp8" or hardware:
+        return ()
+    return (f"{stack.gpu} has no units that scale blocks of 32: mxfp8 is priced at its fp8 peak",)
+
+
+def _foreign(name: str, found: WeightFormat, stack: Stack) -> tuple[str, ...]:
+    if not stack.engine or stack.engine in found.engines:
+        return ()
+    return (f"{name} is read by {', '.join(found.engines)}: priced as if {stack.engine} had such kernels",)
+
+
+def _weight_only(name: str, found: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
+    wide = stack.wide()
+    return replace(_uniform(name, wide, wide), weights=found.name, notes=notes)
+
+
+def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Precision:
+    """Store the weights of a mapping in a format that its arithmetic does not share."""
+    found = weight_format(stack.meanings.get(name, name))
+    assert found is not None
+    if stack.phase == "train":
+        raise SpecError(
+            Problem(
+                f"parameters {name!r} are a format of stored weights, which training cannot update",
+                path=f"{_PATH}.parameters",
+                hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
+            )
+        )
+    if base.weights == found.name:
+        return base
+    if base.operands is not None or compute.endswith("-amp"):
+        raise SpecError(
+            Problem(
+                f"compute {compute!r} with parameters {name!r} is not priced",
+                path=f"{_PATH}.parameters",
+                hint=f"Weights of {name} are expanded to 16 or 32 bits: compute fp16, bf16, fp32 or tf32.",
+            )
+        )
+    return replace(base, weights=found.name, notes=_foreign(name, found, stack))
+
+
+def _no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
+    has = ", ".join(stack.arithmetic or ()) or "none"
+    return SpecError(
+        Problem(
+            f"{stack.gpu} has no peak for {arithmetic} arithmetic, in which precision {name!r} multiplies; it has {has}",
+            path=_PATH,
+            hint=f"Choose such a precision, state gpu.peak.{arithmetic}, or, in inference, store the weights alone: "
+            f"{{compute: {stack.wide()}, parameters: {name}}}.",
+        )
+    )
 
 
 def _uniform(name: str, dtype: str, math: str) -> Precision:

@@ -12,7 +12,7 @@ from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware
 from roofsim.spec.layout import check_layout, complete_parallel
-from roofsim.spec.precision import Precision, resolve_precision
+from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
@@ -220,11 +220,18 @@ class Resolver:
             wanted = next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
             self.assumed.append(f"precision: {wanted}")
         try:
-            return resolve_precision(wanted, recipe=engine.precision_recipe, gradient_type=engine.gradient_type)
+            found = resolve_precision(
+                wanted,
+                recipe=engine.precision_recipe,
+                gradient_type=engine.gradient_type,
+                stack=_stack(workload.phase, engine, gpu),
+            )
         except SpecError as error:
             problem = error.problems[0]
-            place = self.document.place(("workload", "precision"))
+            place = self.document.place(tuple(problem.path.split(".")))
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
+        self.assumed += found.notes
+        return found
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
@@ -256,6 +263,19 @@ class Resolver:
         if own != "none":
             self.assumed.append(f"sharding: {own}, as {engine.name} does")
         return given.model_copy(update={"sharding": own})
+
+
+def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
+    """Return what a card and an engine make of a precision name."""
+    return Stack(
+        phase=phase,
+        gpu=gpu.name,
+        arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
+        engine=engine.name,
+        sixteen="bf16" if engine.default_precision == "bf16" else "fp16",
+        meanings=engine.weight_formats,
+        expands=engine.expands_foreign_formats,
+    )
 
 
 def _phases(engine: str) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ CASES = {
     "unknown model": ("model: resnet5O\n", r"model: unknown model 'resnet5O'. Did you mean .*'resnet50'"),
     "unknown engine": (workload("engine: pytorch-egaer"), r"unknown engine 'pytorch-egaer'. Did you mean 'pytorch-eager'"),
     "unknown precision": (workload("precision: bf17"), r"workload.precision: unknown precision 'bf17'. Did you mean .*'bf16'"),
-    "precision of later": (workload("precision: q4_k_m"), r"precision 'q4_k_m' is not priced by this version. Known: fp32"),
+    "weights alone in training": (workload("precision: q4_k_m"), r"precision 'q4_k_m' is a format of stored weights, which training cannot update"),
     "unknown optimizer": (workload("optimizer: adam"), r"workload.optimizer: expected one of .*Did you mean 'adamw'"),
     "unknown phase": (workload("phase: trian"), r"workload.phase: expected one of .*got 'trian'. Did you mean 'train'"),
     "unknown recompute": (workload("recompute: ful"), r"workload.recompute: expected .*got 'ful'"),

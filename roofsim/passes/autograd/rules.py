@@ -29,7 +29,7 @@ from roofsim.graph.ops import (
     Sort,
     View,
 )
-from roofsim.graph.tensor import FP8, Role, Tensor
+from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.tape import Tape, backward
@@ -44,7 +44,7 @@ def _(op: Matmul, tape: Tape) -> None:
     grad = _quantised(op, tape)
     wide = op.outputs[0].dtype
     if tape.needs(right):
-        out = tape.new(right, wide if right.dtype is FP8 else None)
+        out = tape.new(right, wide if right.dtype.narrow else None)
         # A linear layer's weight is [n, k]; the right operand of a batched product is [k, n].
         read = kept(tape, left)
         operands, m, n = ((read, grad), op.k, op.n) if op.scores else ((grad, read), op.n, op.k)
@@ -62,7 +62,7 @@ def _(op: Matmul, tape: Tape) -> None:
         )
         tape.give(right, out)
     if tape.needs(left):
-        out = tape.new(left, wide if left.dtype is FP8 else None)
+        out = tape.new(left, wide if left.dtype.narrow else None)
         tape.emit(
             Matmul, "data_gradient", (grad, right), (out,),
             m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores,
@@ -73,11 +73,11 @@ def _(op: Matmul, tape: Tape) -> None:
 
 
 def _quantised(op: AbstractOp, tape: Tape) -> Tensor:
-    """Return the incoming gradient, in FP8 where the forward product ran in it."""
-    grad = tape.incoming(op)
-    if op.math is not FP8:
+    """Return the incoming gradient, in the narrow type of the forward product where it ran in one."""
+    grad, narrow = tape.incoming(op), op.inputs[0].dtype
+    if not narrow.narrow:
         return grad
-    low = Tensor(f"{grad.name}.fp8", grad.shape, FP8, Role.TEMPORARY)
+    low = Tensor(f"{grad.name}.{narrow}", grad.shape, narrow, Role.TEMPORARY)
     tape.emit(Cast, "quantise_gradient", (grad,), (low,))
     return low
 
@@ -89,11 +89,11 @@ def _(op: GroupedMatmul, tape: Tape) -> None:
     wide = op.outputs[0].dtype
     common = {"rows": op.rows, "experts": op.experts, "math": op.math}
     if tape.needs(weight):
-        out = tape.new(weight, wide if weight.dtype is FP8 else None)
+        out = tape.new(weight, wide if weight.dtype.narrow else None)
         tape.emit(GroupedMatmul, "weight_gradient", (grad, rows, offsets), (out,), n=op.n, k=op.k, **common)
         tape.give(weight, out)
     if tape.needs(rows):
-        out = tape.new(rows, wide if rows.dtype is FP8 else None)
+        out = tape.new(rows, wide if rows.dtype.narrow else None)
         tape.emit(GroupedMatmul, "data_gradient", (grad, weight, offsets), (out,), n=op.k, k=op.n, **common)
         tape.give(rows, out)
 

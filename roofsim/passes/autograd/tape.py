@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
-from roofsim.graph.tensor import FP8, FP32, DType, Role, Tensor
+from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import same
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class Tape:
         """Add `gradient` to what `tensor` has received, after casting it to the tensor's type."""
         if tensor not in self._needing:
             return
-        if gradient.dtype is not tensor.dtype and tensor.dtype is not FP8:
+        if gradient.dtype is not tensor.dtype and not tensor.dtype.narrow:
             converted = self.new(tensor)
             self.emit(Cast, "cast_gradient", (gradient,), (converted,))
             self._after_node[self.ops[-1]] = True

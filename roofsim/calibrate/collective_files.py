@@ -1,0 +1,154 @@
+"""Write fitted constants of links, and score them: ``python -m roofsim.calibrate.collective_files --write``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.calibrate.collective_fit import fit
+from roofsim.calibrate.collective_start import RANGES, SOURCES
+from roofsim.calibrate.collectives import Score, measured, predict, report, scores
+from roofsim.spec import catalog
+from roofsim.spec.links import shipped_links
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pydantic import BaseModel
+
+    from roofsim.calibrate.collectives import Collectives
+    from roofsim.spec.links import Links
+
+COMMAND: Final = "python -m roofsim.calibrate.collective_files --write"
+HEADER: Final = f"""\
+# What links and networks achieve in collectives; `{COMMAND}` wrote it from
+# measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/links.py.
+schema: 1
+"""
+#: Fields in seconds, bytes per second and bytes; `ramp` of a link is a bandwidth, of a network a share.
+SECONDS: Final = (
+    "launch", "step", "handshake", "handshake_step", "fill", "fill_step", "exchange_step", "exchange_handshake", "point",
+    "latency", "launch_one", "launch_two",
+)  # fmt: skip
+RATES: Final = ("small", "exchange_small")
+#: Systems whose rows may be fitted, to be left out one at a time.
+LEFT_OUT: Final = (
+    "dgx-a100", "dgx-h100", "dgx-b200", "azure-nc96ads-a100-v4", "server-4x-h100-pcie-nvlink", "server-8x-arc-b60",
+    "server-8x-gtx1080ti", "server-8x-p100-pcie",
+)  # fmt: skip
+PAGE: Final = "docs/collectives-accuracy.md"
+
+
+def text_of(links: Links, fitted: dict[str, str]) -> str:
+    """Return constants as YAML."""
+    lines = ["shared: " + _flow(links.shared)]
+    for section in ("links", "switches", "networks"):
+        lines.append(f"{section}:")
+        lines += [f"  {name}: {_flow(value, section)}" for name, value in getattr(links, section).items()]
+    lines.append("custom:")
+    for engine, kinds in links.custom.items():
+        lines.append(f"  {engine}:")
+        lines += [f"    {name}: {_flow(value)}" for name, value in kinds.items()]
+    lines.append(f"host: {_flow(links.host)}")
+    for section, texts in (("ranges", RANGES), ("sources", SOURCES), ("fitted", fitted)):
+        lines.append(f"{section}:")
+        lines += [f'  "{name}": "{text}"' for name, text in texts.items()]
+    return HEADER + "\n".join(lines) + "\n"
+
+
+def _flow(model: BaseModel, section: str = "") -> str:
+    pairs = ((name, getattr(model, name)) for name in type(model).model_fields)
+    return "{" + ", ".join(f"{name}: {_quantity(name, value, section)}" for name, value in pairs) + "}"
+
+
+def _quantity(name: str, value: Any, section: str) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_quantity(key, number, section)}" for key, number in value.items()) + "}"
+    if name in SECONDS:
+        return humanize(value, "s", 4)
+    if name in RATES or (name == "ramp" and section == "links"):
+        return humanize(value, "B/s", 4)
+    if name == "limit":
+        return humanize(value, "B", 4, binary=True)
+    return np.format_float_positional(value, precision=4, fractional=False, trim="-")
+
+
+def left_out(table: Collectives, known: Links) -> list[Score]:
+    """Return the errors on each system with all of its rows left out of the fit, engines' own kernels apart."""
+    found = []
+    for system in LEFT_OUT:
+        mine = table.of(system=system)
+        links = fit(table, table.fitted & ~mine, known)
+        rows = table.only(mine & ~table.unfit)
+        found += scores(rows, predict(rows, links))
+    return [score for score in found if "network" not in score.part]
+
+
+def page(table: Collectives, links: Links, transferred: Sequence[Score]) -> str:
+    """Return the document with the scores of constants."""
+    held = table.only(~table.fitted)
+    found = scores(held, predict(held, links))
+    counts = f"{len(table):,} measured collectives, {int(table.fitted.sum()):,} of them fitted"
+    parts = {
+        "Rows that were not fitted": [score for score in found if not score.part.startswith("log ") and _clean(score)],
+        "Published logs, never fitted": [score for score in found if score.part.startswith("log ")],
+        "Systems left out of the fit": list(transferred),
+        "Clocked on the host, small messages (not fitted)": [score for score in found if not _clean(score)],
+    }
+    lines = [INTRODUCTION.format(counts=counts)]
+    for title, rows in parts.items():
+        lines += [f"\n## {title}\n", *report(rows)]
+    return "\n".join([*lines, NOTES]) + "\n"
+
+
+def _clean(score: Score) -> bool:
+    return not score.part.endswith("host clock")
+
+
+INTRODUCTION: Final = """\
+# How well collectives are predicted
+
+`python -m roofsim.calibrate.collective_files --page` writes this page. {counts}: every third row of the fitted systems,
+when sorted by source, system, operation, ranks and size. Errors are |predicted / measured - 1|. Where the data come from:
+[measurements/README.md](../measurements/README.md); how the time is made: [concepts/collectives.md](concepts/collectives.md)."""
+NOTES: Final = """
+## What remains
+
+- NCCL 2.23 to 2.29 differ among themselves by 1-9 % (median over sizes) on one H100 node; oneCCL 2021.15 and 2021.17 by 45 %
+  on large messages of the Arc Pro B60: one constant cannot serve both.
+- Between 1 and 8 MiB libraries change protocol and algorithm at sizes of their own: single points are 20-30 % off there.
+- All-reduce of 8-bit integers does not use the switches' reduction; the tables mix it with 16 bits under the same sizes.
+- `aws-p6-b200` inside a node: nccl-tests without CUDA graphs; each call takes about 20 us more than inside a graph.
+- `azure-nd-a100-v4 infiniband-staged`: a network without GPUDirect RDMA that gains nothing beyond four GPUs a node.
+- `(vidur)` times are whole microseconds of a clock on the host. Below 4 MiB all-reduces of neighbouring sizes jump between
+  10 and 60 us."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Score the shipped constants, or fit, and write constants or the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--write", action="store_true", help="fit, and write hardware/constants/links.yaml")
+    parser.add_argument("--transfer", action="store_true", help="also leave every system out of the fit once")
+    parser.add_argument("--page", action="store_true", help=f"write {PAGE} (with systems left out)")
+    options = parser.parse_args(arguments)
+    table = measured()
+    links = fit(table, table.fitted) if options.write else shipped_links()
+    held = table.only(~table.fitted)
+    sys.stdout.write("\n".join(["not fitted", *report(scores(held, predict(held, links)))]) + "\n")
+    if options.write:
+        facts = {"command": COMMAND, "rows": f"{int(table.fitted.sum())} of {len(table)}, every third"}
+        path = catalog.root() / "hardware" / "constants" / "links.yaml"
+        path.write_text(text_of(links, facts), encoding="utf-8")
+    if options.transfer or options.page:
+        transferred = left_out(table, links)
+        sys.stdout.write("\n".join(["left out", *report(transferred)]) + "\n")
+        if options.page:
+            (catalog.root() / PAGE).write_text(page(table, links, transferred), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Price products whose weights are narrower than what they multiply: expanded on the way, or written out before.
+
+Below the engine's threshold the kernel reads the narrow weights and expands them in registers: fewer bytes, somewhat
+slower arithmetic, further launches (conversion of the input, sums of parts). From the threshold on a kernel of its own
+writes the weights in 16 bits and the library multiplies those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.numeric import maximum, where
+
+if TYPE_CHECKING:
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.tensor import Tensor
+    from roofsim.numeric import Real
+
+#: Rows up to which a product streams its weights.
+FEW_ROWS: Final = 64.0
+#: Vector arithmetic of writing one weight out: unpack, scale, shift, convert (llama-bench prefills of ten cards against
+#: those with fp16 weights: 21-27 cycles of 64 lanes, which is 24 to 48 operations at the usual share of vector peaks).
+EXPANSION_FLOPS: Final = 32.0
+#: Rows of activations that the matrix units take at least (the n of mma.m16n8k16, twice).
+NARROWEST_TILE: Final = 16.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantisedProducts:
+    """How an engine multiplies with narrow weights.
+
+    Attributes
+    ----------
+    kernels
+        Launches per product.
+    compute
+        Share of the rate of 16-bit products while weights are expanded in the kernel.
+    expand_from
+        Rows from which weights are written out first; None: never.
+    bandwidth
+        Share of the memory bandwidth while the weights of few rows stream; None: as library kernels do.
+    """
+
+    kernels: float = 1.0
+    compute: float = 1.0
+    bandwidth: float | None = None
+    expand_from: int | None = None
+
+
+def packed_weight(op: AbstractOp) -> Tensor | None:
+    """Return the weight that a product must expand, or None: it has none, or multiplies it as it is."""
+    left, right = op.inputs[0], op.inputs[1]
+    wide = left.dtype.floating and not left.dtype.narrow
+    return right if right.dtype.packed and wide else None
+
+
+def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) -> tuple[KernelWork, ...]:
+    """Return the kernels of a product with narrow weights, given that of one with the same bytes."""
+    weight, facts = packed_weight(op), context.quantised
+    if weight is None:
+        return (work,)
+    inside = replace(
+        work,
+        launches=work.launches * facts.kernels,
+        compute_share=work.compute_share * facts.compute,
+        product=_turned(work),
+        bandwidth_share=_bandwidth(work, rows, facts),
+    )
+    if facts.expand_from is None:
+        return (inside,)
+    written = rows >= facts.expand_from
+    if isinstance(written, (bool, np.bool_)) and not written:
+        return (inside,)
+    wide = weight.numel * op.inputs[0].dtype.itemsize
+    library = replace(work, traffic=work.traffic + wide - weight.bytes)
+    expansion = context.light(EXPANSION_FLOPS * weight.numel, weight.bytes + wide, "cast")
+    if isinstance(written, (bool, np.bool_)):
+        return (expansion, library)
+    share = where(written, 1.0, 0.0)
+    chosen = replace(
+        library,
+        product=_either(written, library.product, inside.product),
+        traffic=where(written, library.traffic, inside.traffic),
+        launches=where(written, library.launches, inside.launches),
+        compute_share=where(written, library.compute_share, inside.compute_share),
+        bandwidth_share=where(written, library.bandwidth_share, inside.bandwidth_share),
+    )
+    absent = replace(
+        expansion,
+        flops=expansion.flops * share,
+        traffic=expansion.traffic * share,
+        launches=expansion.launches * share,
+        energy=expansion.energy * share,
+    )
+    return (absent, chosen)
+
+
+def _bandwidth(work: KernelWork, rows: Real, facts: QuantisedProducts) -> Real:
+    """Return the share of the bandwidth: the engine's own where its kernels stream."""
+    if facts.bandwidth is None:
+        return work.bandwidth_share
+    return where(rows <= FEW_ROWS, facts.bandwidth, work.bandwidth_share)
+
+
+def _turned(work: KernelWork) -> tuple[Real, Real, Real, Real] | None:
+    """Return the product as kernels for few rows cut it: weights along the tile's height, its width for the rows.
+
+    Fewer rows than that width are multiplied on ordinary units, which compute nothing in vain.
+    """
+    if work.product is None:
+        return None
+    m, n, k, batch = work.product
+    return n, maximum(m, NARROWEST_TILE), k, batch
+
+
+def _either(
+    written: Any, first: tuple[Real, Real, Real, Real] | None, second: tuple[Real, Real, Real, Real] | None
+) -> tuple[Real, Real, Real, Real] | None:
+    if first is None or second is None:
+        return None
+    m, n, k, batch = (where(written, one, other) for one, other in zip(first, second, strict=True))
+    return m, n, k, batch

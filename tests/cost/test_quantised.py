@@ -1,0 +1,132 @@
+"""Products with narrow weights: bytes, arithmetic, expansion, published decode rates."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from roofsim import run
+from roofsim.api import resolve
+from roofsim.evaluate import evaluate
+from roofsim.graph.ops import Matmul
+from roofsim.graph.tensor import Role
+
+#: llama-bench, decode of Llama 3 8B from an empty context, tokens per second
+#: (XiongjieDai/GPU-Benchmarks-on-LLM-Inference, README.md).
+PUBLISHED = [("rtx4090", "q4_k_m", 1024, 127.74), ("rtx4090", "fp16", 1024, 54.34)]
+#: Weight formats from wide to narrow: batch 1 gets no slower.
+LADDER = {
+    "llama.cpp": ["fp16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m", "q2_k"],
+    "exllamav2": ["fp16", "exl2-8.0bpw", "exl2-6.0bpw", "exl2-4.0bpw", "exl2-2.5bpw"],
+    "vllm": ["bf16", "fp8", "int4"],
+    "mlc-llm": ["fp16", "int8", "nf4", "nf4-dq"],
+}
+
+
+def request(precision, engine="llama.cpp", gpu="rtx4090", phase="decode", **extra):
+    sizes = {"context_length": 512} if phase == "decode" else {"prompt_length": 512} if phase != "forward" else {}
+    workload = {"phase": phase, "engine": engine, "precision": precision, "batch_size": 1} | sizes | extra
+    return {"model": "llama3-8b", "workload": workload, "hardware": {"gpu": gpu}}
+
+
+def seconds(*args, **extra):
+    return run(request(*args, **extra)).to_dict()["step_time"]
+
+
+def products(*args, **extra):
+    evaluation = evaluate(resolve(request(*args, **extra)))
+    graph = evaluation.program.stages[0].graph
+    found = {}
+    for index, work in evaluation.priced[0].works:
+        op = graph.ops[index]
+        if isinstance(op, Matmul) and op.inputs[1].role is Role.PARAMETER:
+            found.setdefault(op.name, []).append(work)
+    return found
+
+
+@pytest.mark.parametrize(("gpu", "precision", "tokens", "rate"), PUBLISHED)
+def test_published_decodes(gpu, precision, tokens, rate):
+    found = seconds(precision, gpu=gpu, context_length=0, output_length=tokens)
+    assert 1.0 / found == pytest.approx(rate, rel=0.15)
+
+
+@pytest.mark.parametrize(("engine", "names"), LADDER.items())
+@pytest.mark.parametrize("gpu", ["rtx4090", "h100"])
+def test_fewer_bits_are_never_slower_at_batch_one(engine, names, gpu):
+    times = [seconds(name, engine=engine, gpu=gpu) for name in names]
+    assert times == sorted(times, reverse=True)
+    assert times[-1] < 0.75 * times[0]
+
+
+def test_weights_are_read_as_they_are_stored():
+    (work,) = products("int4", engine="vllm", gpu="a100")["layers.mlp.down.matmul"]
+    activations = 2.0 * (14336.0 + 4096.0)
+    assert work.traffic == pytest.approx(14336.0 * 4096.0 * 4.15625 / 8.0 + activations)
+    assert work.compute_keys[0] == "bf16"
+
+
+def test_long_prompts_write_the_weights_out_first():
+    expansion, product = products("q4_k_m", phase="prefill")["layers.mlp.gate.matmul"]
+    weight = 14336.0 * 4096.0
+    assert expansion.traffic == pytest.approx(weight * (4.5 / 8.0 + 2.0))
+    assert product.traffic > weight * 2.0
+    assert expansion.launches == 1.0
+    (short,) = products("q4_k_m", phase="prefill", prompt_length=63)["layers.mlp.gate.matmul"]
+    assert short.traffic < weight
+
+
+def test_four_bits_gain_nothing_once_products_are_bound_by_arithmetic():
+    gain = {
+        batch: seconds("bf16", engine="vllm", gpu="a100", batch_size=batch)
+        / seconds("int4", engine="vllm", gpu="a100", batch_size=batch)
+        for batch in (1, 16, 1024)
+    }
+    assert gain[1] > 1.6
+    assert gain[1] >= gain[16] > gain[1024]
+    assert gain[1024] < 1.1
+
+
+@pytest.mark.parametrize(
+    ("precision", "gpu", "math"), [("int8", "a100", "int8"), ("nvfp4", "b200", "fp4"), ("mxfp8", "b200", "fp8")]
+)
+def test_narrow_arithmetic_converts_activations(precision, gpu, math):
+    evaluation = evaluate(resolve(request(precision, engine="vllm", gpu=gpu, phase="prefill", prompt_length=4096)))
+    graph, works = evaluation.program.stages[0].graph, evaluation.priced[0].works
+    maths = {work.compute_keys[0] for index, work in works if graph.ops[index].name == "layers.mlp.down.matmul"}
+    assert maths == {math}
+    assert any(op.name.startswith("layers.mlp.down.matmul.cast0") or "cast" in op.name for op in graph)
+    wide = seconds("bf16", engine="vllm", gpu=gpu, phase="prefill", prompt_length=4096)
+    assert evaluation.step.step < wide
+
+
+@pytest.mark.parametrize("precision", ["mxfp8", "nvfp4"])
+def test_narrow_training(precision):
+    def step(name):
+        workload = {"precision": name, "engine": "megatron-core", "micro_batch_size": 1, "sequence_length": 4096}
+        return run({"model": "llama3-8b", "workload": workload, "hardware": {"gpu": "b200"}}).to_dict()
+
+    wide, narrow = step("bf16"), step(precision)
+    assert narrow["step_time"] < wide["step_time"]
+    assert narrow["model_flops"] == wide["model_flops"]
+    assert narrow["memory"]["components"]["parameters"] == wide["memory"]["components"]["parameters"]
+
+
+@pytest.mark.parametrize("precision", ["q4_k_m", "int4", "nf4", "int8", "exl2-3.0bpw"])
+@pytest.mark.parametrize("engine", ["llama.cpp", "vllm", "autoawq"])
+def test_arrays_of_batches_price_as_single_ones(precision, engine):
+    gpu = "h100"
+    batches = np.array([1.0, 16.0, 300.0, 2000.0])
+    scenario = resolve(request(precision, engine=engine, gpu=gpu))
+    many = dataclasses.replace(
+        scenario, workload=scenario.workload.model_copy(update={"micro_batch_size": batches, "batch_size": batches})
+    )
+    found = evaluate(many).step.step
+    each = [seconds(precision, engine=engine, gpu=gpu, batch_size=int(batch)) for batch in batches]
+    np.testing.assert_allclose(np.ravel(found), each, rtol=1e-9)
+
+
+def test_a_card_with_wide_memory_is_held_by_its_units():
+    capped, free = (seconds("q8_0", gpu="a100", engine_facts=facts) for facts in ({}, {"stream_bytes_per_clock": None}))
+    assert capped > 1.1 * free
