@@ -227,6 +227,11 @@ class Engine(_Strict):
     reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."
     )
+    allocator: Literal["native", "expandable", "planned"] = Field(
+        default="native",
+        description="PyTorch's caching allocator with separate segments or with expandable ones; planned: none of the kind, "
+        "buffers are planned or taken whole.",
+    )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",
