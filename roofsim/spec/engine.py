@@ -241,6 +241,11 @@ class Engine(_Strict):
         default="again",
         description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
     )
+    allocator: Literal["native", "expandable", "planned"] = Field(
+        default="native",
+        description="PyTorch's caching allocator with separate segments or with expandable ones; planned: none of the kind, "
+        "buffers are planned or taken whole.",
+    )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",

@@ -70,6 +70,7 @@ OTHER = {
     "host_time_per_step": "2 ms",
     "host_time_per_sequence": "13 us",
     "reserved_overhead": 0.2,
+    "allocator": "expandable",
     "overlap": {"tensor": True, "data": False, "pipeline": True},
     "all_reduce": "custom",
     "pipeline_message": "split",

@@ -1,0 +1,231 @@
+"""Memory snapshots: what is in them, and files that must be refused without running anything of them."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import pickle
+import pickletools
+import time
+
+import pytest
+
+from roofsim.analyze.allocation import measured_of, replay
+from roofsim.errors import SpecError
+from roofsim.importers.snapshot import read_snapshot
+from tests.importers.snapshots import BASE, MIB, block, event, long_trace, segment, snapshot
+
+
+@pytest.fixture
+def write(tmp_path):
+    def written(data, name="snapshot.pickle", protocol=pickle.DEFAULT_PROTOCOL):
+        path = tmp_path / name
+        if isinstance(data, bytes):
+            path.write_bytes(data)
+        elif name.endswith(".json"):
+            path.write_text(json.dumps(data), encoding="utf-8")
+        else:
+            path.write_bytes(pickle.dumps(data, protocol))
+        return path
+
+    return written
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_every_pickle_protocol_and_json_say_the_same(write, protocol):
+    pickled = read_snapshot(write(snapshot(), protocol=protocol))
+    plain = read_snapshot(write(snapshot(), "snapshot.json"))
+    assert pickled.pools == plain.pools
+    assert pickled.trace == plain.trace
+    assert (pickled.reserved, pickled.allocated, pickled.active) == (42 * MIB, 4 * MIB + MIB // 2, 24 * MIB + MIB // 2)
+    assert pickled.fragmentation == 42 * MIB - pickled.active
+    assert [(use.pool, use.stream, use.segments, use.reserved) for use in pickled.pools] == [
+        ("large", 0, 2, 40 * MIB),
+        ("small", 7, 1, 2 * MIB),
+    ]
+    assert [live.size for live in pickled.largest] == [20 * MIB, 4 * MIB, MIB // 2]
+    assert pickled.largest[0].where == "train.py:12 forward"
+
+
+def test_the_record_is_followed_from_what_was_there_before(write):
+    trace = read_snapshot(write(snapshot())).trace
+    small = MIB // 2  # 100 bytes less were asked for, a granule less is rounded to the same
+    assert trace.events == 8
+    assert trace.allocated_start == 4 * MIB
+    assert trace.curve == [12 * MIB, 12 * MIB + small, 4 * MIB + small, 24 * MIB + small]
+    assert (trace.allocated_peak, trace.allocated_low) == (24 * MIB + small, 4 * MIB + small)
+    assert (trace.reserved_start, trace.reserved_peak) == (20 * MIB, 42 * MIB)
+
+
+def test_the_record_runs_through_the_simulation(write):
+    found = read_snapshot(write(snapshot()))
+    replayed = replay(found)
+    assert replayed.allocated_peak == found.trace.allocated_peak
+    assert replayed.reserved_peak == 42 * MIB
+
+
+def test_blocks_without_addresses_lie_side_by_side(write):
+    data = snapshot()
+    for each in data["segments"]:
+        for part in each["blocks"]:
+            del part["address"]
+    assert read_snapshot(write(data)).trace == read_snapshot(write(snapshot(), "other.pickle")).trace
+
+
+def test_segments_alone_are_a_snapshot_without_peaks(write):
+    found = read_snapshot(write(snapshot()["segments"], "segments.json"))
+    assert found.trace is None
+    assert found.reserved == 42 * MIB
+    assert replay(found) is None
+    assert any("no record" in note for note in measured_of(found).notes)
+
+
+def test_the_fullest_device_is_taken_unless_one_is_named(write):
+    data = snapshot()
+    data["segments"].append(
+        segment(BASE + 512 * MIB, [block(BASE + 512 * MIB, 100 * MIB)], device=1, is_expandable=True)
+    )
+    found = read_snapshot(write(data))
+    assert (found.device, found.devices, found.reserved, found.expandable) == (1, 2, 100 * MIB, True)
+    assert any("2 devices" in note for note in measured_of(found).notes)
+    assert read_snapshot(write(data), device=0).reserved == 42 * MIB
+    with pytest.raises(SpecError, match="no device 5"):
+        read_snapshot(write(data), device=5)
+
+
+def test_failed_allocations_and_lost_frees(write):
+    data = snapshot()
+    data["device_traces"][0] += [
+        {"action": "oom", "size": 80 * MIB, "device_free": 1, "stream": 0},
+        event("alloc", BASE, MIB),  # what lay there was freed without a record
+    ]
+    found = read_snapshot(write(data))
+    assert found.trace.out_of_memory == 1
+    assert found.trace.curve[-2:] == [20 * MIB + MIB // 2, 21 * MIB + MIB // 2]
+    assert any("failed" in note for note in measured_of(found).notes)
+
+
+def test_an_empty_snapshot_is_one(write):
+    found = read_snapshot(write({"segments": [], "device_traces": []}))
+    assert (found.reserved, found.pools, found.largest, found.trace) == (0, (), (), None)
+
+
+# -- what must be refused -------------------------------------------------------------------------------------------
+
+
+class Evil:
+    def __init__(self, call, *arguments):
+        self.call, self.arguments = call, arguments
+
+    def __reduce__(self):
+        return self.call, self.arguments
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+@pytest.mark.parametrize("call", ["system", "eval", "getattr"])
+def test_code_is_named_and_not_run(write, tmp_path, protocol, call):
+    mark = tmp_path / "was_run"
+    evil = {
+        "system": Evil(os.system, f"touch {mark}"),
+        "eval": Evil(eval, f"open({str(mark)!r}, 'w')"),
+        "getattr": Evil(getattr, "text", "upper"),
+    }[call]
+    path = write({"segments": [], "device_traces": [], "user": evil}, protocol=protocol)
+    with pytest.raises(SpecError, match=f"asks for .*{call}") as said:
+        read_snapshot(path)
+    assert str(path) in str(said.value)
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"cos\nsystem\n(S'true'\ntR.",  # GLOBAL
+        b"(S'true'\nios\nsystem\n.",  # INST
+        b"\x80\x04\x8c\x02os\x8c\x06system\x93.",  # STACK_GLOBAL
+        b"\x80\x02\x82\x01.",  # EXT1: the registry of extensions
+        b"P1\n.",  # PERSID
+        b"\x80\x02}(U\x01aK\x01ub}.",  # BUILD on a mapping
+    ],
+)
+def test_crafted_pickles_are_refused(write, data):
+    with pytest.raises(SpecError, match=r"asks for|damaged"):
+        read_snapshot(write(data))
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "empty"),
+        (b" \n ", "empty"),
+        (b"hello there", "damaged"),
+        (b'{"segments": [', "damaged"),
+        (b"{" * 100000, "damaged"),
+        (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f", "damaged"),  # BINBYTES8 of nearly everything
+        (b"\x80\x04]r\xff\xff\xff\x7f.", "damaged|expected"),  # LONG_BINPUT far away
+        (pickle.dumps([1, 2]), r"segments\[0\].*a mapping"),
+        (pickle.dumps(3), "a mapping with segments"),
+        (pickle.dumps({}), "a mapping with segments"),
+        (pickle.dumps({"segments": {}}), "segments.*a list"),
+    ],
+)
+def test_damaged_files_are_refused(write, data, said):
+    if b"\xff\xff\xff\x7f." in data:
+        assert pickletools.genops(io.BytesIO(data))
+    with pytest.raises(SpecError, match=said):
+        read_snapshot(write(data))
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9, 0.999])
+def test_files_cut_short_are_refused(write, share):
+    whole = pickle.dumps(snapshot())
+    with pytest.raises(SpecError, match="damaged"):
+        read_snapshot(write(whole[: int(len(whole) * share)]))
+
+
+def test_missing_files_and_folders_are_refused(tmp_path):
+    for path in (tmp_path / "none.pickle", tmp_path):
+        with pytest.raises(SpecError, match="cannot read"):
+            read_snapshot(path)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("segments", 0, "total_size"), -1, r"segments\[0\].total_size.*-1"),
+        (("segments", 0, "total_size"), None, r"total_size"),
+        (("segments", 0, "total_size"), 1e9, r"whole number"),
+        (("segments", 0, "device"), "cuda", r"device"),
+        (("segments", 0, "blocks"), 3, r"blocks.*a list"),
+        (("segments", 0, "blocks", 0), 3, r"blocks\[0\].*a mapping"),
+        (("segments", 0, "blocks", 0, "size"), "big", r"blocks\[0\].size"),
+        (("segments", 0, "blocks", 0, "requested_size"), [], r"requested_size"),
+        (("segments", 0, "blocks", 0, "address"), 1.5, r"address"),
+        (("device_traces",), 5, r"device_traces.*a list"),
+        (("device_traces", 0), 5, r"device_traces\[0\].*a list"),
+        (("device_traces", 0, 0), 5, r"an event"),
+        (("device_traces", 0, 0, "action"), None, r"an event"),
+        (("device_traces", 0, 0, "size"), "x", r"size, addr and stream"),
+        (("device_traces", 0, 0, "addr"), None, r"size, addr and stream"),
+        (("device_traces", 0, 1, "size"), -5, r"size"),
+    ],
+)
+def test_wrong_entries_are_located(write, place, value, said):
+    data = copy.deepcopy(snapshot())
+    inner = data
+    for step in place[:-1]:
+        inner = inner[step]
+    inner[place[-1]] = value
+    with pytest.raises(SpecError, match=said):
+        read_snapshot(write(data))
+
+
+def test_a_long_record_takes_seconds(write):
+    path = write(long_trace(200_000))
+    start = time.perf_counter()
+    found = read_snapshot(path)
+    assert time.perf_counter() - start < 10.0  # 0.5 s on a quiet core
+    assert found.trace.events == 200_000
+    assert found.trace.allocated_peak == 64 * 512
