@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofsim.schedule.memory import MemoryProfile
 
 #: Phases that run while other micro batches wait for their backward pass.
-_BESIDE = ("forward", "backward", "recompute")
+BESIDE = ("forward", "backward", "recompute")
 
 
 def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
@@ -23,9 +23,9 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
     """
     if type(held) is float and held <= 1.0:
         return profile
-    waiting = (maximum(held, 1.0) - 1.0) * profile.forward_end["activations"]
+    waiting = waiting_bytes(profile, held)
     live = {
-        phase: parts | {"activations": parts["activations"] + waiting} if phase in _BESIDE else parts
+        phase: parts | {"activations": parts["activations"] + waiting} if phase in BESIDE else parts
         for phase, parts in profile.phase_live.items()
     }
     peaks = {phase: _total(parts) for phase, parts in live.items()}
@@ -34,7 +34,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
         (
             op,
             phase,
-            parts | {"activations": parts["activations"] + float(np.ravel(waiting)[0])} if phase in _BESIDE else parts,
+            parts | {"activations": parts["activations"] + float(np.ravel(waiting)[0])} if phase in BESIDE else parts,
         )
         for op, phase, parts in profile.curve
     ]
@@ -42,6 +42,11 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
         profile, peak=peak, components=components, peak_phase=fullest, peak_op=profile.phase_ops[fullest],
         phase_peaks=peaks, phase_live=live, curve=curve,
     )  # fmt: skip
+
+
+def waiting_bytes(profile: MemoryProfile, held: Real) -> Real:
+    """Return the bytes of the micro batches that wait for their backward pass: what the forward pass of each saved."""
+    return (maximum(held, 1.0) - 1.0) * profile.forward_end["activations"]
 
 
 def _total(parts: dict[str, Real]) -> Real:

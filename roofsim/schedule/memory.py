@@ -21,7 +21,7 @@ CATEGORIES: Final = (
     "parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary", "communication_buffers",
 )  # fmt: skip
 
-_BY_ROLE: Final = {
+CATEGORY_OF: Final = {
     Role.PARAMETER: "parameters",
     Role.BUFFER: "parameters",
     Role.MASTER_PARAMETER: "optimizer_state",
@@ -69,8 +69,8 @@ class MemoryProfile:
     """The categories when the forward pass has ended."""
 
 
-@dataclass
-class _Storage:
+@dataclass(eq=False)
+class Storage:
     """One storage: where it is born, where it dies, and as what it counts."""
 
     root: Tensor
@@ -90,7 +90,7 @@ def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCA
     it). What a block makes or frees, it does once per iteration; equal iterations make the curve linear over a block,
     so that its peak lies in the first or the last.
     """
-    return _Liveness(graph, granule).run(with_curve=with_curve)
+    return Liveness(graph, granule).run(with_curve=with_curve)
 
 
 @dataclass
@@ -141,14 +141,16 @@ def _once(block: Block) -> bool:
     return type(block.repeat) is float and block.repeat == 1.0
 
 
-def _from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
+def from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
     """Return 1 for what stands before the step; 0 for a gradient buffer that no earlier micro batch has filled."""
     if tensor.role is not Role.GRADIENT_BUFFER:
         return 1.0
     return where(reader.share > 0.0, 1.0, 0.0)
 
 
-class _Liveness:
+class Liveness:
+    """When each storage of a program is born and when it dies: `births` and `deaths` by op, `block_deaths` by block."""
+
     def __init__(self, graph: OpGraph, granule: float) -> None:
         self.graph = graph
         self.granule = granule
@@ -166,15 +168,15 @@ class _Liveness:
             if tensor.role is Role.GRADIENT_BUFFER:
                 self.late_buffers.setdefault(order[reader], []).append(tensor)
         self.storages = self._collect()
-        self.births: dict[int, list[_Storage]] = {}
-        self.deaths: dict[int, list[_Storage]] = {}
-        self.block_deaths: dict[Block, list[_Storage]] = {}
+        self.births: dict[int, list[Storage]] = {}
+        self.deaths: dict[int, list[Storage]] = {}
+        self.block_deaths: dict[Block, list[Storage]] = {}
         self._place_events()
 
     # -- lifetimes ----------------------------------------------------------------------------------------------
 
-    def _collect(self) -> dict[Tensor, _Storage]:
-        found: dict[Tensor, _Storage] = {}
+    def _collect(self) -> dict[Tensor, Storage]:
+        found: dict[Tensor, Storage] = {}
         for index, op in enumerate(self.graph.ops):
             self._produce(op, index, found)
             if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
@@ -192,21 +194,21 @@ class _Liveness:
         return found
 
     @staticmethod
-    def _produce(op: AbstractOp, index: int, found: dict[Tensor, _Storage]) -> None:
+    def _produce(op: AbstractOp, index: int, found: dict[Tensor, Storage]) -> None:
         """Note the birth of every storage that `op` writes first."""
         for root in (tensor.root for tensor in op.outputs):
             if not root.persistent and root not in found:
-                category = _BY_ROLE.get(root.role, "temporary")
-                found[root] = _Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
+                category = CATEGORY_OF.get(root.role, "temporary")
+                found[root] = Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
 
-    def _mark_saved(self, storage: _Storage) -> None:
+    def _mark_saved(self, storage: Storage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
             return
         storage.saved = storage.root in self.saved_roots
         if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
             storage.category = "activations"
 
-    def _keep_carried(self, block: Block, found: dict[Tensor, _Storage]) -> None:
+    def _keep_carried(self, block: Block, found: dict[Tensor, Storage]) -> None:
         """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
         end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
         for _, leaving in block.carries:
@@ -235,7 +237,7 @@ class _Liveness:
             else:
                 self.deaths.setdefault(storage.last, []).append(storage)
 
-    def _per_iteration(self, storage: _Storage, born_in: Block | None, dies_in: Block) -> bool:
+    def _per_iteration(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""
         if dies_in.mirror is not None and (dies_in.mirror is born_in or self._entered(storage.root, dies_in.mirror)):
             return True
@@ -279,16 +281,17 @@ class _Liveness:
 
     def _start(self, live: dict[str, Real]) -> None:
         for tensor, reader in self.graph.sources.items():
-            category = _BY_ROLE.get(tensor.role)
+            category = CATEGORY_OF.get(tensor.role)
             if category is not None:
-                copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * _from_the_start(tensor, reader)
-                live[category] = live[category] + self._rounded(tensor.numel * tensor.dtype.itemsize) * copies
+                copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * from_the_start(tensor, reader)
+                live[category] = live[category] + self.rounded(tensor.numel * tensor.dtype.itemsize) * copies
 
-    def _rounded(self, size: Real) -> Real:
+    def rounded(self, size: Real) -> Real:
+        """Return the bytes that the allocator hands out for a size."""
         return size if self.granule <= 1.0 else round_up(size, self.granule)
 
-    def _add(self, live: dict[str, Real], storage: _Storage, sign: Real) -> None:
-        live[storage.category] = live[storage.category] + sign * self._rounded(storage.size)
+    def _add(self, live: dict[str, Real], storage: Storage, sign: Real) -> None:
+        live[storage.category] = live[storage.category] + sign * self.rounded(storage.size)
 
     def _body(self, live: dict[str, Real], indices: range) -> list[tuple[AbstractOp, dict[str, Real]]]:
         """Run one iteration; `live` becomes its end, the returned points are its instants of allocation."""
@@ -298,14 +301,14 @@ class _Liveness:
                 self._add(live, storage, 1.0)
             points.append((self.graph.ops[index], dict(live)))
             for storage in self.deaths.get(index, ()):
-                self._add(live, storage, -self._copies_freed(storage, index))
+                self._add(live, storage, -self.copies_freed(storage, index))
             for tensor in self.late_buffers.get(index, ()):
                 # Without earlier micro batches there is no buffer yet: the first gradient becomes it.
-                absent = 1.0 - _from_the_start(tensor, self.graph.ops[index])
-                live["gradients"] = live["gradients"] + absent * self._rounded(tensor.numel * tensor.dtype.itemsize)
+                absent = 1.0 - from_the_start(tensor, self.graph.ops[index])
+                live["gradients"] = live["gradients"] + absent * self.rounded(tensor.numel * tensor.dtype.itemsize)
         return points
 
-    def _copies_freed(self, storage: _Storage, index: int) -> Real:
+    def copies_freed(self, storage: Storage, index: int) -> Real:
         """Return how many copies die at once: all that a block made, when an op outside of it held them."""
         born_in = self.graph.ops[storage.born].block
         held = storage.held and born_in is not None and self.graph.ops[index].block is None
@@ -333,7 +336,7 @@ class _Liveness:
         if curve is not None and is_scalar(times):
             for iteration in range(int(times)):
                 curve += [
-                    (op.name, str(op.phase), {name: _last(at[name] + iteration * step[name]) for name in at})
+                    (op.name, str(op.phase), {name: last_of(at[name] + iteration * step[name]) for name in at})
                     for op, at in points
                 ]
 
@@ -344,7 +347,7 @@ class _Liveness:
                 total = total + storage.size * self._saved_copies(storage)
         return total
 
-    def _saved_copies(self, storage: _Storage) -> Real:
+    def _saved_copies(self, storage: Storage) -> Real:
         """Return how many copies of a storage wait for the backward pass.
 
         Of what leaves an iteration, all but the last are the next iteration's input, and kept if that is.
@@ -356,6 +359,6 @@ class _Liveness:
         return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)
 
 
-def _last(value: Real) -> float:
+def last_of(value: Real) -> float:
     """Return a number, or the last of several: the longest context of a decode."""
     return float(np.ravel(value)[-1])
