@@ -32,6 +32,8 @@ CATEGORY_OF: Final = {
     Role.INPUT: "activations",
     Role.COMMUNICATION: "communication_buffers",
 }
+#: What a tensor between ops may be: kept for backward, or not.
+_TWO_KINDS: Final = {"activations", "temporary"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +193,15 @@ class Liveness:
             self._mark_saved(storage)
         for block in self.graph.blocks:
             self._keep_carried(block, found)
+        self._count_alike(found)
         return found
+
+    def _count_alike(self, found: dict[Tensor, Storage]) -> None:
+        """Count what enters an iteration as what leaves it: the one is freed in the other's name."""
+        pairs = [(found.get(leaving), found.get(entry)) for leaving, entry in self.leaving.items()]
+        for first, second in (*pairs, *reversed(pairs)):
+            if first is not None and second is not None and {first.category, second.category} == _TWO_KINDS:
+                first.category = second.category = "activations"
 
     @staticmethod
     def _produce(op: AbstractOp, index: int, found: dict[Tensor, Storage]) -> None:
