@@ -47,6 +47,7 @@ class _Writer:
         self.leading = leading
         self.ops: list[AbstractOp] = []
         self.env: dict[Tensor, Tensor] = {}
+        self.copies: dict[Tensor, list[Tensor]] = {}
 
     def find(self, tensor: Tensor) -> Tensor:
         return self.env.get(tensor, tensor)
@@ -55,9 +56,8 @@ class _Writer:
         """Return an op outside of blocks that reads what the regrouped blocks left."""
         outputs = tuple(t if t.base is None else replace(t, base=self.find(t.base)) for t in op.outputs)
         self.env.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old is not new)
-        return replace(
-            op, inputs=tuple(map(self.find, op.inputs)), holds=tuple(map(self.find, op.holds)), outputs=outputs
-        )
+        holds = tuple(copy for tensor in op.holds for copy in self.copies.get(tensor, [self.find(tensor)]))
+        return replace(op, inputs=tuple(map(self.find, op.inputs)), holds=holds, outputs=outputs)
 
     def block(self, block: Block, body: list[AbstractOp]) -> None:
         times = block.repeat
@@ -85,6 +85,10 @@ class _Writer:
             for op in body:
                 self._copy(op, unit, index, step, made)
             step = {entry: made[leaving] for entry, leaving in old.carries}
+            # Ops behind the block read what its last iteration made, and may hold what all of them did.
+            self.env |= {tensor: copy for tensor, copy in made.items() if not tensor.persistent}
+            for tensor, copy in made.items():
+                self.copies.setdefault(tensor, []).append(copy)
         for entry, leaving in old.carries:
             if step[entry] is not entering[entry]:
                 unit.carries.append((entering[entry], step[entry]))
