@@ -1,4 +1,4 @@
-"""Say how far a step time may be off: an 80 % interval from the residuals of measured steps."""
+"""Say how far a step time or a figure of memory may be off: 80 % intervals from the residuals of measured steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.numeric import is_scalar
+from roofsim.spec import memory_spreads
+
 if TYPE_CHECKING:
+    from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.spec.constants import Spreads
 
@@ -67,3 +71,20 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
         width *= UNMEASURED
     step = float(evaluation.step.step)
     return step * float(np.exp(-width)), step * float(np.exp(width))
+
+
+def memory_intervals(memory: Memory) -> dict[str, tuple[float, float]] | None:
+    """Return the 80 % intervals of what is allocated, reserved and shown by the device; None for arrays.
+
+    Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated.
+    """
+    if not is_scalar(*(getattr(memory, name) for name in memory_spreads.FIGURES)):
+        return None
+    spreads = memory_spreads.shipped()
+    found: dict[str, tuple[float, float]] = {}
+    low = high = 0.0
+    for name in memory_spreads.FIGURES:
+        value, width = float(getattr(memory, name)), float(getattr(spreads, name))
+        low, high = max(low, value * float(np.exp(-width))), max(high, value * float(np.exp(width)))
+        found[name] = low, high
+    return found

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.analyze.result import Memory
+from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import Real, real
+from roofsim.schedule.reserved import apart, stranded
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.schedule.memory import MemoryProfile
 
 
@@ -20,20 +23,25 @@ def memory_of(evaluation: Evaluation) -> Memory:
     resolved = evaluation.resolved
     fullest = evaluation.profiles[0]
     stages = evaluation.program.stages
+    graph = stages[0].graph
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
-        fullest = _fuller(fullest, other, averaged=stage.averaged)
+        later = _fuller(fullest, other, averaged=stage.averaged)
+        graph = graph if later is fullest else stage.graph
+        fullest = later
     if len(stages) == 1 and stages[0].averaged:
         fullest = at_last_context(fullest)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
-    components["context"] = real(resolved.architecture.context)
-    components["fragmentation"] = transient * resolved.engine.reserved_overhead
-    reserved = fullest.peak + components["fragmentation"]
+    components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory
+    components["temporary"] = components["temporary"] + _workspace(evaluation)
+    components["fragmentation"] = transient * resolved.engine.reserved_overhead + _unusable(evaluation, fullest, graph)
+    allocated = fullest.peak + _workspace(evaluation)
+    reserved = allocated + components["fragmentation"]
     total: Real = 0.0
     for amount in components.values():
         total = total + amount
     return Memory(
-        allocated_peak=fullest.peak,
+        allocated_peak=allocated,
         reserved=reserved,
         device_total=total,
         saved_activations=fullest.saved_activations,
@@ -42,6 +50,27 @@ def memory_of(evaluation: Evaluation) -> Memory:
         peak_op=fullest.peak_op,
         peak_phase=fullest.peak_phase,
     )
+
+
+def _workspace(evaluation: Evaluation) -> Real:
+    """Return the bytes that an engine sets aside for the activations of its prompts."""
+    resolved = evaluation.resolved
+    values = resolved.engine.workspace_per_token
+    if values == 0.0 or not evaluation.resolved.model.generates:
+        return 0.0
+    workload, width = resolved.workload, getattr(resolved.model, "hidden_size", 0)
+    tokens = real(workload.micro_batch_size) * real(workload.prompt_length or 1)
+    return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
+
+
+def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) -> Real:
+    """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
+    found: Real = 0.0
+    if profile.peak_phase == "backward" and ".loss." in profile.peak_op:
+        found = found + stranded(graph)
+    if evaluation.resolved.engine.communication_pools and evaluation.resolved.gpus > 1:
+        found = found + apart(graph)
+    return found
 
 
 def _fuller(first: MemoryProfile, second: MemoryProfile, *, averaged: bool) -> MemoryProfile:

@@ -26,6 +26,8 @@ from roofsim.graph.ops import (
     Fused,
     Gather,
     GroupedMatmul,
+    HostTransfer,
+    HostUpdate,
     Loss,
     Matmul,
     Normalization,
@@ -86,8 +88,10 @@ for _class in (
 
 @kernels_of.register(View)
 @kernels_of.register(Collective)
+@kernels_of.register(HostTransfer)
+@kernels_of.register(HostUpdate)
 def _(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
-    del op, context  # a view is no kernel; collectives run on streams of their own (cost.communication)
+    del op, context  # a view is no kernel; others run beside the kernels (cost.communication, cost.host)
     return ()
 
 

@@ -44,6 +44,7 @@ class Kind(StrEnum):
     SCAN = "scan"
     VIEW = "view"
     COLLECTIVE = "collective"
+    HOST_TRANSFER = "host_transfer"
     OPTIMIZER = "optimizer"
 
 

@@ -107,6 +107,8 @@ class Tensor:
     """The tensor whose storage this one is a view of (or was written into in place)."""
     requires_grad: bool = False
     """Whether it is a trained parameter; what depends on one is found by the autograd pass."""
+    place: str = "device"
+    """Where it lies: ``device``, ``host`` or ``nvme``."""
     numel: Real = field(init=False)
 
     def __post_init__(self) -> None:
@@ -130,6 +132,11 @@ class Tensor:
     def persistent(self) -> bool:
         """Whether it stands before the step begins."""
         return self.role in PERSISTENT
+
+    @property
+    def away(self) -> bool:
+        """Whether it takes no device memory."""
+        return self.place != "device"
 
     def renamed(self, name: str) -> Tensor:
         """Return a fresh tensor of the same kind under another name."""

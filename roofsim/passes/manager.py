@@ -84,7 +84,9 @@ def training_passes(
         passes.append(
             Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers)
         )  # on bare layers
-    passes.append(Autograd(silu_backward=engine.silu_backward))  # once all forward ops stand
+    passes.append(
+        Autograd(silu_backward=engine.silu_backward, casts_again=engine.narrow_operands == "cast_again")
+    )  # once all forward ops stand
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged

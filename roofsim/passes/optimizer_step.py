@@ -174,6 +174,7 @@ class AddOptimizerStep:
             launches=self._launches(row, elements, tensors) + before * self._multi_tensor(elements, tensors),
             flops_per_element=row.flops,
             extra_flops=_newton_schulz(group) if self.method == "muon" else 0.0,
+            stored=dtype,
         )
 
     def _state_tensors(self, row: Method, elements: Real, group: dict[Tensor, Real]) -> tuple[Tensor, ...]:

@@ -61,7 +61,7 @@ class DataParallel:
     ) -> list[Pass]:
         stored = DTYPES[precision.master_parameters or precision.parameters]
         within = replace(self.replicas, all=self.replicas.shards)
-        reduce = ReduceGradients(replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored)
+        reduce = ReduceGradients(replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=True)
         result: list[Pass] = [*passes[:at], FullyShard(replicas=self.replicas, stored=stored), reduce]
         if not same(self.replicas.shards, self.replicas.all):
             across = replace(self.replicas, all=self.replicas.all / self.replicas.shards, experts=1.0)

@@ -22,6 +22,8 @@ from roofsim.graph.ops import (
     Fused,
     Gather,
     GroupedMatmul,
+    HostTransfer,
+    HostUpdate,
     Loss,
     Matmul,
     Normalization,
@@ -68,6 +70,8 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
         View,
         Cast,
         CacheAppend,
+        HostTransfer,
+        HostUpdate,
         OptimizerUpdate,
         Reduction,
     ),
@@ -157,9 +161,10 @@ class _Dispatch:
                     self._plain_op(op)
             if block is not None and self.block is not None:
                 self.block.carries = [(self.tensor(a), self.tensor(b)) for a, b in block.carries]
-        if self.weight_casts:
-            # The cache of cast weights lives until the autocast context is left.
-            self.ops.append(View(name="autocast.exit", holds=tuple(self.weight_casts.values()), function="release"))
+        cached = tuple(cast for cast in self.weight_casts.values() if not cast.dtype.narrow)
+        if cached:
+            # The cache of cast weights lives until the autocast context is left; narrow operands are cast per layer.
+            self.ops.append(View(name="autocast.exit", holds=cached, function="release"))
         return self.ops
 
     # -- tensors ------------------------------------------------------------------------------------------------

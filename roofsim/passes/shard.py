@@ -11,6 +11,8 @@ from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import DType, Role, Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
 
@@ -47,6 +49,8 @@ class ReduceGradients:
         Type of the shard; None: that of the wire.
     group
         ``data``, or ``replica`` for the second sum of hybrid sharding.
+    rest_together
+        Whether what belongs to no layer is one unit, reduced last of all.
     """
 
     name: ClassVar[str] = "reduce_gradients"
@@ -60,11 +64,12 @@ class ReduceGradients:
     keeps_shard: bool = False
     kept_in: DType | None = None
     group: str = "data"
+    rest_together: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a collective behind the last op of each unit that makes gradients."""
         experts = _expert_parameters(graph)
-        last = _last_segments(graph)
+        last = _last_segments(graph, rest_together=self.rest_together)
         env = self._unkept(last, experts) if self.keeps_shard else {}
         ops: Body = []
         for at, (block, body) in enumerate(graph.segments()):
@@ -128,7 +133,7 @@ class FullyShard:
     stored
         Type of the shards (and of the sharded gradients).
     prefetch
-        Units that are gathered ahead of the one that runs.
+        Units that are gathered ahead of the one that runs. What belongs to no layer is one unit, gathered first.
     regathers
         Whether a layer's parameters are freed after its forward and gathered a second time for its backward; those of no
         layer (embedding, head) are kept either way.
@@ -149,16 +154,14 @@ class FullyShard:
         parameters = {tensor for tensor in graph.sources if tensor.role is Role.PARAMETER}
         shards = {tensor: self._shard(tensor, experts) for tensor in parameters}
         ops: Body = []
-        root: dict[Tensor, Tensor] = {}
+        outside = _read(parameters, (op for op in graph if op.block is None))
+        root, gather = self._gather(outside, shards, experts, None, list(graph))
+        ops += gather
         kept: dict[Block, dict[Tensor, Tensor]] = {}
         for block, body in graph.segments():
-            wanted = list(dict.fromkeys(t for op in body for t in op.inputs if t.root in parameters))
-            roots = list(dict.fromkeys(t.root for t in wanted))
+            roots = _read(parameters, body)
             if block is None:
-                fresh = [t for t in roots if t not in root]
-                twin, gather = self._gather(fresh, shards, experts, None, body)
-                root |= twin
-                ops += [*gather, *_rewired_all(body, root)]
+                ops += _rewired_all(body, root)
                 continue
             source = block if block.mirror is None else block.mirror
             if block.mirror is not None and not self.regathers:
@@ -168,6 +171,7 @@ class FullyShard:
             twin, gather = self._gather(inner, shards, experts, block, body)
             kept[source] = twin
             ops += [*gather, *self._holding(_rewired_all(body, twin | root), gather)]
+        ops[-1] = replace(ops[-1], holds=(*ops[-1].holds, *root.values()))  # the root unit is freed last of all
         return graph.replaced(ops, *self.ensures)
 
     def _shard(self, tensor: Tensor, experts: set[str]) -> Tensor:
@@ -189,8 +193,10 @@ class FullyShard:
             if not chosen:
                 continue
             outputs = [twin[t] for t in chosen]
-            if block is not None and self.prefetch:
-                outputs += [replace(twin[t], name=f"{t.name}.ahead", shape=(t.numel * self.prefetch,)) for t in chosen]
+            units = (
+                self.prefetch if block is not None else 1.0
+            )  # the flat buffers that whole parameters are copied from
+            outputs += [replace(twin[t], name=f"{t.name}.ahead", shape=(t.numel * units,)) for t in chosen if units]
             ops.append(
                 Collective(
                     name=f"gather.{kind}.{_unit(block)}.{body[0].name}", inputs=tuple(shards[t] for t in chosen),
@@ -264,6 +270,11 @@ def _scaled(op: OptimizerUpdate, factor: Real) -> OptimizerUpdate:
     )  # fmt: skip
 
 
+def _read(parameters: set[Tensor], ops: Iterable[AbstractOp]) -> list[Tensor]:
+    """Return the parameters that ops read, in order."""
+    return list(dict.fromkeys(t.root for op in ops for t in op.inputs if t.root in parameters))
+
+
 def _rewired_all(body: Body, twin: dict[Tensor, Tensor]) -> Body:
     env = dict(twin)
     result = []
@@ -293,14 +304,20 @@ def _kind(gradient: Tensor, experts: set[str]) -> str:
     return "experts" if _owner(gradient) in experts else "dense"
 
 
-def _last_segments(graph: OpGraph) -> dict[Tensor, int]:
-    """Return, for each gradient storage, the run of ops that writes it last."""
+def _last_segments(graph: OpGraph, *, rest_together: bool) -> dict[Tensor, int]:
+    """Return, for each gradient storage, the run of ops that writes it last, or the last run outside of layers."""
     last: dict[Tensor, int] = {}
+    rest: set[Tensor] = set()
     for at, (_, body) in enumerate(graph.segments()):
         for op in body:
             for tensor in op.outputs:
                 if tensor.root.role in (Role.GRADIENT, Role.GRADIENT_BUFFER):
                     last[tensor.root] = at
+                    if op.block is None:
+                        rest.add(tensor.root)
+    if rest_together and rest:
+        latest = max(last[tensor] for tensor in rest)
+        last |= dict.fromkeys(rest, latest)
     return last
 
 

@@ -46,7 +46,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
 
 def waiting_bytes(profile: MemoryProfile, held: Real) -> Real:
     """Return the bytes of the micro batches that wait for their backward pass: what the forward pass of each saved."""
-    return (maximum(held, 1.0) - 1.0) * profile.forward_end["activations"]
+    return (maximum(held, 1.0) - 1.0) * (profile.forward_end["activations"] - profile.weight_copies)
 
 
 def _total(parts: dict[str, Real]) -> Real:

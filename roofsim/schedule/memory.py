@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.ops import Cast, Collective
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
 
@@ -69,6 +70,13 @@ class MemoryProfile:
     """The op at the peak of each phase."""
     forward_end: dict[str, Real]
     """The categories when the forward pass has ended."""
+    weight_copies: Real
+    """Of the activations then, what are copies of weights in another type: all micro batches share them."""
+
+
+_WEIGHTS: Final = (Role.PARAMETER, Role.COMMUNICATION)
+#: Streams that allocate: kernels', that of gathers, that of reductions (FSDP runs each on one of its own).
+COMPUTE, GATHER, REDUCE = STREAMS = ("compute", "gather", "reduce")
 
 
 @dataclass(eq=False)
@@ -83,6 +91,7 @@ class Storage:
     last_block: Block | None
     saved: bool = False
     held: bool = False
+    stream: str = COMPUTE
 
 
 def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCATION_GRANULE) -> MemoryProfile:
@@ -93,6 +102,11 @@ def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCA
     so that its peak lies in the first or the last.
     """
     return Liveness(graph, granule).run(with_curve=with_curve)
+
+
+def peak_of_stream(graph: OpGraph, stream: str) -> Real:
+    """Return the largest sum of what one stream allocated; what stands before the step counts as the kernels' stream."""
+    return Liveness(graph, ALLOCATION_GRANULE, stream).run(with_curve=False).peak
 
 
 @dataclass
@@ -138,6 +152,19 @@ class _Peak:
         self.phase_live[phase] = {name: where(higher, amount, earlier.get(name, 0.0)) for name, amount in live.items()}
 
 
+def _stream_of(op: AbstractOp, root: Tensor) -> str:
+    """Return the stream that allocates what a data-parallel collective makes.
+
+    FSDP gathers into a flat buffer and reduces into a shard on streams of their own; the whole parameters that are copied
+    out, and what is copied in to be reduced, are the kernels' stream's (torch.distributed.fsdp, _fsdp_collectives.py).
+    """
+    if not isinstance(op, Collective) or op.group_of not in ("data", "replica"):
+        return COMPUTE
+    if op.function == "all_gather":
+        return COMPUTE if root in op.whole else GATHER
+    return REDUCE if op.function == "reduce_scatter" and root.role is Role.GRADIENT else COMPUTE
+
+
 def _once(block: Block) -> bool:
     """Tell whether a block runs once, so that what dies in it dies at its last op."""
     return type(block.repeat) is float and block.repeat == 1.0
@@ -153,7 +180,8 @@ def from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
 class Liveness:
     """When each storage of a program is born and when it dies: `births` and `deaths` by op, `block_deaths` by block."""
 
-    def __init__(self, graph: OpGraph, granule: float) -> None:
+    def __init__(self, graph: OpGraph, granule: float = ALLOCATION_GRANULE, stream: str | None = None) -> None:
+        self.stream = stream
         self.graph = graph
         self.granule = granule
         self.leaving = {
@@ -207,9 +235,10 @@ class Liveness:
     def _produce(op: AbstractOp, index: int, found: dict[Tensor, Storage]) -> None:
         """Note the birth of every storage that `op` writes first."""
         for root in (tensor.root for tensor in op.outputs):
-            if not root.persistent and root not in found:
+            if not (root.persistent or root.away or root in found):
                 category = CATEGORY_OF.get(root.role, "temporary")
-                found[root] = Storage(root, category, root.numel * root.dtype.itemsize, index, index, op.block)
+                size = root.numel * root.dtype.itemsize
+                found[root] = Storage(root, category, size, index, index, op.block, stream=_stream_of(op, root))
 
     def _mark_saved(self, storage: Storage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
@@ -287,9 +316,12 @@ class Liveness:
             phase_live=peak.phase_live,
             phase_ops=peak.phase_ops,
             forward_end=forward_end,
+            weight_copies=self._weight_copies(),
         )
 
     def _start(self, live: dict[str, Real]) -> None:
+        if self.stream not in (None, COMPUTE):
+            return
         for tensor, reader in self.graph.sources.items():
             category = CATEGORY_OF.get(tensor.role)
             if category is not None:
@@ -301,6 +333,8 @@ class Liveness:
         return size if self.granule <= 1.0 else round_up(size, self.granule)
 
     def _add(self, live: dict[str, Real], storage: Storage, sign: Real) -> None:
+        if self.stream not in (None, storage.stream):
+            return
         live[storage.category] = live[storage.category] + sign * self.rounded(storage.size)
 
     def _body(self, live: dict[str, Real], indices: range) -> list[tuple[AbstractOp, dict[str, Real]]]:
@@ -349,6 +383,14 @@ class Liveness:
                     (op.name, str(op.phase), {name: last_of(at[name] + iteration * step[name]) for name in at})
                     for op, at in points
                 ]
+
+    def _weight_copies(self) -> Real:
+        total: Real = 0.0
+        for storage in self.storages.values():
+            op = self.graph.ops[storage.born]
+            if storage.saved and isinstance(op, Cast) and op.inputs[0].root.role in _WEIGHTS:
+                total = total + self.rounded(storage.size) * op.repeats
+        return total
 
     def _saved(self) -> Real:
         total: Real = 0.0

@@ -10,7 +10,7 @@ from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
-from roofsim.spec.quantity import SecondsOrNone
+from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
 
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
 
@@ -159,6 +159,11 @@ class Engine(_Strict):
         "sharded: fp32 parameters and states split over the ranks, low-precision copies gathered to compute with (on one "
         "GPU priced as master).",
     )
+    narrow_operands: Literal["kept", "cast_again"] = Field(
+        default="kept",
+        description="What backward reads of operands that were cast to a narrow type: the narrow ones, or the wide ones, cast "
+        "a second time.",
+    )
     gradient_type: Literal["parameters", "fp32"] = Field(
         default="parameters", description="Type in which gradients are kept."
     )
@@ -241,10 +246,21 @@ class Engine(_Strict):
         default="again",
         description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
     )
+    runtime_memory: BytesOrNone = Field(
+        default=0.0,
+        description="Device memory of the engine's libraries: handles, workspaces, code beside the CUDA context.",
+    )
+    workspace_per_token: Annotated[float, Field(ge=0.0, le=1000.0)] = Field(
+        default=0.0, description="Values of the model's width that are set aside per token of all prompts of a batch."
+    )
     allocator: Literal["native", "expandable", "planned"] = Field(
         default="native",
         description="PyTorch's caching allocator with separate segments or with expandable ones; planned: none of the kind, "
         "buffers are planned or taken whole.",
+    )
+    communication_pools: bool = Field(
+        default=False,
+        description="Whether gathers and reductions allocate on streams of their own, whose memory others cannot reuse.",
     )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
     all_reduce: Literal["nccl", "custom"] = Field(

@@ -76,6 +76,10 @@ OTHER = {
     "pipeline_message": "split",
     "sequence_gather": "saved",
     "compiled": "layers",
+    "narrow_operands": "cast_again",
+    "communication_pools": True,
+    "runtime_memory": "1 GiB",
+    "workspace_per_token": 3.0,
     "fused_accumulation_in": "layers",
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from roofsim.graph.base import AbstractOp, Kind
 
 if TYPE_CHECKING:
+    from roofsim.graph.tensor import DType
     from roofsim.numeric import Real
 
 
@@ -56,6 +57,8 @@ class OptimizerUpdate(AbstractOp):
     flops_per_element: float = 12.0
     extra_flops: Real = 0.0
     """Matmul FLOPs beside the elementwise ones (the Newton-Schulz iterations of Muon)."""
+    stored: DType | None = None
+    """Type of the parameters that it updates, as they are stored for the forward pass."""
 
     def flops(self) -> Real:
         return self.flops_per_element * self.elements + self.extra_flops

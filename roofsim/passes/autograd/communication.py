@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
-from roofsim.graph.ops import Collective, View
+from roofsim.graph.ops import Cast, Collective, View
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.tape import Tape, backward
 
@@ -41,17 +42,28 @@ def _(op: Collective, tape: Tape) -> None:
 
 
 def kept(tape: Tape, tensor: Tensor) -> Tensor:
-    """Return what a backward op reads for `tensor`: the tensor, or a second gathering of one that is not kept."""
+    """Return what a backward op reads for `tensor`: itself, or what is gathered or cast a second time in its place.
+
+    A sequence gathered for a split region is gathered again where it is not kept; an operand in a narrow type is cast
+    again from what it was made of where that is so, or where the engine keeps the wide one.
+    """
     maker = tape.graph.producer.get(tensor)
-    if not isinstance(maker, Collective) or not maker.again:
-        return tensor
-    earlier = tape.gathered.get(tensor)
-    if earlier is not None:
-        return earlier
-    out = Tensor(f"{tensor.name}.again", tensor.shape, tensor.dtype, Role.TEMPORARY)
+    if tensor in tape.gathered:
+        return tape.gathered[tensor]
+    if isinstance(maker, Collective) and maker.again:
+        return _again(tape, tensor, maker, "gather_again")
+    if isinstance(maker, Cast) and tensor.dtype.narrow:
+        source = kept(tape, maker.inputs[0])
+        if source is not maker.inputs[0] or tape.casts_again:
+            out = tape.gathered[tensor] = replace(tensor, name=f"{tensor.name}.again", role=Role.TEMPORARY)
+            tape.emit(Cast, "cast_again", (source,), (out,))
+            return out
+    return tensor
+
+
+def _again(tape: Tape, tensor: Tensor, maker: Collective, leaf: str) -> Tensor:
+    out = tape.gathered[tensor] = replace(tensor, name=f"{tensor.name}.again", role=Role.TEMPORARY)
     tape.emit(
-        Collective, "gather_again", maker.inputs, (out,), function=maker.function, group_of=maker.group_of,
-        ranks=maker.ranks,
-    )  # fmt: skip
-    tape.gathered[tensor] = out
+        Collective, leaf, maker.inputs, (out,), function=maker.function, group_of=maker.group_of, ranks=maker.ranks
+    )
     return out

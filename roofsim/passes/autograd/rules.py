@@ -17,6 +17,8 @@ from roofsim.graph.ops import (
     Fused,
     Gather,
     GroupedMatmul,
+    HostTransfer,
+    HostUpdate,
     Loss,
     Matmul,
     Normalization,
@@ -64,7 +66,7 @@ def _(op: Matmul, tape: Tape) -> None:
     if tape.needs(left):
         out = tape.new(left, wide if left.dtype.narrow else None)
         tape.emit(
-            Matmul, "data_gradient", (grad, right), (out,),
+            Matmul, "data_gradient", (grad, kept(tape, right)), (out,),
             m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores,
         )  # fmt: skip
         tape.give(left, out)
@@ -164,7 +166,10 @@ def _(op: Dropout, tape: Tape) -> None:
 
 @backward.register
 def _(op: Cast, tape: Tape) -> None:
-    tape.give(op.inputs[0], tape.incoming(op))
+    source, grad = op.inputs[0], tape.incoming(op)
+    if source.role is Role.PARAMETER and grad.role is Role.TEMPORARY and grad.dtype is source.dtype:
+        grad = tape.kept_as_gradient(source, grad)  # of a weight that was cast to a narrow type
+    tape.give(source, grad)
 
 
 @backward.register
@@ -383,5 +388,7 @@ def _(op: Fused, tape: Tape) -> None:
 
 @backward.register(CacheAppend)
 @backward.register(OptimizerUpdate)
+@backward.register(HostTransfer)
+@backward.register(HostUpdate)
 def _(op: AbstractOp, tape: Tape) -> None:  # noqa: ARG001 (rules use it)
     raise UnsupportedOpError("backward", op)

@@ -34,6 +34,8 @@ class Autograd:
     ----------
     silu_backward
         ``fused`` (one kernel, as on every GPU) or ``decomposed`` (six, as a PyTorch without GPU kernels traces it).
+    casts_again
+        Whether operands in a narrow type are cast a second time for backward, from wide ones that are kept.
     """
 
     name: ClassVar[str] = "autograd"
@@ -41,12 +43,13 @@ class Autograd:
     ensures: ClassVar[frozenset[str]] = frozenset({"backward"})
 
     silu_backward: str = "fused"
+    casts_again: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with its backward ops behind the forward ones."""
         import roofsim.passes.autograd.rules  # noqa: F401  (fills the table)
 
-        tape = Tape(graph, self.silu_backward)
+        tape = Tape(graph, self.silu_backward, casts_again=self.casts_again)
         tape.run()
         return graph.replaced([*graph.ops, *tape.ops], *self.ensures)
 
@@ -54,8 +57,9 @@ class Autograd:
 class Tape:
     """The gradients so far, and the backward ops in the order in which autograd runs them."""
 
-    def __init__(self, graph: OpGraph, silu_backward: str = "fused") -> None:
+    def __init__(self, graph: OpGraph, silu_backward: str = "fused", *, casts_again: bool = False) -> None:
         self.graph = graph
+        self.casts_again = casts_again
         self.silu_backward = silu_backward
         self.ops: list[AbstractOp] = []
         self.grads: dict[Tensor, Tensor] = {}
@@ -273,6 +277,20 @@ class Tape:
         self.emit(Elementwise, "accumulate", (earlier, gradient), (total,), function="add")
         self._after_node[self.ops[-1]] = False
         self.grads[tensor] = total
+
+    def kept_as_gradient(self, parameter: Tensor, gradient: Tensor) -> Tensor:
+        """Return a temporary that is a parameter's gradient as one that is kept, unless there is one already."""
+        if parameter in self.grads or gradient.base is not None:
+            return gradient
+        new = replace(gradient, name=f"{parameter.name}.grad", role=Role.GRADIENT)
+        for at in reversed(range(len(self.ops))):
+            op = self.ops[at]
+            if gradient in op.outputs:
+                self.ops[at] = replace(op, outputs=tuple(new if t is gradient else t for t in op.outputs))
+                if op in self._after_node:
+                    self._after_node[self.ops[at]] = self._after_node[op]
+                return new
+        return gradient
 
     def give_reduced(self, tensor: Tensor, gradient: Tensor) -> None:
         """Like `give`, but sum first over what broadcasting had stretched."""

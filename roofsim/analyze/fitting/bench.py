@@ -1,0 +1,183 @@
+"""Try a scenario with changes: resolve, price, and keep what a decision needs of each attempt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.money import cost
+from roofsim.analyze.throughput import units_per_step
+from roofsim.errors import SpecError
+from roofsim.evaluate import evaluate
+from roofsim.spec.scenario import with_override
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.source import Document
+
+#: Values for ``section.key``.
+Changes = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """What one evaluated scenario takes, on the fullest rank, and how fast it is. SI units."""
+
+    changes: Changes
+    gpu: str
+    gpus: int
+    layout: dict[str, Any]
+    micro_batch_size: int
+    global_batch_size: int | None
+    memory: float
+    capacity: float
+    step_time: float
+    samples: float
+    units: float
+    unit: str
+    usd_per_hour: float | None
+    price_date: str | None
+    components: dict[str, float]
+
+    @property
+    def fits(self) -> bool:
+        """Whether the memory is within the capacity."""
+        return self.memory <= self.capacity
+
+    @property
+    def shortfall(self) -> float:
+        """Bytes that are missing; 0 where it fits."""
+        return max(self.memory - self.capacity, 0.0)
+
+    @property
+    def samples_per_second(self) -> float:
+        """Samples per second of all GPUs together."""
+        return self.samples / self.step_time
+
+    @property
+    def units_per_second(self) -> float:
+        """Tokens or images per second of all GPUs together."""
+        return self.units / self.step_time
+
+    @property
+    def seconds_per_sample(self) -> float:
+        """Step time over the samples of a step: what attempts with different batches are compared by."""
+        return self.step_time / self.samples
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        kept = {key: value for key, value in self.__dict__.items() if key not in ("samples", "units", "changes")}
+        return kept | {
+            "changes": self.changes,
+            "fits": self.fits,
+            "shortfall": self.shortfall,
+            "samples_per_second": self.samples_per_second,
+            "units_per_second": self.units_per_second,
+            "seconds_per_sample": self.seconds_per_sample,
+        }
+
+
+@dataclass
+class Bench:
+    """One scenario, the attempts that were made with it, and how many changes were refused."""
+
+    document: Document
+    resolve: Callable[[Document], Resolved]
+    made: dict[str, Attempt | SpecError] = field(default_factory=dict)
+
+    def attempt(self, changes: Mapping[str, Any]) -> Attempt:
+        """Return the scenario with changes.
+
+        Raises
+        ------
+        SpecError
+            When they are refused.
+        """
+        key = repr(sorted(changes.items()))
+        if key not in self.made:
+            try:
+                self.made[key] = self._evaluated(dict(changes))
+            except SpecError as error:
+                self.made[key] = error
+        found = self.made[key]
+        if isinstance(found, SpecError):
+            raise found
+        return found
+
+    def attempted(self, changes: Mapping[str, Any]) -> Attempt | None:
+        """Return the scenario with changes; None where they are refused."""
+        try:
+            return self.attempt(changes)
+        except SpecError:
+            return None
+
+    def resolved(self, changes: Mapping[str, Any]) -> Resolved:
+        """Return the scenario with changes, resolved."""
+        document = self.document
+        for path, value in changes.items():
+            document = with_override(document, path, value, "fit")
+        return self.resolve(document)
+
+    def stated(self, path: str) -> bool:
+        """Tell whether the scenario itself says something of a key."""
+        at = self.document.data
+        for part in path.split("."):
+            if not isinstance(at, dict) or at.get(part) is None:
+                return False
+            at = at[part]
+        return True
+
+    @property
+    def evaluated(self) -> int:
+        """How many attempts were priced."""
+        return sum(isinstance(found, Attempt) for found in self.made.values())
+
+    @property
+    def refused(self) -> int:
+        """How many changes were refused, as combinations that the scenario's parts do not allow."""
+        return len(self.made) - self.evaluated
+
+    def _evaluated(self, changes: Changes) -> Attempt:
+        resolved = self.resolved(changes)
+        evaluation = evaluate(resolved)
+        memory = memory_of(evaluation)
+        samples, units, unit = units_per_step(resolved)
+        step = float(evaluation.step.step)
+        price = cost(resolved.gpu, resolved.system, resolved.gpus, step, float(units), unit)
+        workload = resolved.workload
+        return Attempt(
+            changes=changes,
+            gpu=resolved.gpu.name,
+            gpus=resolved.gpus,
+            layout=_layout(resolved),
+            micro_batch_size=int(workload.micro_batch_size or 1),
+            global_batch_size=workload.global_batch_size,
+            memory=float(memory.device_total),
+            capacity=float(memory.capacity),
+            step_time=step,
+            samples=float(samples),
+            units=float(units),
+            unit=unit,
+            usd_per_hour=price["usd_per_hour"],
+            price_date=price["price_date"],
+            components={name: float(amount) for name, amount in memory.components.items()},
+        )
+
+
+def _layout(resolved: Resolved) -> dict[str, Any]:
+    parallel, workload = resolved.parallel, resolved.workload
+    sharding = parallel.sharding
+    recompute = workload.recompute
+    return {
+        "tensor": parallel.tensor,
+        "pipeline": parallel.pipeline,
+        "context": parallel.context,
+        "expert": parallel.expert,
+        "data": parallel.data,
+        "sequence": parallel.sequence,
+        "sharding": sharding if isinstance(sharding, str) or sharding is None else sharding.model_dump(),
+        "recompute": recompute if isinstance(recompute, str) else recompute.model_dump(exclude_none=True),
+    }

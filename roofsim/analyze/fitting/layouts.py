@@ -1,0 +1,255 @@
+"""Search the smallest number of GPUs on which some layout fits, and rank the layouts that do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.errors import NoDataError, SpecError
+from roofsim.spec.layout import SPLIT_FAMILIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roofsim.analyze.fitting.bench import Attempt, Bench, Changes
+
+#: Where the search ends.
+MOST_GPUS: Final = 2**16
+#: A stated batch left out, each GPU has so many micro batches a step: pipelines of any depth then have four a stage.
+MICRO_BATCHES: Final = 4
+#: From the least memory to the most; only meaningful with data-parallel ranks.
+SHARDINGS: Final = ("full", "gradients", "optimizer", "none")
+RECOMPUTES: Final = ("full", "selective", "none")
+#: A node is taken to be at least so large when numbers of GPUs are listed: 1, 2, 4, 8, then nodes.
+_SMALLEST_NODE: Final = 8
+#: More GPUs are given up on when this many doublings gain less than a hundredth.
+_PATIENCE: Final = 2
+_GAIN: Final = 0.01
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fewest:
+    """The smallest number of GPUs that fits, with the layouts on it, and what the next smaller number lacks.
+
+    Attributes
+    ----------
+    layouts
+        The layouts that fit, by time per sample.
+    before
+        The next smaller number of GPUs; None: a single GPU does.
+    closest
+        The attempt with the least memory on it; on `limit`, where no number fits.
+    tried_before
+        How many layouts were tried on the smaller number.
+    """
+
+    gpus: int | None
+    layouts: tuple[Attempt, ...]
+    before: int | None
+    closest: Attempt | None
+    tried_before: int
+    limit: int
+    given_up: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return {
+            "value": self.gpus,
+            "layouts": [attempt.to_dict() for attempt in self.layouts],
+            "before": self.before,
+            "closest_before": None if self.closest is None else self.closest.to_dict(),
+            "layouts_tried_before": self.tried_before,
+            "limit": self.limit,
+            "given_up": self.given_up,
+        }
+
+
+def fewest_gpus(bench: Bench, tokens_per_step: float | None = None) -> Fewest:
+    """Search the smallest number of GPUs: 1, 2, 4, 8, then multiples of a node.
+
+    What the scenario states stays; degrees of tensor and pipeline parallelism, sharding and recomputation that it
+    leaves out are tried.
+
+    Parameters
+    ----------
+    tokens_per_step
+        What a step should handle, where the scenario states no global batch.
+    """
+    return _Search(Space(bench, tokens_per_step)).run()
+
+
+class Space:
+    """The layouts of a number of GPUs."""
+
+    def __init__(self, bench: Bench, tokens_per_step: float | None) -> None:
+        self.bench = bench
+        resolved = bench.resolved({"hardware.gpus": None, "parallel": self._alone()})
+        self.resolved = resolved
+        self.trains = resolved.workload.phase == "train"
+        self.splits = resolved.model.family in SPLIT_FAMILIES
+        self.node = max(resolved.system.gpus_per_node, 1)
+        self.layers = getattr(resolved.model.completed(), "num_layers", 1) or 1
+        self.micro = int(resolved.workload.micro_batch_size or 1)
+        length = resolved.workload.sequence_length or 1
+        self.wanted = None if tokens_per_step is None else tokens_per_step / length
+
+    def _alone(self) -> dict[str, Any]:
+        """Return the layout without the degrees that multiply GPUs."""
+        stated = self.bench.document.data.get("parallel") or {}
+        return {
+            key: value
+            for key, value in stated.items()
+            if key not in ("data", "tensor", "pipeline", "context", "expert")
+        }
+
+    def number(self, index: int) -> int:
+        """Return the number of GPUs at a place of the list 1, 2, 4 ... node, 2 nodes, 3 nodes ..."""
+        node = max(self.node, _SMALLEST_NODE)
+        small = [2**power for power in range(node.bit_length()) if 2**power < node]
+        return small[index] if index < len(small) else node * (index - len(small) + 1)
+
+    def degrees(self, gpus: int) -> Iterator[tuple[int, int, int]]:
+        """Return (tensor, pipeline, data) that multiply to the GPUs, with as stated context; wide tensor first."""
+        stated = self._stated
+        context = stated("context", [1])[0]
+        tensors = [n for n in range(min(self.node, gpus), 0, -1) if n == 1 or self.splits]
+        for tensor in stated("tensor", tensors):
+            for pipeline in stated("pipeline", range(1, min(self.layers, gpus) + 1) if self.trains else [1]):
+                inner = tensor * pipeline * context
+                if gpus % inner == 0:
+                    yield tensor, pipeline, gpus // inner
+
+    def _stated(self, key: str, otherwise: Any) -> Any:
+        given = (self.bench.document.data.get("parallel") or {}).get(key)
+        return otherwise if given is None else [given]
+
+    def shardings(self, data: int) -> tuple[str | None, ...]:
+        """Return the levels of sharding to try; None leaves it as it is."""
+        if self.bench.stated("parallel.sharding") or not self.trains:
+            return (None,)
+        return SHARDINGS if data > 1 else ("none",)
+
+    def recomputes(self) -> tuple[str | None, ...]:
+        """Return the kinds of recomputation to try, the leanest first; None leaves it as it is."""
+        if self.bench.stated("workload.recompute") or not self.trains:
+            return (None,)
+        return RECOMPUTES
+
+    def changes(self, gpus: int, degrees: tuple[int, int, int], sharding: str | None, recompute: str | None) -> Changes:
+        """Return a layout as changes of the scenario."""
+        tensor, pipeline, _ = degrees
+        found: Changes = {"hardware.gpus": gpus, "parallel.tensor": tensor, "parallel.pipeline": pipeline}
+        if tensor > 1 and self.trains and not self.bench.stated("parallel.sequence"):
+            found["parallel.sequence"] = True
+        if sharding is not None:
+            found["parallel.sharding"] = sharding
+        if recompute is not None:
+            found["workload.recompute"] = recompute
+        if self.trains and not self.bench.stated("workload.global_batch_size"):
+            found["workload.global_batch_size"] = self.batch(gpus)
+        return found
+
+    def batch(self, gpus: int) -> int:
+        """Return the global batch where none is stated: the same for all layouts of so many GPUs, and divisible."""
+        unit = self.micro * gpus
+        if self.wanted is None:
+            return MICRO_BATCHES * unit
+        return max(1, round(self.wanted / unit)) * unit
+
+
+class _Search:
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.bench = space.bench
+
+    def run(self) -> Fewest:
+        index, failed = self._gallop()
+        if index is None:
+            last = self.space.number(failed)
+            return Fewest(
+                gpus=None, layouts=(), before=last, closest=self._closest(last), tried_before=self._tried(last),
+                limit=last, given_up=last < MOST_GPUS,
+            )  # fmt: skip
+        while index - failed > 1:
+            middle = (index + failed) // 2
+            index, failed = (middle, failed) if self._fits(self.space.number(middle)) else (index, middle)
+        while index > 0 and self._fits(
+            self.space.number(index - 1)
+        ):  # a number whose divisors suit better may lie below
+            index -= 1
+        gpus = self.space.number(index)
+        before = self.space.number(index - 1) if index else None
+        closest = None if before is None else self._closest(before)
+        tried = 0 if before is None else self._tried(before)
+        return Fewest(
+            gpus=gpus, layouts=self._ranked(gpus), before=before, closest=closest, tried_before=tried, limit=MOST_GPUS
+        )
+
+    def _gallop(self) -> tuple[int | None, int]:
+        """Return the place of a number that fits and one below it that does not (-1: none)."""
+        index, failed, growth, stuck = self._start(), -1, 1, 0
+        least: float | None = None
+        while self.space.number(index) <= MOST_GPUS:
+            gpus = self.space.number(index)
+            if self._fits(gpus):
+                return index, failed
+            closest = self._closest(gpus)
+            memory = None if closest is None else closest.memory
+            gained = memory is not None and (least is None or memory < (1.0 - _GAIN) * least)
+            stuck, least = (0, memory) if gained else (stuck + 1, least)
+            failed = index
+            if stuck > _PATIENCE:
+                break
+            index, growth = index + growth, 2 * growth
+        return None, failed
+
+    def _start(self) -> int:
+        """Return the place of the first number over which parameters and optimizer state alone could be dealt out."""
+        alone = {"hardware.gpus": None, "parallel": self.space._alone(), "workload.global_batch_size": None}
+        first = self.bench.attempted(alone)
+        if first is None:
+            return 0
+        held = first.components["parameters"] + first.components["optimizer_state"]
+        index = 0
+        while self.space.number(index) < MOST_GPUS and self.space.number(index) * first.capacity < held:
+            index += 1
+        return index
+
+    def _lean(self, gpus: int) -> Iterator[Attempt]:
+        """Return the layouts with the leanest recomputation."""
+        space = self.space
+        for degrees in space.degrees(gpus):
+            for sharding in space.shardings(degrees[2]):
+                found = self.bench.attempted(space.changes(gpus, degrees, sharding, space.recomputes()[0]))
+                if found is not None:
+                    yield found
+
+    def _fits(self, gpus: int) -> bool:
+        return any(attempt.fits for attempt in self._lean(gpus))
+
+    def _closest(self, gpus: int) -> Attempt | None:
+        return min(self._lean(gpus), key=lambda attempt: attempt.memory, default=None)
+
+    def _tried(self, gpus: int) -> int:
+        return sum(1 for _ in self._lean(gpus))
+
+    def _ranked(self, gpus: int) -> tuple[Attempt, ...]:
+        """Return the layouts that fit, by time per sample; of each, recomputation and sharding are relaxed."""
+        space = self.space
+        found: dict[str, Attempt] = {}
+        for degrees, recompute in product(space.degrees(gpus), space.recomputes()):
+            for sharding in space.shardings(degrees[2]):
+                attempt = self.bench.attempted(space.changes(gpus, degrees, sharding, recompute))
+                if attempt is None or not attempt.fits:
+                    break  # what shards less holds more
+                found[repr(attempt.layout)] = attempt
+        if not found:
+            raise NoDataError(f"no layout of {gpus} GPUs fits any more")
+        return tuple(sorted(found.values(), key=lambda attempt: attempt.seconds_per_sample))
+
+
+def refusals(bench: Bench) -> list[str]:
+    """Return what refused changes said, each once."""
+    said = [found.problems[0].message for found in bench.made.values() if isinstance(found, SpecError)]
+    return list(dict.fromkeys(said))

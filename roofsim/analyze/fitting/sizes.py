@@ -1,0 +1,102 @@
+"""Search the largest batch, length or image that fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.fitting.search import Certificate, largest
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from roofsim.analyze.fitting.bench import Bench
+
+#: Where a search ends although more would fit.
+LIMITS: Final = {
+    "micro_batch_size": 2**20,
+    "batch_size": 2**20,
+    "sequence_length": 2**24,
+    "context_length": 2**24,
+    "image_size": 2**14,
+}
+WORDS: Final = ("micro-batch-size", "batch-size", "sequence-length", "image-size", "context-length", "model")
+#: Steps of an image's side that are tried: 1, then what patches and strides divide by.
+_IMAGE_STEPS: Final = (1, 2, 4, 8, 14, 16, 32, 64, 112, 128, 224, 256)
+
+
+def checked_word(word: str) -> str:
+    """Return the key that a word of ``--largest`` means.
+
+    Raises
+    ------
+    SpecError
+        With near matches.
+    """
+    found = word.strip().lower().replace("_", "-")
+    if found not in WORDS:
+        raise SpecError(Problem(f"cannot search the largest {word[:60]!r}", Place("--largest"), "", _hint(found)))
+    return found.replace("-", "_")
+
+
+def _hint(word: str) -> str:
+    close = did_you_mean(word, WORDS)
+    return close if close.startswith("Did") else f"One of {', '.join(WORDS)}."
+
+
+def largest_size(bench: Bench, key: str) -> Certificate:
+    """Return the largest value of a size that fits.
+
+    A global batch that is stated goes along with the micro batch: the number of micro batches stays.
+
+    Raises
+    ------
+    SpecError
+        When the phase or the model does not use the size.
+    """
+    resolved = bench.resolved({})
+    workload = resolved.workload
+    if key == "batch_size":
+        key = "micro_batch_size"
+    _refuse_foreign(key, workload.phase, resolved.model.sample_unit)
+    micro_batches = None
+    if workload.global_batch_size is not None and bench.stated("workload.global_batch_size"):
+        micro_batches = workload.global_batch_size // (workload.micro_batch_size or 1)
+
+    def changes(value: int) -> dict[str, Any]:
+        if key != "micro_batch_size":
+            return {f"workload.{key}": value}
+        given: dict[str, Any] = {"workload.micro_batch_size": value, "workload.batch_size": None}
+        return given if micro_batches is None else given | {"workload.global_batch_size": value * micro_batches}
+
+    step = 1
+    if key == "sequence_length":
+        step = resolved.parallel.context * (resolved.parallel.tensor if resolved.parallel.sequence else 1)
+    if key == "image_size":
+        step = _image_step(bench, workload.image_size or 1)
+    capacity = float(resolved.gpu.memory.capacity)
+    return largest(lambda value: bench.attempt(changes(value)).memory, capacity, step=step, limit=LIMITS[key])
+
+
+def _refuse_foreign(key: str, phase: str, unit: str) -> None:
+    """Refuse a size that the phase or the model has no use for."""
+    images = unit == "images"
+    wrong = {
+        "sequence_length": images or phase not in ("train", "forward"),
+        "image_size": not images,
+        "context_length": phase != "decode",
+    }
+    if wrong.get(key):
+        word = key.replace("_", "-")
+        able = [
+            name for name in WORDS[:-1] if not wrong.get(name.replace("-", "_")) and name != "batch-size"
+        ]  # fmt: skip
+        what = "a model of images" if images else f"phase {phase} of a model of tokens"
+        raise SpecError(Problem(f"{what} has no {word} to search", Place("--largest"), "", f"{' or '.join(able)} is."))
+
+
+def _image_step(bench: Bench, own: int) -> int:
+    """Return the smallest step between sizes of images that the model takes: what its patches or strides divide by."""
+    for step in _IMAGE_STEPS:
+        grid = -(-own // step) * step
+        if all(bench.attempted({"workload.image_size": grid + more * step}) for more in (0, 1)):
+            return step
+    raise SpecError(Problem(f"no images but of {own} pixels are taken by this model", Place("--largest")))

@@ -1,0 +1,30 @@
+"""Count what a step handles: samples, and tokens or images."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.numeric import Real, real
+
+if TYPE_CHECKING:
+    from roofsim.spec.resolve import Resolved
+
+
+def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
+    """Return samples and units (tokens or images) that one step handles, and the unit's name."""
+    workload = resolved.workload
+    trains = workload.phase == "train"
+    samples = real(workload.global_batch_size if trains else workload.micro_batch_size)
+    if not trains:  # each data-parallel replica runs a batch of its own
+        samples = samples * real(resolved.parallel.data)
+    if resolved.model.sample_unit != "tokens":
+        return samples, samples, resolved.model.sample_unit
+    tokens: Real = 1.0
+    if workload.phase in ("train", "forward"):
+        length = workload.sequence_length if workload.target_length is None else workload.target_length
+        tokens = real(1.0 if length is None else length)
+    elif workload.phase == "prefill":
+        tokens = real(workload.prompt_length)
+    elif workload.phase == "generate":
+        tokens = real(workload.output_length)
+    return samples, samples * tokens, "tokens"

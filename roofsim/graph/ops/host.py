@@ -1,0 +1,90 @@
+"""State the work of ops that use the host: copies between device and host memory, and updates that the host computes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.base import AbstractOp, Kind
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.numeric import Real
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class HostTransfer(AbstractOp):
+    """A copy from the device to its host or back, by a copy engine beside the kernels.
+
+    Attributes
+    ----------
+    direction
+        ``to_host`` or ``from_host``.
+    place
+        Where the other side lies: ``host``, or ``nvme`` through the host.
+    moved
+        The tensors that travel, as they arrive; outputs beside them are space that copies under way take.
+    part
+        Share of them that travels: a rank that updates a shard sends that alone.
+    last
+        Whether it runs for the last micro batch of a step only.
+    """
+
+    kind: ClassVar[Kind] = Kind.HOST_TRANSFER
+
+    direction: str
+    place: str
+    moved: tuple[Tensor, ...]
+    part: Real = 1.0
+    last: bool = False
+
+    def message(self) -> Real:
+        """Bytes that travel."""
+        total: Real = 0.0
+        for tensor in self.moved:
+            total = total + tensor.bytes
+        return total * self.part
+
+    def bytes_read(self) -> Real:
+        return self.message()
+
+    def bytes_written(self) -> Real:
+        return self.message()
+
+    def kernels(self) -> Real:
+        return 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class HostUpdate(AbstractOp):
+    """Arithmetic of the host over `elements` parameters: the optimizer's update, or the sum of gradients.
+
+    Attributes
+    ----------
+    read, written
+        Bytes from and to host memory.
+    fetched, stored
+        Bytes from and to storage, where the state lies there.
+    """
+
+    kind: ClassVar[Kind] = Kind.OPTIMIZER
+
+    method: str
+    elements: Real
+    read: Real
+    written: Real
+    fetched: Real = 0.0
+    stored: Real = 0.0
+    flops_per_element: float = 12.0
+
+    def flops(self) -> Real:
+        return self.flops_per_element * self.elements
+
+    def bytes_read(self) -> Real:
+        return self.read
+
+    def bytes_written(self) -> Real:
+        return self.written
+
+    def kernels(self) -> Real:
+        return 0.0

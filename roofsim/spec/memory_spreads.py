@@ -1,0 +1,50 @@
+"""Describe how far predicted memory may be off: half widths of 80 % intervals, with where they come from."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roofsim.spec import catalog
+from roofsim.spec.source import read_yaml
+from roofsim.spec.validate import validate
+
+Width = Annotated[float, Field(gt=0.0, le=1.0)]
+
+#: The figures that have an interval, each at least the one before.
+FIGURES: Final = ("allocated_peak", "reserved", "device_total")
+
+
+class MemorySpreads(BaseModel):
+    """Half widths of the logarithm of each figure of memory; 80 % of measured ones lie within.
+
+    Attributes
+    ----------
+    measured
+        Whether the widths were fitted to measured runs; else they are read off published differences.
+    allocated_peak
+        What tensors take (``torch.cuda.max_memory_allocated``).
+    reserved
+        What the allocator holds (``torch.cuda.max_memory_reserved``).
+    device_total
+        What the device shows (``nvidia-smi``), context included.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    schema_version: int = Field(default=1, alias="schema")
+    measured: bool = False
+    allocated_peak: Width
+    reserved: Width
+    device_total: Width
+    sources: dict[str, str] = Field(default_factory=dict)
+    ranges: dict[str, str] = Field(default_factory=dict, description="Plausible values.")
+    fitted: dict[str, str] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
+
+
+@cache
+def shipped() -> MemorySpreads:
+    """Return the widths of the catalog."""
+    return validate(MemorySpreads, read_yaml(catalog.root() / "hardware" / "constants" / "memory.yaml"))
