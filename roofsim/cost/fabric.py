@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.errors import GraphError, NoDataError
 from roofsim.graph.topology import NodeShape, build
 from roofsim.numeric import Real, real
 from roofsim.spec.links import shipped_links
@@ -106,7 +107,7 @@ def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | N
 
     Raises
     ------
-    GraphError
+    NoDataError
         When the numbers of the system do not fit its topology.
     """
     del architecture_name
@@ -152,7 +153,10 @@ def _tiers(system: System, gpu: Gpu, constants: Links) -> tuple[Tier, ...]:
     shape = shape_of(system, gpu)
     if shape.gpus == 1 or (shape.link == 0.0 and shape.host == 0.0):
         return ()
-    paths = _paths(shape)
+    try:
+        paths = _paths(shape)
+    except GraphError as error:
+        raise NoDataError(f"system {system.name}: {error}") from None
     tiers = []
     for path in dict.fromkeys(path for _, path, _ in paths):
         rows = [(size, rate) for size, found, rate in paths if found == path]
