@@ -14,6 +14,7 @@ from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.numeric import Array, Real, is_scalar, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.spec.adapter import Adapter
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan
 
@@ -116,7 +117,12 @@ def _training(resolved: Resolved) -> Program:
     )
     graph = _lowered(resolved, call_of(resolved, "train"))
     passes = training_passes(
-        resolved.precision, resolved.engine, recompute_plan(resolved), workload.optimizer, num_micro_batches
+        resolved.precision,
+        resolved.engine,
+        recompute_plan(resolved),
+        workload.optimizer,
+        num_micro_batches,
+        adapter_of(resolved),
     )
     return Program(stages=(Stage(name="step", graph=run_passes(graph, passes)),), num_micro_batches=num_micro_batches)
 
@@ -125,6 +131,12 @@ def recompute_plan(resolved: Resolved) -> RecomputePlan:
     """Return the recomputation as a plan, whichever way it was written."""
     given = resolved.workload.recompute
     return RecomputePlan(policy=given) if isinstance(given, str) else given
+
+
+def adapter_of(resolved: Resolved) -> Adapter | None:
+    """Return the adapters, whichever way they were written."""
+    given = resolved.workload.adapter
+    return Adapter(kind=given) if isinstance(given, str) else given
 
 
 def _lowered(resolved: Resolved, call: Call) -> OpGraph:
