@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
-from roofsim.numeric import Array, Real, is_scalar, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.spec.adapter import Adapter
 from roofsim.spec.mesh import with_trailing_axis
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
 CONTEXT_POINTS = 33
+#: The same for the pieces of a prefill, whose length is the same.
+PIECE_POINTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,7 @@ def build(resolved: Resolved) -> Program:
     stages = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
-        stages.append(Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill"))))
+        stages.append(_prefill(resolved))
     if workload.phase in ("decode", "generate"):
         # The prefill gives the first token; a decode on its own is one step, averaged over its output.
         times = output - 1.0 if workload.phase == "generate" else 1.0
@@ -91,16 +93,19 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         context_length=context,
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
-        flavour=flavour_of(resolved, training=phase == "train"),
+        flavour=flavour_of(resolved, phase),
         concatenated_cache=resolved.engine.key_value_cache == "concatenated",
     )
 
 
-def flavour_of(resolved: Resolved, *, training: bool) -> Flavour:
+def flavour_of(resolved: Resolved, phase: str) -> Flavour:
     """Return the implementations that the engine's facts name."""
-    engine = resolved.engine
+    engine, training = resolved.engine, phase == "train"
+    # A kernel of its own for decode steps is a fused one.
+    fused = phase == "decode" and engine.decode_attention not in (None, "unfused", "fused_softmax")
     return Flavour(
-        attention=engine.attention,
+        attention="flash" if fused else engine.attention,
+        attention_copies=training or engine.attention_copies,
         rms_norm=engine.rms_norm,
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,
@@ -158,7 +163,25 @@ def _lowered(resolved: Resolved, call: Call) -> OpGraph:
 
 
 def _inference(resolved: Resolved, call: Call) -> OpGraph:
-    return run_passes(_lowered(resolved, call), inference_passes(resolved.precision, resolved.engine))
+    passes = inference_passes(resolved.precision, resolved.engine, decodes=call.phase == "decode")
+    return run_passes(_lowered(resolved, call), passes)
+
+
+def _prefill(resolved: Resolved) -> Stage:
+    """Build the pass over the prompts, or the mean of several where the engine cuts them into pieces.
+
+    All sequences of a batch advance together; what a piece's attention sees grows from piece to piece.
+    """
+    chunk, workload = resolved.engine.prefill_chunk, resolved.workload
+    tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
+    if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
+        return Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill")))
+    passes = maximum(ceil(tokens / chunk), 1.0)
+    lifted = with_trailing_axis(resolved)
+    prompt = real(lifted.workload.prompt_length)
+    piece = prompt / (passes if isinstance(passes, float) else passes[..., np.newaxis])
+    call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)
+    return Stage(name="prefill", graph=_inference(lifted, call), times=passes, averaged=True)
 
 
 def _decode(resolved: Resolved, times: Real) -> Stage:
@@ -183,10 +206,10 @@ def _without_contexts(value: Any) -> Real:
     return size if isinstance(size, float) else size[..., 0]
 
 
-def _contexts(first: Real, last: Real) -> Real:
+def _contexts(first: Real, last: Real, points: int = CONTEXT_POINTS) -> Real:
     """Return evenly spaced context lengths from the first to the last step; one number where they are the same."""
     if is_scalar(first, last) and first == last:
         return first
-    shares: Array = np.linspace(0.0, 1.0, CONTEXT_POINTS)
+    shares: Array = np.linspace(0.0, 1.0, points)
     spread: Array = first + (last - first) * shares
     return spread

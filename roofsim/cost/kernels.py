@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.inference import served
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.cost.quantised import FEW_ROWS, expanding
@@ -111,7 +112,9 @@ def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     share, limit = context.device.bandwidth_share("weights"), context.stream_limit
     if isinstance(few, (bool, np.bool_)):
         return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
-    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit))
+    return replace(
+        work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit)
+    )
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
@@ -256,7 +259,12 @@ def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
     """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
-    works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
+    works = _cut([(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)], context)
+    return works if context.serving is None else served(ops, works, context, context.serving)
+
+
+def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Give all products what tiles and waves leave of their compute share."""
     units = context.device.compute_units
     if units is None:
         return works

@@ -15,6 +15,7 @@ from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
+from roofsim.passes.widen import WidenActivations
 from roofsim.spec.formats import ENCODINGS, weight_format
 
 if TYPE_CHECKING:
@@ -67,9 +68,11 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
     return graph
 
 
-def inference_passes(precision: Precision, engine: Engine) -> list[Pass]:
-    """Return the passes of a forward-only program."""
+def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
+    """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
     passes: list[Pass] = [assign_precision(precision)]
+    if engine.activation_type == "fp32":
+        passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
     if "pointwise" in engine.fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
