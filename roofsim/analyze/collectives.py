@@ -132,7 +132,8 @@ def _check(system: System, ranks: Sequence[int], sizes: Sequence[float], stride:
             found = humanize(size, "B", 4, binary=False)
             problems.append(
                 Problem(
-                    f"expected more than nothing and at most {humanize(LARGEST, 'B', 1)}; got {found}", Place("--sizes")
+                    f"expected more than nothing and at most {humanize(LARGEST, 'B', binary=False)}; got {found}",
+                    Place("--sizes"),
                 )
             )
     if problems:

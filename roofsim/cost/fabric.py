@@ -216,10 +216,14 @@ def _reduces(system: System, name: str) -> bool:
 
 
 def _measured(tier: Tier, system: System) -> Tier:
-    """Put measured ring bandwidths of the system in the place of the graph's and the constants'."""
+    """Put measured ring bandwidths in the place of the graph's, from the smallest group on that was measured."""
     stated = sorted((float(size), rate) for size, rate in system.bus_bandwidth.items())
     if not stated:
         return tier
     sizes, rates = zip(*stated, strict=True)
-    shares = tuple(float(np.interp(size, sizes, rates)) / float(np.max(tier.bandwidth)) for size in tier.sizes)
-    return replace(tier, shares=shares, efficiency=1.0)
+    reached = float(np.max(tier.bandwidth * tier.efficiency))
+    shares = tuple(
+        share if size < sizes[0] else float(np.interp(size, sizes, rates)) / reached
+        for size, share in zip(tier.sizes, tier.shares, strict=True)
+    )
+    return replace(tier, shares=shares)

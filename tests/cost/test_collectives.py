@@ -167,6 +167,9 @@ def test_switches_that_reduce_win_on_long_messages():
 def test_a_measured_bus_bandwidth_takes_the_graphs_place():
     rate = GB / collective_time("all_gather", GB, 8.0, 1.0, fabric("server-8x-l40s")).seconds * 7.0 / 8.0
     assert rate == pytest.approx(parse("2.1 GB/s", "B/s"), rel=0.1)
+    first, both = fabric("server-8x-rtx-pro-6000").tiers
+    assert both.ring(8.0) == pytest.approx(parse("31 GB/s", "B/s"))
+    assert first.ring(4.0) > parse("45 GB/s", "B/s")  # smaller groups than any measured keep the graph's
 
 
 def test_host_transfers_take_a_latency_and_the_link():
