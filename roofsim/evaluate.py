@@ -13,6 +13,7 @@ from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.cost.quantised import QuantisedProducts
+from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.numeric import is_scalar
 from roofsim.program import Program, Stage, build
@@ -84,6 +85,9 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
     issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
     device = _device(resolved, gpu, issue)
+    serving = _serving(resolved, stage)
+    if serving is not None:
+        device = _with_engine_floor(device, resolved)
     context = Pricing(
         device,
         channels_last=engine.memory_format == "channels_last",
@@ -95,8 +99,36 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
             expand_from=engine.expand_weights_from,
         ),
         stream_limit=_stream_limit(resolved),
+        serving=serving,
     )
     return PricedGraph(stage.graph, context)
+
+
+def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
+    """Return which kernels run in a pass of inference of a language model; None for all else."""
+    engine, decodes = resolved.engine, stage.name == "decode"
+    if stage.name not in ("prefill", "decode") and not (stage.name == "forward" and resolved.model.family == "decoder"):
+        return None
+    return Serving(
+        decodes=decodes,
+        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
+        merged=frozenset(engine.fusion),
+        cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
+        extra_kernels=engine.extra_kernels_per_layer,
+        stream_share=engine.stream_share,
+        vector_rows=float(engine.vector_rows),
+        cache_share=engine.cache_read_share,
+        softmax_on_chip=engine.attention == "fused_softmax",
+    )
+
+
+def _with_engine_floor(device: Device, resolved: Resolved) -> Device:
+    """Return the device with the floor of the engine's own kernels, where that is stated in cycles."""
+    cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
+    if cycles is None or clock is None:
+        return device
+    floor = {"kernel_floor": cycles / clock.boost}
+    return replace(device, architecture=device.architecture.model_copy(update=floor))
 
 
 def _stream_limit(resolved: Resolved) -> float:

@@ -13,12 +13,13 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, is_scalar, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
+from roofsim.spec.adapter import Adapter
 from roofsim.spec.layout import Layout, layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan, ShardedOver
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
 CONTEXT_POINTS = 33
+#: The same for the pieces of a prefill, whose length is the same.
+PIECE_POINTS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +84,7 @@ def build(resolved: Resolved) -> Program:
     stages = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
-        stages.append(Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill"))))
+        stages.append(_prefill(resolved))
     if workload.phase in ("decode", "generate"):
         # The prefill gives the first token; a decode on its own is one step, averaged over its output.
         times = output - 1.0 if workload.phase == "generate" else 1.0
@@ -107,7 +110,7 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         context_length=context,
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
-        flavour=flavour_of(resolved, training=phase == "train"),
+        flavour=flavour_of(resolved, phase),
         concatenated_cache=resolved.engine.key_value_cache == "concatenated",
         shares=shares_of(resolved),
     )
@@ -132,11 +135,14 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def flavour_of(resolved: Resolved, *, training: bool) -> Flavour:
+def flavour_of(resolved: Resolved, phase: str) -> Flavour:
     """Return the implementations that the engine's facts name."""
-    engine = resolved.engine
+    engine, training = resolved.engine, phase == "train"
+    # A kernel of its own for decode steps is a fused one.
+    fused = phase == "decode" and engine.decode_attention not in (None, "unfused", "fused_softmax")
     return Flavour(
-        attention=engine.attention,
+        attention="flash" if fused else engine.attention,
+        attention_copies=training or engine.attention_copies,
         rms_norm=engine.rms_norm,
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,
@@ -154,7 +160,12 @@ def _training(resolved: Resolved) -> Program:
     )
     graph = _lowered(resolved, call_of(resolved, "train"))
     passes = training_passes(
-        resolved.precision, resolved.engine, recompute_plan(resolved), workload.optimizer, num_micro_batches
+        resolved.precision,
+        resolved.engine,
+        recompute_plan(resolved),
+        workload.optimizer,
+        num_micro_batches,
+        adapter_of(resolved),
     )
     passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
     layout = layout_of(resolved.parallel)
@@ -190,6 +201,12 @@ def recompute_plan(resolved: Resolved) -> RecomputePlan:
     return RecomputePlan(policy=given) if isinstance(given, str) else given
 
 
+def adapter_of(resolved: Resolved) -> Adapter | None:
+    """Return the adapters, whichever way they were written."""
+    given = resolved.workload.adapter
+    return Adapter(kind=given) if isinstance(given, str) else given
+
+
 def _lowered(resolved: Resolved, call: Call) -> OpGraph:
     """Lower the model; refuse images of a size at which a map vanishes or is no whole number."""
     graph = lower(resolved.model, call)
@@ -209,7 +226,25 @@ def _lowered(resolved: Resolved, call: Call) -> OpGraph:
 
 
 def _inference(resolved: Resolved, call: Call) -> OpGraph:
-    return run_passes(_lowered(resolved, call), inference_passes(resolved.precision, resolved.engine))
+    passes = inference_passes(resolved.precision, resolved.engine, decodes=call.phase == "decode")
+    return run_passes(_lowered(resolved, call), passes)
+
+
+def _prefill(resolved: Resolved) -> Stage:
+    """Build the pass over the prompts, or the mean of several where the engine cuts them into pieces.
+
+    All sequences of a batch advance together; what a piece's attention sees grows from piece to piece.
+    """
+    chunk, workload = resolved.engine.prefill_chunk, resolved.workload
+    tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
+    if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
+        return Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill")))
+    passes = maximum(ceil(tokens / chunk), 1.0)
+    lifted = with_trailing_axis(resolved)
+    prompt = real(lifted.workload.prompt_length)
+    piece = prompt / (passes if isinstance(passes, float) else passes[..., np.newaxis])
+    call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)
+    return Stage(name="prefill", graph=_inference(lifted, call), times=passes, averaged=True)
 
 
 def _decode(resolved: Resolved, times: Real) -> Stage:
@@ -234,10 +269,10 @@ def _without_contexts(value: Any) -> Real:
     return size if isinstance(size, float) else size[..., 0]
 
 
-def _contexts(first: Real, last: Real) -> Real:
+def _contexts(first: Real, last: Real, points: int = CONTEXT_POINTS) -> Real:
     """Return evenly spaced context lengths from the first to the last step; one number where they are the same."""
     if is_scalar(first, last) and first == last:
         return first
-    shares: Array = np.linspace(0.0, 1.0, CONTEXT_POINTS)
+    shares: Array = np.linspace(0.0, 1.0, points)
     spread: Array = first + (last - first) * shares
     return spread

@@ -21,15 +21,13 @@ if TYPE_CHECKING:
 def memory_of(evaluation: Evaluation) -> Memory:
     """Return the memory of the fullest moment: what tensors take, what the allocator reserves, what the device shows."""
     resolved = evaluation.resolved
-    fullest = evaluation.profiles[0]
     stages = evaluation.program.stages
     graph = stages[0].graph
+    fullest = at_last_context(evaluation.profiles[0]) if stages[0].averaged else evaluation.profiles[0]
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         later = _fuller(fullest, other, averaged=stage.averaged)
         graph = graph if later is fullest else stage.graph
         fullest = later
-    if len(stages) == 1 and stages[0].averaged:
-        fullest = at_last_context(fullest)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
     components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory

@@ -140,7 +140,12 @@ def _is_share(path: Path) -> bool:
 
 def _switched(table: Collectives, use: Mask) -> Block:
     """Return the block of NVLink behind switches, together with what all links share."""
-    use = use & table.of(library="nccl") & (table.per_node == table.ranks) & ~table.by_host
+    use = (
+        use
+        & (table.of(library="nccl") | table.of(library="nccl-8bit"))
+        & (table.per_node == table.ranks)
+        & ~table.by_host
+    )
     rows = np.zeros_like(use)
     paths: list[Path] = [("shared", "own_copy", op) for op in COPIES]
     paths += [("shared", "exchange_efficiency"), ("shared", "corner")]

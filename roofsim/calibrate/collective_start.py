@@ -90,7 +90,7 @@ RANGES: Final = {
     "links.fill": "5-60 us",
     "links.fill_step": "0-10 us",
     "links.ramp": "40-250 GB/s (5-50 over PCIe)",
-    "switches.efficiency": "0.45-0.7",
+    "switches.efficiency": "0.45-0.75",
     "switches.launch": "30-100 us",
     "custom.launch_one": "2-8 us",
     "custom.launch_two": "4-20 us",

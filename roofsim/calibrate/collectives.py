@@ -30,7 +30,7 @@ MICROSECOND: Final = parse("1 us", "s")
 #: Below this size a clock on the host sees itself: neighbouring sizes of these tables jump between 10 and 60 us.
 HOST_CLOCK: Final = parse("4 MiB", "B")
 #: Collective libraries; others are engines with kernels of their own.
-LIBRARIES: Final = ("nccl", "rccl", "oneccl")
+LIBRARIES: Final = ("nccl", "nccl-8bit", "rccl", "oneccl")
 #: One row of so many may be fitted.
 FITTED: Final = 3
 
@@ -169,6 +169,7 @@ def predict(table: Collectives, links: Links) -> Array:
             found,
             groups=1.0,
             custom=None if case.library in LIBRARIES else case.library,
+            in_switch=case.library != "nccl-8bit",
         )
         seconds[rows] = time.seconds
     return seconds

@@ -37,13 +37,31 @@ TILINGS: Final = f"""\
 # roofsim/cost/kernel_models/gemm.py (Tiling). shared: medians, for generations without measurements.
 schema: 1
 """
+INFERENCE: Final = f"""\
+# What kernels of inference achieve, by operation, architecture, kernel generation and arithmetic; written by
+# `{COMMAND}`
+# from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
+# roofsim/cost/kernel_models. any: medians over generations; shared: medians over architectures.
+schema: 1
+"""
+#: Operations that steps of inference are priced with.
+SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "moe_gemm")
+#: Arithmetic that steps cannot ask for, or not of these kernels.
+UNASKED: Final = ("fp32", "sq", "fp8_block")
+#: Architecture -> measuring engine -> generation of its attention kernels there (aiconfigurator's collectors).
+GENERATIONS: Final = {
+    "ampere-ga100": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
+    "hopper": {"vllm": "flash3", "sglang": "flash3", "trtllm": "trtllm"},
+    "blackwell": {"vllm": "flashinfer", "sglang": "trtllm", "trtllm": "trtllm"},
+}
 
 
 def write_constants(found: KernelFit, scores: Sequence[Score]) -> None:
-    """Write kernels.yaml and tilings.yaml into the catalog's folder of constants."""
+    """Write kernels.yaml, and tilings.yaml and inference.yaml with parts of it, into the catalog's folder of constants."""
     folder = catalog.root() / "hardware" / "constants"
     (folder / "kernels.yaml").write_text(kernels_text(found, scores), encoding="utf-8")
     (folder / "tilings.yaml").write_text(tilings_text(found), encoding="utf-8")
+    (folder / "inference.yaml").write_text(inference_text(found), encoding="utf-8")
 
 
 def write_fit(path: Path, found: KernelFit, scores: Sequence[Score]) -> None:
@@ -95,6 +113,43 @@ def tilings_text(found: KernelFit) -> str:
             numbers = ", ".join(f"{key}: {_plain(constants[key])}" for key in TILING_NAMES)
             lines.append(f"  {name}: {{{numbers}}}")
     return TILINGS + "\n".join(lines) + "\n"
+
+
+def inference_text(found: KernelFit) -> str:
+    """Return what steps of inference are priced with as YAML."""
+    tree: dict[str, dict[str, dict[str, dict[str, Constants]]]] = {}
+    for place, constants in _served(found).items():
+        op, architecture, kernels, kind = place
+        tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
+    lines = []
+    for op, architectures in tree.items():
+        lines.append(f"{op}:")
+        for architecture, generations in architectures.items():
+            lines.append(f"  {architecture}:")
+            for name, kinds in generations.items():
+                lines.append(f"    {name}:")
+                lines += [
+                    f"      {kind}: {{{', '.join(f'{key}: {value}' for key, value in _numbers(constants).items())}}}"
+                    for kind, constants in kinds.items()
+                ]
+    return INFERENCE + "\n".join(lines) + "\n"
+
+
+def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
+    """Return medians by operation, architecture, kernel generation and arithmetic."""
+    gathered: dict[tuple[str, ...], list[Constants]] = {}
+    for group in sorted(found.own):
+        kind, architecture = arithmetic(group), generation(group)
+        if group.op not in SERVED or kind in UNASKED:
+            continue
+        constants = found.constants(class_of(group.op), group)
+        places = [(architecture, "any"), ("shared", "any")]
+        kernels = GENERATIONS.get(architecture, {}).get(group.engine)
+        if kernels is not None and group.op.startswith("attention"):
+            places.append((architecture, kernels))
+        for where in places:
+            gathered.setdefault((group.op, *where, kind), []).append(constants)
+    return {place: _median(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
 
 
 def _kind(group: Group) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli import calibrate, compare, explain, listing, memory, ops, run, schema, show, validate
+from roofsim.cli import calibrate, collectives, compare, explain, listing, memory, ops, run, schema, show, validate
 
 app = typer.Typer(
     name="roofsim",
@@ -24,6 +24,7 @@ app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("ops")(ops.ops)
 app.command("memory")(memory.memory)
+app.command("collectives")(collectives.collectives)
 app.command("explain")(explain.explain)
 app.command("list")(listing.list_names)
 app.command("show")(show.show)

@@ -1,4 +1,4 @@
-"""Show the memory ledger and its curve: ``roofsim memory llama3-8b --plot curve.png``."""
+"""Show the memory ledger and its curve: ``roofsim memory llama3-8b --by layer --plot curve.png``."""
 
 from __future__ import annotations
 
@@ -19,6 +19,12 @@ if TYPE_CHECKING:
 Scenario = Annotated[
     str | None, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")
 ]
+By = Annotated[str | None, typer.Option("--by", help="What is alive at the peak by op, layer or role; or each stage.")]
+TensorName = Annotated[
+    str | None, typer.Option("--tensor", metavar="NAME", help="The life of one tensor: who makes, keeps and frees it.")
+]
+Curve = Annotated[bool, typer.Option("--curve", help="What is alive at every op, in program order.")]
+Top = Annotated[int, typer.Option("--top", min=1, help="How many rows of --by to show.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw what is alive over the step.")]
 SnapshotFile = Annotated[
     Path | None,
@@ -35,6 +41,10 @@ SnapshotFile = Annotated[
 def memory(
     *,
     scenario: Scenario = None,
+    by: By = None,
+    tensor: TensorName = None,
+    curve: Curve = False,
+    top: Top = 30,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
@@ -42,29 +52,76 @@ def memory(
     overrides: Overrides,
 ) -> None:
     """Show what takes memory at the peak, when the peak is, and how memory runs over the step."""
-    from roofsim.analyze.allocation import allocation_of
-    from roofsim.analyze.ledger import memory_of
-
+    views = {"--by": by, "--tensor": tensor, "--curve": curve or None}
+    _checked(views, scenario, snapshot)
     checked_path(plot, ".png", ".svg", ".pdf")
     if scenario is None:
         _measured_alone(snapshot, plot, overrides, json=json, csv=csv)
         return
     evaluation = evaluated(scenario, overrides, with_curve=True)
-    ledger, allocation = memory_of(evaluation), allocation_of(evaluation)
-    measured = None if snapshot is None else _measured(snapshot, ledger, allocation)
-    if not as_rows([_row(ledger, evaluation, allocation, measured)], json=json, csv=csv):
-        from roofsim.report.allocation import print_allocation, print_snapshot
-        from roofsim.report.tables import print_memory
-
-        print_memory(console(), evaluation, ledger)
-        if allocation is not None:
-            print_allocation(console(), allocation)
-        if measured is not None:
-            print_snapshot(console(), measured)
+    if any(views.values()):
+        _view(evaluation, by, tensor, top, json=json, csv=csv)
+    else:
+        _ledger(evaluation, snapshot, json=json, csv=csv)
     if plot is not None:
+        from roofsim.analyze.ledger import memory_of
         from roofsim.report.plot import draw_memory
 
-        draw_memory(evaluation, ledger, plot)
+        draw_memory(evaluation, memory_of(evaluation), plot)
+
+
+def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None) -> None:
+    """Refuse an unknown view, two of them, or one of nothing, before anything is computed."""
+    from roofsim.analyze.alive import checked_view
+    from roofsim.errors import Problem, SpecError
+
+    given = [name for name, value in views.items() if value is not None]
+    if len(given) > 1:
+        raise SpecError(Problem(f"{' and '.join(given)} are different views; give one"))
+    if given and scenario is None:
+        raise SpecError(Problem(f"{given[0]} needs a scenario"))
+    if given and snapshot is not None:
+        raise SpecError(Problem(f"{given[0]} shows a prediction alone; leave out --snapshot"))
+    checked_view(views["--by"])
+
+
+def _view(evaluation: Evaluation, by: str | None, tensor: str | None, top: int, *, json: bool, csv: bool) -> None:
+    from roofsim.analyze import alive
+
+    if tensor is not None:
+        rows = alive.tensor_rows(evaluation, tensor)
+    else:
+        rows = alive.curve_rows(evaluation) if by is None else alive.alive_rows(evaluation, by=by)
+    if as_rows(rows, json=json, csv=csv):
+        return
+    from roofsim.report import memory as report
+
+    if tensor is not None:
+        report.print_lives(console(), rows)
+    elif by == "stage":
+        report.print_stages(console(), rows)
+    elif by is None:
+        report.print_curve(console(), rows)
+    else:
+        report.print_alive(console(), rows, by=by, top=top)
+
+
+def _ledger(evaluation: Evaluation, snapshot: Path | None, *, json: bool, csv: bool) -> None:
+    from roofsim.analyze.allocation import allocation_of
+    from roofsim.analyze.ledger import memory_of
+
+    ledger, allocation = memory_of(evaluation), allocation_of(evaluation)
+    measured = None if snapshot is None else _measured(snapshot, ledger, allocation)
+    if as_rows([_row(ledger, evaluation, allocation, measured)], json=json, csv=csv):
+        return
+    from roofsim.report.allocation import print_allocation, print_snapshot
+    from roofsim.report.memory import print_memory
+
+    print_memory(console(), evaluation, ledger)
+    if allocation is not None:
+        print_allocation(console(), allocation)
+    if measured is not None:
+        print_snapshot(console(), measured)
 
 
 def _measured_alone(snapshot: Path | None, plot: Path | None, overrides: Overrides, *, json: bool, csv: bool) -> None:
@@ -92,6 +149,7 @@ def _measured(path: Path, ledger: Memory | None = None, allocation: Allocation |
 def _row(
     ledger: Memory, evaluation: Evaluation, allocation: Allocation | None, measured: Measured | None
 ) -> dict[str, Any]:
+    from roofsim.analyze.intervals import memory_intervals
     from roofsim.analyze.result import plain
 
     fields = (
@@ -100,6 +158,7 @@ def _row(
     )  # fmt: skip
     row = {name: getattr(ledger, name) for name in fields}
     row["peak"] = row["device_total"]
+    row["intervals"] = memory_intervals(ledger)
     row["phase_peaks"] = evaluation.profiles[0].phase_peaks
     row["allocator"] = None if allocation is None else allocation.to_dict()
     if measured is not None:

@@ -66,6 +66,7 @@ class _Task:
     within: Real
     intra_scale: Real
     network: Real
+    in_switch: bool
 
 
 def collective_time(
@@ -79,6 +80,7 @@ def collective_time(
     inter_scale: Real = 1.0,
     groups: Real | None = None,
     custom: str | None = None,
+    in_switch: bool = True,
 ) -> CollectiveTime:
     """Return the time of one collective.
 
@@ -101,6 +103,9 @@ def collective_time(
         Engine that brings its own kernels for short all-reduces inside a node (a name of hardware/engines; of engines
         that nobody measured, and for ``any``, the mean of those measured); None: the collective library only.
 
+    in_switch
+        Whether switches that can may reduce the data; they do not add 8-bit types.
+
     Raises
     ------
     NoDataError
@@ -122,7 +127,7 @@ def collective_time(
     _refuse_missing(within, 1.0 * bool(fabric.tiers), "the links between a node's GPUs (system.link.bandwidth)")
     task = _Task(
         kind=kind, message=message, ranks=maximum(ranks, 2.0), members=members, nodes=nodes, crossing=crossing,
-        within=within, intra_scale=intra_scale, network=network,
+        within=within, intra_scale=intra_scale, network=network, in_switch=in_switch,
     )  # fmt: skip
     found = _cheapest(task, fabric, custom=custom)
     return CollectiveTime(
@@ -186,7 +191,7 @@ def _alternatives(
     if tier is None:
         return
     alone = task.within * (1.0 - task.crossing)
-    if tier.switch is not None:
+    if tier.switch is not None and task.in_switch:
         yield alone * where(task.members > 2.0, 1.0, 0.0), _in_switch(task, tier, tier.switch)
     if tier.custom is not None and custom is not None:
         kernels = tier.custom.get(custom, tier.custom["any"])
@@ -219,7 +224,7 @@ def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
     members = maximum(task.members, 1.0)
     size = 2.0 * task.message * (members - 1.0) / members
     latency, inside = _inside(task, tier, size, size, task.within * 2.0 * (members - 1.0), 1.0)
-    if tier is not None and tier.switch is not None:
+    if tier is not None and tier.switch is not None and task.in_switch:
         inside = minimum(inside, task.within * _switch_transfer(task, tier, tier.switch) + tier.switch.launch)
     latency = latency + task.crossing * 2.0 * real(np.log2(maximum(task.nodes, 1.0))) * fabric.network.step
     outside = _outside(task, fabric, 2.0 * task.message * (task.nodes - 1.0) / task.nodes, fabric.shared.tree)
@@ -246,13 +251,15 @@ def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
 
 
 def _in_switch(task: _Task, tier: Tier, switch: SwitchConstants) -> CollectiveTime:
-    """Price reduction inside the switches: every GPU sends the message once and receives the sum once."""
+    """Price reduction inside the switches: every GPU sends its data once, and the sum of the part that it owns once."""
     transfer = _switch_transfer(task, tier, switch)
     return _time(tier.constants.launch, switch.launch + 0.0 * transfer, transfer, 0.0 * transfer, 1.0)
 
 
 def _switch_transfer(task: _Task, tier: Tier, switch: SwitchConstants) -> Real:
-    found: Real = task.message / (tier.bandwidth * switch.efficiency * task.intra_scale)
+    """Return the time of a message that a GPU sends to the switches once, and of the n-th part that it owns."""
+    size = task.message * (1.0 + 1.0 / task.members)
+    found: Real = size / (tier.bandwidth * switch.efficiency * task.intra_scale)
     return found
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.errors import GraphError, NoDataError
 from roofsim.graph.topology import NodeShape, build
 from roofsim.numeric import Real, real
 from roofsim.spec.links import shipped_links
@@ -106,7 +107,7 @@ def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | N
 
     Raises
     ------
-    GraphError
+    NoDataError
         When the numbers of the system do not fit its topology.
     """
     del architecture_name
@@ -152,7 +153,10 @@ def _tiers(system: System, gpu: Gpu, constants: Links) -> tuple[Tier, ...]:
     shape = shape_of(system, gpu)
     if shape.gpus == 1 or (shape.link == 0.0 and shape.host == 0.0):
         return ()
-    paths = _paths(shape)
+    try:
+        paths = _paths(shape)
+    except GraphError as error:
+        raise NoDataError(f"system {system.name}: {error}") from None
     tiers = []
     for path in dict.fromkeys(path for _, path, _ in paths):
         rows = [(size, rate) for size, found, rate in paths if found == path]
@@ -212,10 +216,14 @@ def _reduces(system: System, name: str) -> bool:
 
 
 def _measured(tier: Tier, system: System) -> Tier:
-    """Put measured ring bandwidths of the system in the place of the graph's and the constants'."""
+    """Put measured ring bandwidths in the place of the graph's, from the smallest group on that was measured."""
     stated = sorted((float(size), rate) for size, rate in system.bus_bandwidth.items())
     if not stated:
         return tier
     sizes, rates = zip(*stated, strict=True)
-    shares = tuple(float(np.interp(size, sizes, rates)) / float(np.max(tier.bandwidth)) for size in tier.sizes)
-    return replace(tier, shares=shares, efficiency=1.0)
+    reached = float(np.max(tier.bandwidth * tier.efficiency))
+    shares = tuple(
+        share if size < sizes[0] else float(np.interp(size, sizes, rates)) / reached
+        for size, share in zip(tier.sizes, tier.shares, strict=True)
+    )
+    return replace(tier, shares=shares)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.inference import served
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.cost.quantised import FEW_ROWS, expanding
@@ -262,7 +263,12 @@ def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
     """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
-    works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
+    works = _cut([(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)], context)
+    return works if context.serving is None else served(ops, works, context, context.serving)
+
+
+def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Give all products what tiles and waves leave of their compute share."""
     units = context.device.compute_units
     if units is None:
         return works

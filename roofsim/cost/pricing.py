@@ -115,8 +115,8 @@ class PricedGraph:
                 * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
                 work.limit * scales.vector_flops,
             ),
-            work.launches * device.architecture.kernel_floor / scales.launch_rate,
-            device.constants.norm,
+            (work.launches * device.architecture.kernel_floor + work.floor) / scales.launch_rate,
+            _norm(work.norm, device.constants.norm),
         )
 
     def seconds_by_class(self) -> dict[str, Real]:
@@ -180,6 +180,13 @@ def _sum(values: Any, chosen: Any) -> Real:
     return float(total) if total.ndim == 0 else total
 
 
+def _norm(own: Any, usual: float) -> Any:
+    """Return the exponent of a kernel's corner, or of many in an array."""
+    if isinstance(own, float):
+        return own or usual
+    return np.where(own > 0.0, own, usual) if own.any() else usual
+
+
 def _choose(on_tensor: Any, tensor: Real, vector: Real) -> Real:
     if isinstance(on_tensor, bool):
         return tensor if on_tensor else vector
@@ -188,7 +195,9 @@ def _choose(on_tensor: Any, tensor: Real, vector: Real) -> Real:
 
 
 def _scalar(work: KernelWork) -> bool:
-    return is_scalar(work.flops, work.flop_peak, work.compute_share, work.traffic, work.launches)
+    return is_scalar(
+        work.flops, work.flop_peak, work.compute_share, work.traffic, work.launches, work.bandwidth_share, work.floor
+    )
 
 
 def _stack(works: list[KernelWork]) -> KernelWork:

@@ -10,6 +10,7 @@ from roofsim.cost.quantised import QuantisedProducts
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
+    from roofsim.cost.serving import Serving
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
 
@@ -49,6 +50,10 @@ class KernelWork:
         Bandwidth per compute unit against what simple kernels ask for; 0 where the kernel is not held by that.
     limit
         Bytes per second that the kernel's own loads allow, whatever the memory gives.
+    floor
+        Seconds of the smallest such kernel beyond those of the smallest kernel of all.
+    norm
+        Exponent of the corner between arithmetic and traffic; 0: that of the constants.
     """
 
     flops: Real
@@ -67,13 +72,16 @@ class KernelWork:
     tiling: Real = 1.0
     load: Real = 0.0
     limit: Real = math.inf
+    floor: Real = 0.0
+    norm: float = 0.0
 
 
 @dataclass(frozen=True)
 class Pricing:
     """Context of pricing: the device, the layout of images, and how the engine multiplies.
 
-    `stream_limit` is what a product of few rows draws at most, in bytes per second.
+    `stream_limit` is what a product of few rows draws at most, in bytes per second; `serving` says which kernels run in
+    inference (None: price as a training step).
     """
 
     device: Device
@@ -81,6 +89,7 @@ class Pricing:
     half_accumulation: bool = False
     quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
+    serving: Serving | None = None
 
     def heavy(
         self,

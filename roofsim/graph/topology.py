@@ -162,6 +162,8 @@ def _pairs(shape: NodeShape) -> dict[tuple[int, int], int]:
     """Return the number of links between each two GPUs that have any."""
     everyone = range(shape.gpus)
     if shape.kind == "bridge-pairs":
+        if shape.gpus % 2:
+            raise GraphError(f"bridges join pairs of GPUs; got {shape.gpus}")
         return {(rank, rank + 1): 1 for rank in everyone[::2]}
     if shape.kind == "hybrid-cube-mesh":
         table = CUBE_MESH_4 if shape.links == 4 else CUBE_MESH_6

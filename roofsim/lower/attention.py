@@ -173,6 +173,11 @@ def _unfused(
 def _contiguous(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, length, kv_length = q.shape[0], q.shape[1], k.shape[1]
     expanded = (batch, heads.heads, kv_length)
+    if not layers.flavour.attention_copies:
+        if heads.grouped:
+            k = layers.view(k, "expand", *expanded, heads.head_size)
+            v = layers.view(v, "expand", *expanded, heads.value_head_size)
+        return q, k, v
     if heads.copies:
         q = layers.copy(q, "transpose", (batch, heads.heads, length, heads.head_size))
     if heads.copies or heads.grouped:
@@ -308,8 +313,9 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
     whole = (batch, context, *rest)
     b = layers.b
     if call.phase == "prefill":
-        cache = Tensor(b.name(leaf), (batch, length, *rest), role=Role.KEY_VALUE_CACHE)
-        out = b.tensor(f"{leaf}.all", batch, length, *rest, base=cache)
+        seen = call.context_length if call.chunked else length
+        cache = Tensor(b.name(leaf), (batch, seen, *rest), role=Role.KEY_VALUE_CACHE)
+        out = b.tensor(f"{leaf}.all", batch, seen, *rest, base=cache)
         b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,))
         return out
     concatenates = call.concatenated_cache

@@ -30,6 +30,8 @@ class Call:
         Tokens per sequence in the decoder of an encoder-decoder.
     context_length
         Tokens that the cache holds after this pass.
+    chunked
+        Whether a prefill runs in pieces of `length`: keys of the pieces before are in the cache.
     """
 
     phase: str = "train"
@@ -37,6 +39,7 @@ class Call:
     length: Real | None = None
     target_length: Real | None = None
     context_length: Real = 0.0
+    chunked: bool = False
     compute: DType = BF16
     autocast: bool = False
     flavour: Flavour = field(default_factory=Flavour)

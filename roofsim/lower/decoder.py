@@ -158,7 +158,7 @@ class _Decoder:
         if not needed:
             return None
         with self.b.scope(leaf):
-            columns = call.context_length if decodes else self.length
+            columns = call.context_length if decodes or call.chunked else self.length
             heads = model.num_attention_heads if alibi else 1.0
             dtype = BOOL if by_window and not alibi else AUTO
             mask = self.b.tensor("mask", call.batch, heads, self.length, columns, dtype=dtype)

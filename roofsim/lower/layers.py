@@ -35,6 +35,7 @@ class Flavour:
     """
 
     attention: str = "flash"
+    attention_copies: bool = True
     rms_norm: str = "fused"
     gelu_new: str = "fused"
     rotary: str = "fused"

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
-from roofsim.graph.ops import CacheAppend, Dropout, Elementwise, Fused
+from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, Fused
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -117,7 +117,9 @@ def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:
 
 def _fusible(op: AbstractOp) -> bool:
     # An append writes rows into a cache that stays where it is; fused, the whole cache would be its output.
-    return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER and not isinstance(op, CacheAppend)
+    # A library's kernel writes quantised weights out: no compiler sees into it.
+    opaque = isinstance(op, CacheAppend) or (isinstance(op, Cast) and op.dequantises)
+    return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER and not opaque
 
 
 def _levels(run: list[AbstractOp]) -> dict[AbstractOp, int]:

@@ -6,21 +6,24 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from roofsim.errors import GraphError, PassError
 from roofsim.graph.tensor import DTYPES, TF32, DType
-from roofsim.numeric import same
+from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
+from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
-from roofsim.spec.formats import weight_format
+from roofsim.passes.widen import WidenActivations
+from roofsim.spec.formats import ENCODINGS, weight_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
+    from roofsim.spec.adapter import Adapter
     from roofsim.spec.engine import Engine
     from roofsim.spec.precision import Precision
     from roofsim.spec.workload import RecomputePlan
@@ -65,19 +68,30 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
     return graph
 
 
-def inference_passes(precision: Precision, engine: Engine) -> list[Pass]:
-    """Return the passes of a forward-only program."""
+def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
+    """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
     passes: list[Pass] = [assign_precision(precision)]
+    if engine.activation_type == "fp32":
+        passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
     if "pointwise" in engine.fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
 
 
 def training_passes(
-    precision: Precision, engine: Engine, recompute: RecomputePlan, optimizer: str, num_micro_batches: Real
+    precision: Precision,
+    engine: Engine,
+    recompute: RecomputePlan,
+    optimizer: str,
+    num_micro_batches: Real,
+    adapter: Adapter | None = None,
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = [assign_precision(precision)]  # first: casts are ops that everything else must see
+    if adapter is not None:
+        passes.append(
+            _adapters(adapter, precision, engine)
+        )  # on typed layers, and before anything asks what is trained
     if "bias_dropout_add" in engine.fusion:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
@@ -109,6 +123,21 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
         weights=None if precision.weights is None else weight_format(precision.weights),
+    )
+
+
+def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdapters:
+    """Return the pass that freezes the model; peft makes adapters of 16-bit models fp32 (autocast_adapter_dtype)."""
+    wide = adapter.weights == "fp32" or (adapter.weights is None and engine.name == "huggingface")
+    storage = adapter.storage
+    return AddAdapters(
+        rank=real(adapter.rank),
+        targets=adapter.layers,
+        dropout=adapter.dropout > 0.0,
+        weights=DTYPES["fp32" if wide else precision.parameters],
+        storage=None if storage is None else DType(storage, ENCODINGS[storage].bits / 8.0, floating=False, packed=True),
+        scales=4.0 if storage == "int8" else 0.0,
+        keeps_input=storage == "int8" if adapter.keeps_input is None else adapter.keeps_input,
     )
 
 
@@ -158,5 +187,7 @@ def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
         return "adamw", engine.adamw
     if optimizer.startswith("adamw-"):
         return "adamw", optimizer.removeprefix("adamw-")
-    usual = {"lamb": "fused", "adam8bit": "fused", "lion": "fused", "adafactor": "loop", "muon": "loop"}
+    usual = {
+        "lamb": "fused", "adam8bit": "fused", "adam4bit": "fused", "lion": "loop", "adafactor": "loop", "muon": "loop",
+    }  # fmt: skip
     return optimizer, usual.get(optimizer, "foreach")

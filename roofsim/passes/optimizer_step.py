@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import OptimizerUpdate
-from roofsim.graph.tensor import FP32, DType, Role, Tensor
-from roofsim.numeric import Real, ceil, maximum, minimum
+from roofsim.graph.ops import Embedding, OptimizerUpdate
+from roofsim.graph.tensor import BF16, FP32, DType, Role, Tensor
+from roofsim.numeric import Real, ceil, maximum, where
+from roofsim.passes.newton_schulz import Products, products_of
+from roofsim.passes.optimizer_methods import METHODS, Method, StateCode
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -18,77 +20,11 @@ if TYPE_CHECKING:
 ELEMENTS_PER_LAUNCH: Final = 320.0 * 65536.0
 #: Tensors that one multi-tensor launch of three lists covers (same file: depth 3 takes 48).
 TENSORS_PER_LAUNCH: Final = 48.0
-#: Quintic Newton-Schulz steps of Muon (Keller Jordan, 2024).
-MUON_STEPS: Final = 5.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Method:
-    """What one optimizer reads and writes per parameter, counted kernel by kernel from its reference code.
-
-    `parameter_*`, `gradient_*` and `state_*` are passes over tensors of these kinds; a fused kernel makes one of each.
-    """
-
-    states: int
-    kernels: float
-    parameter_reads: float
-    parameter_writes: float
-    gradient_reads: float
-    state_reads: float
-    state_writes: float
-    flops: float
-    temporaries: float = 0.0
-    """Extra parameter-sized tensors that live during the update."""
-    source: str = ""
-
-
-#: (method, implementation) -> its passes. ``foreach`` runs each elementary step as one multi-tensor kernel, ``loop`` as
-#: one kernel per tensor; the passes are the same.
-METHODS: Final[dict[tuple[str, str], Method]] = {
-    ("adamw", "fused"): Method(
-        states=2, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=2, state_writes=2,
-        flops=16.0, source="torch.optim fused kernel: parameter, gradient, two moments once each",
-    ),
-    ("adamw", "foreach"): Method(
-        states=2, kernels=8.0, parameter_reads=2, parameter_writes=2, gradient_reads=2, state_reads=7, state_writes=7,
-        flops=16.0, temporaries=1.0,
-        source="torch.optim foreach: decay, lerp, mul, addcmul, sqrt, div, add, addcdiv; the denominator is a temporary",
-    ),
-    ("adamw", "bert_adam"): Method(
-        states=2, kernels=14.0, parameter_reads=3, parameter_writes=1, gradient_reads=4, state_reads=12, state_writes=11,
-        flops=20.0, temporaries=1.0,
-        source="google-research and huggingface BertAdam, kernel by kernel: norm and clip, two moments, square root, "
-        "quotient, decay, update; 31 passes in a loop over tensors",
-    ),
-    ("lamb", "fused"): Method(
-        states=2, kernels=4.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=3, state_writes=3,
-        flops=24.0, temporaries=0.0, source="apex fused LAMB: two stages and two norms",
-    ),
-    ("sgd", "foreach"): Method(
-        states=0, kernels=2.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=0, state_writes=1,
-        flops=4.0, temporaries=1.0, source="torch.optim foreach: weight decay into a temporary, add",
-    ),
-    ("sgd-momentum", "foreach"): Method(
-        states=1, kernels=4.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=3, state_writes=3,
-        flops=6.0, temporaries=1.0, source="torch.optim foreach: weight decay, momentum scale, add, update",
-    ),
-    ("lion", "fused"): Method(
-        states=1, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=1, state_writes=1,
-        flops=8.0, source="arXiv 2302.06675, one fused kernel",
-    ),
-    ("adam8bit", "fused"): Method(
-        states=2, kernels=1.0, parameter_reads=1, parameter_writes=1, gradient_reads=1, state_reads=2, state_writes=2,
-        flops=24.0, source="bitsandbytes block-wise kernel (arXiv 2110.02861): one byte a state, one scale per 256",
-    ),
-    ("adafactor", "loop"): Method(
-        states=0, kernels=12.0, parameter_reads=2, parameter_writes=1, gradient_reads=4, state_reads=5, state_writes=6,
-        flops=20.0, temporaries=0.0, source="transformers' Adafactor without momentum, kernel by kernel",
-    ),
-    ("muon", "loop"): Method(
-        states=1, kernels=40.0, parameter_reads=1, parameter_writes=1, gradient_reads=2, state_reads=3, state_writes=3,
-        flops=8.0, source="momentum and update around the Newton-Schulz products",
-    ),
-}  # fmt: skip
+#: Layers whose matrices Muon leaves to AdamW, beside embeddings (KellerJordan/Muon, README).
+_HEADS: Final = ("logits", "classifier")
+_NOTHING: Final = Products()
+#: Packed states are counted in bytes.
+_BYTE: Final = DType("packed", 1.0, floating=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,11 +36,12 @@ class AddOptimizerStep:
     method, implementation
         A row of `METHODS`; ``loop`` takes the passes of ``foreach``, one launch per tensor and step.
     state_type
-        Type of the moments (one byte and a scale per 256 for adam8bit).
+        Type of the moments, or that of parameters that are wider (states are made like their parameters); packed states
+        have a code of their own.
     master_type
         Type of the master copy of the parameters; None: there is none.
     gradient_type
-        Type in which the update reads gradients.
+        Type in which the update reads gradients, or that of parameters that are wider.
     loss_scaling
         Whether gradients are first freed of a loss scale and searched for infinities (torch.amp.GradScaler; with master
         parameters into an fp32 copy).
@@ -129,96 +66,141 @@ class AddOptimizerStep:
         trained = {tensor: copies for tensor, copies in graph.parameters().items() if tensor.requires_grad}
         if not trained:
             raise PassError("optimizer_step: the graph has no trained parameters")
-        return graph.replaced([*graph.ops, *self._updates(trained)], *self.ensures)
+        updates = [self._update(*key, group) for key, group in self._groups(graph, trained).items()]
+        return graph.replaced([*graph.ops, *updates], *self.ensures)
 
-    def _row(self) -> Method:
-        key = (self.method, self.implementation)
-        if key not in METHODS and self.implementation == "loop":
-            key = (self.method, "foreach")
-        if key not in METHODS:
-            raise PassError(f"optimizer_step: no row for {self.method} ({self.implementation})")
-        return METHODS[key]
-
-    def _updates(self, trained: dict[Tensor, Real]) -> list[OptimizerUpdate]:
-        """Return one op per parameter type (nearly always one in all)."""
-        by_type: dict[DType, dict[Tensor, Real]] = {}
+    def _groups(self, graph: OpGraph, trained: dict[Tensor, Real]) -> dict[tuple[str, DType], dict[Tensor, Real]]:
+        """Return parameters by method and type; Muon takes hidden matrices only."""
+        tables = {op.inputs[0].root for op in graph if isinstance(op, Embedding)} if self.method == "muon" else set()
+        found: dict[tuple[str, DType], dict[Tensor, Real]] = {}
         for tensor, copies in trained.items():
-            by_type.setdefault(tensor.dtype, {})[tensor] = copies
-        return [self._update(dtype, group) for dtype, group in by_type.items()]
+            other = self.method == "muon" and (tensor in tables or not _hidden_matrix(tensor))
+            method = "adamw" if other else self.method
+            found.setdefault((method, tensor.dtype), {})[tensor] = copies
+        return found
 
-    def _update(self, dtype: DType, group: dict[Tensor, Real]) -> OptimizerUpdate:
-        row = self._row()
+    def _row(self, method: str) -> Method:
+        implementation = self.implementation
+        if (method, implementation) not in METHODS and implementation == "loop":
+            implementation = "foreach"
+        if (method, implementation) not in METHODS:
+            raise PassError(f"optimizer_step: no row for {method} ({self.implementation})")
+        return METHODS[method, implementation]
+
+    def _update(self, method: str, dtype: DType, group: dict[Tensor, Real]) -> OptimizerUpdate:
+        row = self._row(method)
         elements, tensors, largest = _extent(group)
-        states = self._state_tensors(row, elements, group)
-        master = self._master(elements)
-        stored = dtype.itemsize if self.master_type is None else self.master_type.itemsize
-        gradient = dtype.itemsize if self.gradient_type is None else self.gradient_type.itemsize
-        state = stored if not states else states[0].dtype.itemsize
-        read = elements * (row.parameter_reads * stored + row.gradient_reads * gradient + row.state_reads * state)
-        written = elements * (row.parameter_writes * stored + row.state_writes * state)
+        stored = dtype if self.master_type is None else self.master_type
+        gradient = _wider(dtype, self.gradient_type)
+        leaf = f"optimizer.{dtype.name}" if method == self.method else f"optimizer.{dtype.name}.{method}"
+        states = self._state_tensors(row, leaf, _wider(dtype, self.state_type), elements, group)
+        products = products_of(group) if method == "muon" else _NOTHING
+        read, written = self._traffic(
+            row, _state_size(row, states, stored, elements), stored.itemsize, gradient.itemsize
+        )
         if self.master_type is not None:
-            written = written + elements * dtype.itemsize  # the low-precision copy
-        before_read, before_written, before = self._before(gradient, stored)
-        read, written = read + elements * before_read, written + elements * before_written
-        temporary = self._temporary(row, dtype, elements, largest)
+            written = written + dtype.itemsize  # the low-precision copy
+        _, _, before = self._before(gradient.itemsize, stored.itemsize)
+        per_tensor = row.per_tensor or self.implementation == "loop"
+        launches = row.kernels * (tensors if per_tensor else self._multi_tensor(elements, tensors))
         return OptimizerUpdate(
-            name=f"optimizer.{dtype.name}",
+            name=leaf,
             phase=Phase.OPTIMIZER,
-            inputs=(*states, *master),
-            outputs=temporary,
-            method=self.method,
+            inputs=(*states, *self._master(leaf, elements)),
+            outputs=self._temporary(row, leaf, stored, (elements, largest), products, narrow=dtype.rank < FP32.rank),
+            method=method,
             implementation=self.implementation,
             elements=elements,
-            read=read,
-            written=written,
-            launches=self._launches(row, elements, tensors) + before * self._multi_tensor(elements, tensors),
+            read=elements * read + products.read,
+            written=elements * written + products.written,
+            launches=launches + before * self._multi_tensor(elements, tensors),
             flops_per_element=row.flops,
-            extra_flops=_newton_schulz(group) if self.method == "muon" else 0.0,
+            extra_flops=products.flops,
             stored=dtype,
         )
 
-    def _state_tensors(self, row: Method, elements: Real, group: dict[Tensor, Real]) -> tuple[Tensor, ...]:
+    def _traffic(self, row: Method, state: Real, stored: Real, gradient: Real) -> tuple[Real, Real]:
+        """Return the bytes read and written per parameter by the passes of a row, and by what comes before them."""
+        read = row.parameter_reads * stored + row.gradient_reads * gradient + row.state_reads * state
+        written = row.parameter_writes * stored + row.state_writes * state
+        before_read, before_written, _ = self._before(gradient, stored)
+        return read + before_read, written + before_written
+
+    def _state_tensors(
+        self, row: Method, leaf: str, dtype: DType, elements: Real, group: dict[Tensor, Real]
+    ) -> tuple[Tensor, ...]:
         if self.method == "adafactor":
-            factors = _factored(group)
-            return (Tensor("optimizer.factored_second_moment", (factors,), FP32, Role.OPTIMIZER_STATE),)
-        dtype = DType("int8+scale", 1.0 + 4.0 / 256.0) if self.method == "adam8bit" else self.state_type
+            return (Tensor(f"{leaf}.factored_second_moment", (_factored(group),), FP32, Role.OPTIMIZER_STATE),)
+        if row.code is not None:
+            elements, dtype = _packed(row.code, group), _BYTE
         return tuple(
-            Tensor(f"optimizer.state{index}", (elements,), dtype, Role.OPTIMIZER_STATE) for index in range(row.states)
+            Tensor(f"{leaf}.state{index}", (elements,), dtype, Role.OPTIMIZER_STATE) for index in range(row.states)
         )
 
-    def _master(self, elements: Real) -> tuple[Tensor, ...]:
+    def _master(self, leaf: str, elements: Real) -> tuple[Tensor, ...]:
         if self.master_type is None:
             return ()
-        return (Tensor("optimizer.master_parameters", (elements,), self.master_type, Role.MASTER_PARAMETER),)
+        return (Tensor(f"{leaf}.master_parameters", (elements,), self.master_type, Role.MASTER_PARAMETER),)
 
-    def _temporary(self, row: Method, dtype: DType, elements: Real, largest: Real) -> tuple[Tensor, ...]:
-        """Return what lives only during the update: parameter-sized with foreach, twice the largest tensor in a loop."""
-        wide = dtype if self.master_type is None else self.master_type
-        if self.implementation == "loop":
-            return (Tensor("optimizer.temporary", (2.0 * largest,), wide, Role.TEMPORARY),)
-        if row.temporaries == 0.0:
-            return ()
-        return (Tensor("optimizer.temporary", (row.temporaries * elements,), wide, Role.TEMPORARY),)
-
-    def _launches(self, row: Method, elements: Real, tensors: Real) -> Real:
-        if self.implementation == "loop":
-            return row.kernels * tensors
-        return row.kernels * self._multi_tensor(elements, tensors)
+    def _temporary(
+        self, row: Method, leaf: str, stored: DType, extent: tuple[Real, Real], products: Products, *, narrow: bool
+    ) -> tuple[Tensor, ...]:
+        """Return what lives only during the update: parameter-sized with foreach, some of the largest tensor in a loop."""
+        elements, largest = extent
+        found = []
+        if row.largest_in_fp32:
+            copies = row.largest_in_fp32 + (2.0 if narrow else 0.0)  # 16-bit parameter and gradient are widened first
+            found.append(Tensor(f"{leaf}.wide_temporary", (copies * largest,), FP32, Role.TEMPORARY))
+        elif products is not _NOTHING:
+            found.append(Tensor(f"{leaf}.products", (products.live,), BF16, Role.TEMPORARY))
+        elif self.implementation == "loop":
+            found.append(Tensor(f"{leaf}.temporary", ((row.largest or 2.0) * largest,), stored, Role.TEMPORARY))
+        elif row.temporaries:
+            found.append(Tensor(f"{leaf}.temporary", (row.temporaries * elements,), stored, Role.TEMPORARY))
+        return tuple(found)
 
     @staticmethod
     def _multi_tensor(elements: Real, tensors: Real) -> Real:
         """Return the launches of one multi-tensor kernel over all tensors."""
         return maximum(ceil(elements / ELEMENTS_PER_LAUNCH), ceil(tensors / TENSORS_PER_LAUNCH))
 
-    def _before(self, gradient: float, stored: float) -> tuple[float, float, float]:
+    def _before(self, gradient: Real, stored: Real) -> tuple[Real, Real, float]:
         """Return bytes read and written per parameter, and kernels, of what happens to gradients before the update."""
-        read, written, kernels = 0.0, 0.0, 0.0
+        read: Real = 0.0
+        written: Real = 0.0
+        kernels = 0.0
         if self.loss_scaling:
-            read, written, kernels = read + gradient, written + max(gradient, stored), kernels + 1.0
-            gradient = max(gradient, stored)
+            read, written, kernels = read + gradient, written + maximum(gradient, stored), kernels + 1.0
+            gradient = maximum(gradient, stored)
         if self.clipping:  # one pass for the norm, one for the scale
             read, written, kernels = read + 2.0 * gradient, written + gradient, kernels + 2.0
         return read, written, kernels
+
+
+def _wider(dtype: DType, other: DType | None) -> DType:
+    """Return a role's type, or the parameters' own where that is wider (adapters in fp32 on a 16-bit model)."""
+    return dtype if other is None or dtype.rank > other.rank else other
+
+
+def _hidden_matrix(tensor: Tensor) -> bool:
+    words = tensor.name.split(".")
+    return len(tensor.shape) >= 2 and not any(word in _HEADS for word in words)
+
+
+def _state_size(row: Method, states: tuple[Tensor, ...], stored: DType, elements: Real) -> Real:
+    """Return the bytes of one state of one parameter; of what passes for one where there is none."""
+    if not states:
+        return stored.itemsize
+    return states[0].dtype.itemsize if row.code is None else states[0].bytes / elements
+
+
+def _packed(code: StateCode, group: dict[Tensor, Real]) -> Real:
+    """Return the bytes of one packed state: codes and a scale per block, fp32 for small tensors."""
+    total: Real = 0.0
+    for tensor, copies in group.items():
+        packed = tensor.numel * code.bits / 8.0 + ceil(tensor.numel / code.block) * FP32.itemsize
+        total = total + where(tensor.numel >= code.smallest, packed, tensor.numel * FP32.itemsize) * copies
+    return total
 
 
 def _extent(group: dict[Tensor, Real]) -> tuple[Real, Real, Real]:
@@ -241,15 +223,4 @@ def _factored(group: dict[Tensor, Real]) -> Real:
             total = total + tensor.numel * copies
         else:
             total = total + (tensor.numel / tensor.shape[-1] + tensor.numel / tensor.shape[-2]) * copies
-    return total
-
-
-def _newton_schulz(group: dict[Tensor, Real]) -> Real:
-    """Return FLOPs of Muon's orthogonalisation: per step 4 m^2 n + 2 m^3 for an m x n matrix with m <= n."""
-    total: Real = 0.0
-    for tensor, copies in group.items():
-        if len(tensor.shape) == 2:
-            rows, columns = tensor.shape
-            m, n = minimum(rows, columns), maximum(rows, columns)
-            total = total + MUON_STEPS * (4.0 * m * m * n + 2.0 * m * m * m) * copies
     return total

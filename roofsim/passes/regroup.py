@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError
 from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.ops import Fused
 from roofsim.graph.tensor import Role, Tensor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.graph.opgraph import OpGraph
 
 
@@ -57,7 +60,8 @@ class _Writer:
         outputs = tuple(t if t.base is None else replace(t, base=self.find(t.base)) for t in op.outputs)
         self.env.update((old, new) for old, new in zip(op.outputs, outputs, strict=True) if old is not new)
         holds = tuple(copy for tensor in op.holds for copy in self.copies.get(tensor, [self.find(tensor)]))
-        return replace(op, inputs=tuple(map(self.find, op.inputs)), holds=holds, outputs=outputs)
+        moved = replace(op, inputs=tuple(map(self.find, op.inputs)), holds=holds, outputs=outputs)
+        return _with_parts(moved, self.find)
 
     def block(self, block: Block, body: list[AbstractOp]) -> None:
         times = block.repeat
@@ -113,4 +117,27 @@ class _Writer:
         )
         made.update(zip(op.outputs, outputs, strict=True))
         name = f"{unit.name}.{index}.{op.name.removeprefix(op.block.name + '.') if op.block else op.name}"
-        self.ops.append(replace(op, name=name, block=unit, inputs=inputs, holds=holds, outputs=outputs))
+        copy = replace(op, name=name, block=unit, inputs=inputs, holds=holds, outputs=outputs)
+        self.ops.append(_with_parts(copy, find))
+
+
+def _with_parts(op: AbstractOp, find: Callable[[Tensor], Tensor]) -> AbstractOp:
+    """Let the parts of a fused kernel, from which its gradient is taken, read and make what the kernel does.
+
+    What they hand to one another inside the kernel becomes a tensor of this copy's own.
+    """
+    if not isinstance(op, Fused):
+        return op
+    inside: dict[Tensor, Tensor] = {}
+
+    def own(tensor: Tensor) -> Tensor:
+        return inside.get(tensor) or find(tensor)
+
+    parts = []
+    for part in op.parts:
+        for tensor in part.outputs:
+            if find(tensor) is tensor and tensor not in op.outputs:
+                inside[tensor] = replace(tensor, base=None if tensor.base is None else own(tensor.base))
+        groups = [tuple(map(own, group)) for group in (part.inputs, part.holds, part.outputs)]
+        parts.append(replace(part, inputs=groups[0], holds=groups[1], outputs=groups[2]))
+    return replace(op, parts=tuple(parts))

@@ -1,15 +1,14 @@
-"""Print tables of ops, memory, catalogs and explanations."""
+"""Print tables of ops, catalogs and explanations."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
-from roofsim.analyze.ledger import at_last_context
 from roofsim.report import words
 from roofsim.units import humanize
 
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.analyze.explain import Explanation
-    from roofsim.analyze.result import Memory
-    from roofsim.evaluate import Evaluation
-
-#: Eighths of a character cell, for the memory curve in text.
-_BARS: Final = " ▁▂▃▄▅▆▇█"
-_CURVE_WIDTH: Final = 80
 
 
 def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
@@ -55,58 +48,6 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
         words.percent(row["share"]),
         words.short_bound(row["bound"]),
     ]
-
-
-def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
-    """Print the ledger, the peaks of the phases and the curve."""
-    console.print(Text(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", style="bold"))
-    table = Table("at the peak", "bytes", "share", box=SIMPLE, pad_edge=False)
-    table.columns[1].justify = table.columns[2].justify = "right"
-    peak = float(ledger.device_total)
-    for name, amount in ledger.components.items():
-        table.add_row(name.replace("_", " "), words.gibibytes(float(amount)), words.percent(float(amount) / peak))
-    table.add_section()
-    table.add_row("device total (peak)", words.gibibytes(peak), "100.0 %")
-    console.print(table)
-    console.print(
-        f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
-        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: "
-        + ("fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing")
-    )
-    console.print(
-        f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
-    )
-    console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
-    for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
-        found = at_last_context(profile) if stage.averaged else profile
-        phases = ", ".join(
-            f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value)
-        )
-        console.print(f"peaks of {stage.name}: {phases}", style="dim")
-        if found.curve:
-            _print_curve(console, found.curve, float(found.peak))
-
-
-def _number(value: Any) -> bool:
-    return isinstance(value, float)
-
-
-def _print_curve(console: Console, curve: list[tuple[str, str, dict[str, float]]], peak: float) -> None:
-    totals = [sum(point[2].values()) for point in curve]
-    width = min(_CURVE_WIDTH, len(totals))
-    columns = [
-        totals[index * len(totals) // width : max((index + 1) * len(totals) // width, index * len(totals) // width + 1)]
-        for index in range(width)
-    ]
-    bars = "".join(_BARS[round(8 * max(column) / peak)] for column in columns)
-    phases = "".join(_phase_mark(curve, index, width) for index in range(width))
-    console.print(f"allocated over the step, 0 to {words.gibibytes(peak)}:")
-    console.print(bars, highlight=False)
-    console.print(f"{phases}   f forward, b backward, r recompute, o optimizer", style="dim", highlight=False)
-
-
-def _phase_mark(curve: list[tuple[str, str, dict[str, float]]], index: int, width: int) -> str:
-    return curve[index * len(curve) // width][1][0]
 
 
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:

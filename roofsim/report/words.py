@@ -100,6 +100,8 @@ def batch_line(result: Result) -> str:
         micro = workload["global_batch_size"] // workload["micro_batch_size"]
         parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
         parts.append(f"optimizer {workload['optimizer']}")
+        if workload["adapter"] is not None:
+            parts.append(_adapter_words(workload["adapter"]))
         parts.append(f"recompute {_recompute_words(workload['recompute'])}")
     parts.append(f"attention {workload['attention']}")
     return ", ".join(parts)
@@ -119,6 +121,12 @@ def _batch_words(workload: dict[str, Any]) -> str:
     if workload["sequence_length"]:
         return f"{batch} x {workload['sequence_length']} tokens"
     return f"{batch} samples"
+
+
+def _adapter_words(adapter: dict[str, Any]) -> str:
+    base = adapter["base"] or ("nf4" if adapter["kind"] == "qlora" else "none")
+    stored = "" if base == "none" else f" on {base}"
+    return f"{adapter['kind']} rank {adapter['rank']}{stored}"
 
 
 def _recompute_words(recompute: Any) -> str:

@@ -85,7 +85,18 @@ class Engine(_Strict):
     )
     decode_attention: AttentionKernel | None = Field(
         default=None,
-        description="Which attention kernel runs in decode steps; null: as attention_generation. Stated, not yet priced.",
+        description="Which attention kernel runs in decode steps; null: as attention_generation. Any but unfused and "
+        "fused_softmax is one kernel, whatever `attention` says.",
+    )
+    attention_copies: bool = Field(
+        default=True,
+        description="Unfused products of inference read contiguous copies of queries, keys and values, shared heads "
+        "written out; false: they read the cache as it lies.",
+    )
+    cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the memory bandwidth with which unfused products read the cache in decode steps; null: as "
+        "products with weights.",
     )
 
     # -- kernels ------------------------------------------------------------------------------------------------
@@ -105,8 +116,8 @@ class Engine(_Strict):
         default=(),
         description="pointwise: a compiler merges what lies between heavy ops; bias_dropout_add: a library's kernel. "
         "In training, qkv and gate_up: one matmul; gated_activation: activation and product of a gated MLP in one kernel. "
-        "Stated, not yet priced: bias_activation (bias and GELU in one kernel), residual_norm (residual sum inside the "
-        "norm).",
+        "In inference: these, and residual_norm (residual sum inside the norm). bias_activation (bias and GELU in one "
+        "kernel) changes no price: biases ride in the matmul.",
     )
     compiled: Literal["model", "layers"] = Field(
         default="model",
@@ -115,7 +126,30 @@ class Engine(_Strict):
     extra_kernels_per_layer: Annotated[float, Field(ge=0.0, le=1000.0)] = Field(
         default=0.0,
         description="Launches per layer and pass beyond those of the graph, without traffic of their own (packing, "
-        "activation quantisation). Stated, not yet priced.",
+        "activation quantisation), in inference.",
+    )
+    kernel_cycles: Annotated[float, Field(gt=0.0, le=100_000.0)] | None = Field(
+        default=None,
+        description="Clock cycles of the engine's smallest kernel in inference, the gap to the next included; null: the "
+        "architecture's floor.",
+    )
+    cache_write_kernels: Annotated[float, Field(ge=0.0, le=20.0)] | None = Field(
+        default=None,
+        description="Launches per layer that rotate queries and keys and write the cache in a prefill; 0: the attention "
+        "kernel does both; null: one a tensor.",
+    )
+    decode_cache_write_kernels: Annotated[float, Field(ge=0.0, le=20.0)] | None = Field(
+        default=None, description="As cache_write_kernels, in decode steps."
+    )
+    stream_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the memory bandwidth that products of inference draw while they stream weights of 16 or 8 "
+        "bits; null: as library kernels were measured to.",
+    )
+    vector_rows: Annotated[int, Field(ge=0)] = Field(
+        default=0,
+        description="Rows up to which products run in kernels for vectors, which use the whole card however small the "
+        "product is; 0: never.",
     )
     matmul_accumulation: Literal["fp32", "fp16"] = Field(
         default="fp32",
@@ -152,6 +186,11 @@ class Engine(_Strict):
         default=None,
         description="The precision people get from the engine without asking; null: not stated. Stated, not yet used: a "
         "scenario without precision gets the card's 16-bit type.",
+    )
+    activation_type: Literal["compute", "fp32"] = Field(
+        default="compute",
+        description="Type of activations in 16-bit inference. fp32: elementwise kernels know no other; a prefill converts "
+        "the inputs and results of library products, decode kernels read fp32 beside 16-bit weights.",
     )
     precision_recipe: Literal["pure", "master", "sharded"] = Field(
         default="pure",
@@ -209,7 +248,7 @@ class Engine(_Strict):
     )
     prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
-        description="Tokens of prompts per pass, beyond which a prefill is cut; null: never cut. Stated, not yet priced.",
+        description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
     )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
@@ -293,8 +332,10 @@ class Engine(_Strict):
             raise ValueError(f"cache_block_size goes with key_value_cache: paged, not {self.key_value_cache}")
         return self
 
-    def attention_on(self, architecture: str) -> str | None:
+    def attention_on(self, architecture: str, *, decodes: bool = False) -> str | None:
         """Return the attention kernel's generation on a GPU architecture, or None where it is not stated."""
+        if decodes and self.decode_attention is not None:
+            return self.decode_attention
         return self.attention_generation_on.get(architecture, self.attention_generation)
 
 

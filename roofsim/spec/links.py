@@ -64,7 +64,7 @@ class LinkConstants(_Strict):
 
 
 class SwitchConstants(_Strict):
-    """Reduction inside the switches (NVLink SHARP): every GPU sends and receives the message once."""
+    """Reduction inside the switches (NVLink SHARP): every GPU sends and receives the message and a part of it."""
 
     efficiency: Share
     launch: Seconds

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
+from roofsim.spec.adapter import Adapter
 
 if TYPE_CHECKING:
     from roofsim.spec.families.base import ModelSpec
@@ -32,8 +33,14 @@ def complete_workload(
         batch = 1
         checker.notes.append("micro_batch_size: 1" if given.phase in ("train", "forward") else "batch_size: 1")
     update |= {"micro_batch_size": batch, "batch_size": batch}
+    if isinstance(given.adapter, str):
+        update["adapter"] = Adapter(kind=given.adapter)
     if given.phase == "train":
         update["global_batch_size"] = checker.global_batch(batch, parallel.data or 1)
+        if getattr(model, "sparse_updates", False):
+            checker.notes.append(
+                "sparse_updates: rows of the tables change by their gradients alone (SGD), without optimizer state"
+            )
     update |= checker.lengths()
     return given.model_copy(update=update), checker.notes, checker.warnings
 

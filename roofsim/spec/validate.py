@@ -47,7 +47,13 @@ def _merged(problems: list[Problem]) -> list[Problem]:
     by_path: dict[tuple[str, str], list[Problem]] = {}
     for problem in problems:
         by_path.setdefault((problem.path, str(problem.place)), []).append(problem)
-    return [_one(group) for group in by_path.values()]
+    # Where one alternative (a mapping) went deeper, that the value is none of the others says nothing more.
+    deeper = {path.rpartition(".")[0] for path, _ in by_path if path}
+    return [
+        _one(group)
+        for (path, _), group in by_path.items()
+        if not (path in deeper and all(problem.message.startswith("expected ") for problem in group))
+    ]
 
 
 def _one(group: list[Problem]) -> Problem:

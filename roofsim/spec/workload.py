@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from roofsim.spec.adapter import Adapter
 from roofsim.spec.families.base import Rate
 from roofsim.spec.precision import PrecisionRoles
 
@@ -13,7 +14,8 @@ Positive = Annotated[int, Field(gt=0, le=10**12)]
 NonNegative = Annotated[int, Field(ge=0, le=10**12)]
 
 OPTIMIZERS: Final = (
-    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "none",
+    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
+    "muon", "none",
 )  # fmt: skip
 
 TRAIN_ONLY: Final = ("global_batch_size",)
@@ -76,8 +78,14 @@ class Workload(_Strict):
     request_rate: Annotated[float, Field(gt=0.0)] | None = None
     precision: str | PrecisionRoles | None = Field(default=None, description="A name, or a mapping of roles.")
     optimizer: Literal[
-        "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "none"
+        "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
+        "muon", "none",
     ] = "adamw"  # fmt: skip
+    adapter: Literal["lora", "qlora"] | Adapter | None = Field(
+        default=None,
+        description="Low-rank adapters on a frozen model; a kind alone has the usual rank, targets and storage. Left out: "
+        "all parameters are trained.",
+    )
     recompute: Literal["none", "selective", "full"] | RecomputePlan = "none"
     engine: str = "pytorch-eager"
     attention: Literal["flash", "sdpa", "unfused"] | None = Field(
@@ -95,6 +103,14 @@ class Workload(_Strict):
         if both and self.micro_batch_size != self.batch_size:
             raise ValueError(
                 f"micro_batch_size {self.micro_batch_size} and batch_size {self.batch_size} mean the same; give one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_is_trained(self) -> Self:
+        if self.adapter is not None and self.phase != "train":
+            raise ValueError(
+                f"adapter belongs to phase train, not {self.phase}: merged into its layer it costs nothing"
             )
         return self
 

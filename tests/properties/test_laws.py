@@ -194,14 +194,15 @@ def test_half_accumulation_doubles_the_rate_of_geforce_cards():
         evaluated("llama3-8b", **request, engine="exllamav2", engine_facts={"matmul_accumulation": name}).step.device
         for name in ("fp32", "fp16")
     )
-    assert 1.5 < full / half < 2.0
+    # What feeds the units holds the full rate, the slower one nothing: less than double.
+    assert 1.4 < full / half < 2.0
 
 
 def test_facts_that_are_not_priced_say_so():
     result = roofsim.run(
-        "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"prefill_chunk": 256}
+        "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"cache_block_size": 32}
     )
-    assert any("prefill_chunk is stated, but not priced" in text for text in result.warnings)
+    assert any("cache_block_size is stated, but not priced" in text for text in result.warnings)
 
 
 @pytest.mark.parametrize("change", [0.5, 2.0])

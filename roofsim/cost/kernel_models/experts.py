@@ -118,6 +118,12 @@ class ExpertConstants:
 
 def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> Array:
     """Return the seconds of each layer, on the card with most work where routing is skewed."""
+    compute, memory, moved = expert_limits(shape, silicon, constants)
+    return np.asarray(constants.floor + corner(compute, memory, constants.sharpness) + moved)
+
+
+def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> tuple[Array, Array, Array]:
+    """Return the seconds of arithmetic, of reading weights and rows, and of permutations and scheduling."""
     skewed = shape.skew > 0.0
     routed = shape.routed() * np.where(skewed, 1.0 + constants.imbalance * busiest(shape), 1.0)
     even = active_experts(shape.tokens, shape.experts, shape.chosen, shape.local)
@@ -141,9 +147,7 @@ def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants
     bandwidth = silicon.bandwidth * constants.bandwidth
     memory = (weights / speedup + rows) / (bandwidth * filled)
     moved = shape.whole * constants.permute * routed * shape.hidden * PERMUTE_BYTES / bandwidth
-    return np.asarray(
-        constants.floor + corner(compute, memory, constants.sharpness) + moved + constants.expert * active
-    )
+    return np.asarray(compute), np.asarray(memory), np.asarray(moved + constants.expert * active)
 
 
 def busiest(shape: ExpertShape) -> Array:

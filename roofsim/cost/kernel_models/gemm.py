@@ -185,8 +185,8 @@ def resident_bandwidth(traffic: Array, cache: Real, speedup: Real, reach: Real) 
     return np.asarray(1.0 / (hit / speedup + (1.0 - hit)))
 
 
-def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
-    """Return the seconds of each product."""
+def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> tuple[Array, Array]:
+    """Return the seconds of arithmetic and of traffic of each product, with the tile and split that are best together."""
     units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape)
     cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
     rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
@@ -197,7 +197,22 @@ def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> A
     filled = np.minimum(1.0, _column(constants.fill) * blocks / _column(units))
     moved = _column(traffic) + partial * _column(shape.batch * shape.m * shape.n * 4.0)
     memory = moved / (_column(bandwidth) * filled)
-    best = corner(compute, memory, _column(constants.sharpness)).min(axis=-1)
+    together = corner(compute, memory, _column(constants.sharpness))
+    compute, memory = np.broadcast_arrays(compute, memory)
+    best = together.argmin(axis=-1)[..., None]
+    chosen = (np.take_along_axis(np.broadcast_to(limit, together.shape), best, axis=-1) for limit in (compute, memory))
+    first, second = (limit[..., 0] for limit in chosen)
+    return first, second
+
+
+def conversion_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
+    """Return the seconds in which activations are converted to a narrow format; 0 where `quantise` is infinite."""
     image = shape.batch * shape.m * shape.k * (2.0 + shape.itemsize_a)
-    convert = image / (silicon.bandwidth * np.asarray(constants.quantise))
-    return np.asarray(constants.floor + best + convert)
+    return np.asarray(image / (silicon.bandwidth * np.asarray(constants.quantise)))
+
+
+def gemm_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
+    """Return the seconds of each product."""
+    compute, memory = gemm_limits(shape, silicon, constants)
+    best = corner(compute, memory, constants.sharpness)
+    return np.asarray(constants.floor + best + conversion_time(shape, silicon, constants))

@@ -57,9 +57,20 @@ class Dropout(AbstractOp):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Cast(AbstractOp):
-    """Convert elements to another type."""
+    """Convert elements to another type.
+
+    Attributes
+    ----------
+    dequantises
+        Whether it writes a quantised weight out for the product behind it; backward does so again instead of keeping it.
+    keeps_input
+        Of such a cast: whether the product keeps its other operand until backward although the weight is frozen.
+    """
 
     kind: ClassVar[Kind] = Kind.CAST
+
+    dequantises: bool = False
+    keeps_input: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

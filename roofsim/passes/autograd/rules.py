@@ -34,6 +34,7 @@ from roofsim.graph.ops import (
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
+from roofsim.passes.autograd.quantised import written_again
 from roofsim.passes.autograd.tape import Tape, backward
 
 if TYPE_CHECKING:
@@ -65,9 +66,10 @@ def _(op: Matmul, tape: Tape) -> None:
         tape.give(right, out)
     if tape.needs(left):
         out = tape.new(left, wide if left.dtype.narrow else None)
+        weight, holds = written_again(op, tape)
         tape.emit(
-            Matmul, "data_gradient", (grad, kept(tape, right)), (out,),
-            m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores,
+            Matmul, "data_gradient", (grad, kept(tape, weight)), (out,),
+            m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores, holds=holds,
         )  # fmt: skip
         tape.give(left, out)
     for tensor in bias:
@@ -96,7 +98,10 @@ def _(op: GroupedMatmul, tape: Tape) -> None:
         tape.give(weight, out)
     if tape.needs(rows):
         out = tape.new(rows, wide if rows.dtype.narrow else None)
-        tape.emit(GroupedMatmul, "data_gradient", (grad, weight, offsets), (out,), n=op.k, k=op.n, **common)
+        weight, holds = written_again(op, tape)
+        tape.emit(
+            GroupedMatmul, "data_gradient", (grad, weight, offsets), (out,), n=op.k, k=op.n, holds=holds, **common
+        )
         tape.give(rows, out)
 
 
@@ -295,9 +300,11 @@ def _(op: Copy, tape: Tape) -> None:
     if op.function == "expand":
         out = tape.new(source)
         tape.emit(Reduction, "sum_gradient", (grad,), (out,), function="sum")
-    elif op.function == "pad":
+    elif op.function in ("pad", "index_copy"):
+        # index_copy's rule asks for the number of axes of what was copied, and so keeps all of it (derivatives.yaml).
         out = tape.new(source, grad.dtype)
-        tape.emit(Copy, "slice_gradient", (grad,), (out,), function="slice")
+        kept_whole = (source,) if op.function == "index_copy" else ()
+        tape.emit(Copy, "slice_gradient", (grad,), (out,), function="slice", holds=kept_whole)
     elif op.function == "contiguous":
         # Only the layout changed: the gradient may come in any.
         out = tape.new(source, grad.dtype, base=grad)

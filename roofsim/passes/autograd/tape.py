@@ -66,21 +66,39 @@ class Tape:
         #: What was gathered a second time in the current run of ops.
         self.gathered: dict[Tensor, Tensor] = {}
         self.block: Block | None = None
-        self._needing = self._propagate()
+        self._needing, self._entering = self._propagate()
         self._names: Counter[str] = Counter()
         self._op: AbstractOp | None = None
         #: Ops that follow a node's own kernels: whether they fit a gradient to its tensor, or add it to another.
         self._after_node: dict[AbstractOp, bool] = {}
 
-    def _propagate(self) -> set[Tensor]:
+    def _propagate(self) -> tuple[set[Tensor], set[Tensor]]:
+        """Return the tensors that need a gradient, and those among them that need it only inside the block they enter.
+
+        What enters a block that repeats needs one if what leaves an iteration does: all iterations stand in the graph as
+        one. Where everything before the block is frozen, the first iteration's is computed too (as with peft's
+        enable_input_require_grads), but nothing before the block is.
+        """
         needing = {tensor for tensor in self.graph.sources if tensor.requires_grad}
-        for op in self.graph:
+        entering: set[Tensor] = set()
+        for block, body in self.graph.segments():
+            self._spread(body, needing)
+            carries = () if block is None or _once(block) else block.carries
+            late = {entry for entry, leaving in carries if leaving in needing and entry not in needing}
+            if late:
+                entering |= late
+                needing |= late
+                self._spread(body, needing)
+        return needing, entering
+
+    @staticmethod
+    def _spread(body: list[AbstractOp], needing: set[Tensor]) -> None:
+        for op in body:
             for part in op.parts if isinstance(op, Fused) else (op,):
                 # What is updated in place, or comes from another stage, needs a gradient without a trained input here.
                 alone = (isinstance(part, Embedding) and part.sparse) or _arrives(part)
                 if alone or any(tensor in needing or tensor.root in needing for tensor in part.inputs):
                     needing.update(tensor for tensor in part.outputs if tensor.dtype.floating)
-        return needing
 
     def run(self) -> None:
         """Walk all segments, last first, starting from the scalar loss, or from what the next stage sends back."""
@@ -121,7 +139,7 @@ class Tape:
     def _body(self, body: list[AbstractOp]) -> None:
         self.gathered = {}
         for op in reversed(body):
-            if any(tensor in self.grads for tensor in op.outputs):
+            if any(tensor in self.grads and tensor not in self._entering for tensor in op.outputs):
                 self._op = op
                 start = len(self.ops)
                 incoming = {self.grads[tensor] for tensor in op.outputs if tensor in self.grads}
@@ -156,13 +174,14 @@ class Tape:
         """Walk the body once; gradients of carried tensors are carried the other way."""
         mirror = Block(f"{block.name}.backward", block.repeat, mirror=block)
         outside = {entry: self.grads.pop(entry) for entry, _ in block.carries if entry in self.grads}
-        once = type(block.repeat) is float and block.repeat == 1.0
-        shared = {} if once else self._accumulators(block, body)
+        shared = {} if _once(block) else self._accumulators(block, body)
         before = {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
         self.block = mirror
         self._body(body)
         self.block = None
         for entry, incoming in before.items():
+            if entry not in self.grads and entry not in self._needing:
+                continue  # a layer that runs once, behind frozen ones
             if entry not in self.grads:
                 raise PassError(f"autograd: block {block.name!r} passes no gradient on to {entry}")
             outgoing = self.grads[entry]
@@ -313,6 +332,10 @@ class Tape:
 def _arrives(op: AbstractOp) -> bool:
     """Tell whether an op receives what an earlier pipeline stage computed."""
     return isinstance(op, Collective) and op.function == "receive"
+
+
+def _once(block: Block) -> bool:
+    return type(block.repeat) is float and block.repeat == 1.0
 
 
 def _stretched(tensor: Tensor, gradient: Tensor) -> bool:

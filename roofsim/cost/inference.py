@@ -1,0 +1,98 @@
+"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernel_models)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.serving_attention import price_attention, price_experts
+from roofsim.cost.serving_products import price_products
+from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.cost.serving import Serving
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
+    from roofsim.numeric import Real
+
+Works = list[tuple[int, "KernelWork"]]
+
+#: Activations of gated MLPs.
+ACTIVATIONS: Final = ("silu", "gelu", "gelu_tanh", "gelu_new", "quick_gelu", "relu")
+
+
+def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: Serving) -> Works:
+    """Return the kernels of a pass of inference with the rates, floors and launches of the kernel models."""
+    priced = dict(enumerate(work for _, work in works))
+    ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
+    price_products(ops_of, priced, context, serving)
+    for place, op in ops_of.items():
+        if isinstance(op, Attention) and not op.backward:
+            priced[place] = price_attention(op, priced[place], context, serving)
+        elif isinstance(op, GroupedMatmul):
+            priced[place] = price_experts(op, priced[place], context)
+        elif isinstance(op, Softmax) and serving.softmax_on_chip:
+            priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
+    if "residual_norm" in serving.merged:
+        _residual_norms(ops_of, priced)
+    if "gated_activation" in serving.merged:
+        _gated_activations(ops_of, priced)
+    _cache_writes(ops_of, priced, serving)
+    _extra_launches(ops_of, priced, serving)
+    return [(index, priced[place]) for place, (index, _) in enumerate(works)]
+
+
+def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
+    """Let residual sums run inside the norm behind them, be it that of the next layer: no launch, one read less."""
+    normed = {tensor for op in ops.values() if isinstance(op, Normalization) for tensor in op.inputs[:1]}
+    for place, op in ops.items():
+        if not isinstance(op, Elementwise) or op.function != "add" or op.block is None:
+            continue
+        out = op.outputs[0]
+        if out in normed or any(out is leaving for _, leaving in op.block.carries):
+            works[place] = replace(works[place], launches=0.0, traffic=works[place].traffic - out.bytes)
+
+
+def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
+    """Let the activation of a gated MLP run inside the product with its other half."""
+    gates = {
+        tensor for op in ops.values() if isinstance(op, Elementwise) and op.function == "mul" for tensor in op.inputs
+    }
+    for place, op in ops.items():
+        if isinstance(op, Elementwise) and op.function in ACTIVATIONS and op.outputs[0] in gates:
+            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic)
+
+
+def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
+    """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
+    if serving.cache_write_kernels is None:
+        return
+    layers: dict[str, list[int]] = {}
+    for place, op in ops.items():
+        if isinstance(op, CacheAppend) or _rotates(op):
+            layers.setdefault(op.layer, []).append(place)
+    for places in layers.values():
+        total: Real = 0.0
+        for place in places:
+            total = total + works[place].launches
+        for place in places:
+            work = works[place]
+            works[place] = replace(work, launches=work.launches * (serving.cache_write_kernels / total))
+
+
+def _rotates(op: AbstractOp) -> bool:
+    parts = op.parts if isinstance(op, Fused) else (op,)
+    return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)
+
+
+def _extra_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
+    """Add the engine's further launches of a layer to those of its first kernel."""
+    if serving.extra_kernels == 0.0:
+        return
+    seen = set()
+    for place, op in ops.items():
+        if op.block is not None and op.block not in seen:
+            seen.add(op.block)
+            works[place] = replace(works[place], launches=works[place].launches + serving.extra_kernels)

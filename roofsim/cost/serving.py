@@ -1,0 +1,101 @@
+"""Say which kernels an engine runs in inference, and give kernels the rates that their models find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.cost.kernel_models.silicon import Silicon
+from roofsim.numeric import divide, maximum
+
+if TYPE_CHECKING:
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.numeric import Real
+
+#: Number format of the arithmetic -> the name under which its kernels were measured.
+ARITHMETIC: Final = {"fp16": "16-bit", "bf16": "16-bit", "fp8": "fp8"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """What an engine's kernels of one pass of inference are.
+
+    Attributes
+    ----------
+    decodes
+        Whether the pass adds one token per sequence.
+    attention
+        Generation of its fused attention kernel; None: not stated.
+    merged
+        Engine facts of merged kernels.
+    cache_write_kernels
+        Launches per layer that rotate queries and keys and write the cache; None: one an op of the graph.
+    extra_kernels
+        Launches per layer beyond those of the graph.
+    stream_share
+        What products draw of the memory bandwidth; None: as measured library kernels do.
+    vector_rows
+        Rows up to which products run in kernels for vectors, which use all units however small the product is.
+    cache_share
+        Share of the memory bandwidth with which unfused attention reads the cache in decode steps; None: as products.
+    softmax_on_chip
+        Whether the softmax kernel keeps long rows on chip instead of reading them again.
+    """
+
+    decodes: bool = False
+    attention: str | None = None
+    merged: frozenset[str] = frozenset()
+    cache_write_kernels: float | None = None
+    extra_kernels: float = 0.0
+    stream_share: float | None = None
+    vector_rows: float = 0.0
+    cache_share: float | None = None
+    softmax_on_chip: bool = False
+
+
+def card(context: Pricing, peak: Real) -> Silicon:
+    """Return what the kernel models ask of a card; 1 unit and no cache where they are unknown."""
+    device = context.device
+    units = 1.0 if device.compute_units is None else float(device.compute_units)
+    cache = 0.0 if device.cache is None else device.cache
+    return Silicon(compute_units=units, peak=peak, bandwidth=device.bandwidth, cache=cache)
+
+
+def rated(
+    work: KernelWork, context: Pricing, limits: tuple[Real, Real], floor: Real, sharpness: float, part: Real = 1.0
+) -> KernelWork:
+    """Give a kernel the rates at which its limits come out as the model says; `part` is its share of a merged one."""
+    device = context.device
+    compute, memory = (plain(limit * part) for limit in limits)
+    computing = divide(work.flops, work.flop_peak)
+    moving = divide(work.traffic, device.bandwidth)
+    beyond = maximum(floor - device.architecture.kernel_floor, 0.0) / device.pace
+    return replace(
+        work,
+        compute_share=divide(computing, compute) * device.pace,
+        bandwidth_share=divide(moving, memory) * device.pace,
+        floor=plain(beyond * part),
+        norm=sharpness,
+        launches=work.launches * part,
+        resident=0.0,
+        energy=energy(work, context),
+    )
+
+
+def energy(work: KernelWork, context: Pricing) -> Real:
+    """Return the joules of a kernel: in decode steps of its arithmetic alone.
+
+    Streaming rates were measured at the power that streaming draws; the arithmetic of a prefill lasts longer than a
+    measurement.
+    """
+    if context.serving is None or not context.serving.decodes:
+        return work.energy
+    math = work.compute_keys[0].removesuffix("_matrix")
+    return context.device.energy(work.flops, math, 0.0, on_tensor=work.on_tensor)
+
+
+def plain(value: Any) -> Real:
+    """Return a float for an array of no dimensions."""
+    return float(value) if np.ndim(value) == 0 else value

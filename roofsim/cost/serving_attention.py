@@ -1,0 +1,107 @@
+"""Price fused attention and expert layers in inference with the models fitted to measured kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.cost.inference_constants import constants_of, factor_of
+from roofsim.cost.kernel_models.attention import (
+    AttentionShape,
+    DecodeConstants,
+    PrefillConstants,
+    decode_limits,
+    prefill_limits,
+)
+from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
+from roofsim.cost.quantised import packed_weight
+from roofsim.cost.serving import ARITHMETIC, card, rated
+from roofsim.numeric import where
+from roofsim.units import parse
+
+if TYPE_CHECKING:
+    from roofsim.cost.serving import Serving
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.ops import Attention, GroupedMatmul
+    from roofsim.numeric import Array, Real
+
+#: Kernels that do not split the cache of a sequence and head over blocks, and whose they are modelled after.
+UNSPLIT: Final = {"single_query": "trtllm", "paged": "flash2"}
+#: Kernels that use matrix units for grouped heads only (TensorRT-LLM documentation, XQA and masked multi-head attention).
+VECTORED: Final = ("trtllm", "single_query")
+#: Seconds in which they start and end a sequence and head of its own keys, per compute unit (aiconfigurator's tables: 512
+#: sequences of 16 heads and two keys take 135 us on an A100, 64 of 48 heads 59 us).
+PLAIN_START: Final = parse("1.8 us", "s")
+#: Keys of one block where the cache is not split.
+WHOLE: Final = float(2**40)
+
+
+def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: Serving) -> KernelWork:
+    """Price a fused attention kernel; of cards and kernels without measurements only decode steps."""
+    query, key = op.inputs[0].dtype, op.inputs[1].dtype
+    if query.itemsize != 2.0 or not work.on_tensor:
+        return work
+    kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
+    name = context.device.architecture.name
+    operation = "attention_decode" if serving.decodes else "attention_prefill"
+    generation = UNSPLIT.get(serving.attention or "", serving.attention)
+    measured, numbers = constants_of(operation, name, generation, kind)
+    if not (serving.decodes or measured):
+        return work
+    floor, sharpness = numbers["floor"], numbers["sharpness"]
+    chip, shape = card(context, work.flop_peak), _attention_shape(op)
+    if serving.decodes:
+        constants = DecodeConstants(**numbers)
+        if serving.attention in UNSPLIT:
+            constants = replace(constants, chunk=WHOLE)
+        if serving.attention in VECTORED:
+            plain = np.asarray(op.heads <= op.kv_heads)
+            constants = replace(
+                constants, block=where(plain, np.minimum(PLAIN_START, constants.block), constants.block)
+            )
+        limits = decode_limits(shape, chip, constants)
+        return rated(work, context, _on_vectors(op, limits, context, serving), floor, sharpness)
+    numbers = {**numbers, "compute": numbers["compute"] * factor_of(context.device.architecture, operation, generation)}
+    return rated(work, context, prefill_limits(shape, chip, PrefillConstants(**numbers)), floor, sharpness)
+
+
+def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:
+    """Let kernels that take matrix units for grouped heads only compute the others on ordinary units, without padding."""
+    rate = context.device.vector_rate
+    if serving.attention not in VECTORED or rate is None:
+        return limits
+    plain = op.executed_flops() / (rate * context.device.constants.factors["vector"])
+    return where(np.asarray(op.heads <= op.kv_heads), plain, limits[0]), limits[1]
+
+
+def _attention_shape(op: Attention) -> AttentionShape:
+    window = np.inf if op.window is None else op.window
+    return AttentionShape(
+        batch=np.asarray(op.batch), heads=np.asarray(op.heads), key_heads=np.asarray(op.kv_heads),
+        query=np.asarray(op.q_length), context=np.asarray(op.kv_length), head_dim=np.asarray(op.head_size),
+        value_dim=np.asarray(op.value_head_size), window=np.asarray(window), causal=np.asarray(float(op.causal)),
+        latent=np.asarray(0.0), itemsize=np.asarray(op.inputs[0].dtype.itemsize),
+        cache_itemsize=np.asarray(op.inputs[1].dtype.itemsize),
+    )  # fmt: skip
+
+
+def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
+    """Price the products of all experts that a pass wakes, tokens routed by chance."""
+    kind = ARITHMETIC.get(str(op.math or op.inputs[0].dtype))
+    plain = packed_weight(op) is None and op.inputs[1].dtype.itemsize in (1.0, 2.0)
+    if kind is None or not work.on_tensor or not plain:
+        return work
+    _, numbers = constants_of("moe_gemm", context.device.architecture.name, None, kind)
+    numbers = {**numbers, "floor": 0.0, "asleep": 0.0}
+    one, none = np.asarray(1.0), np.asarray(0.0)
+    experts = np.asarray(op.experts)
+    shape = ExpertShape(
+        tokens=np.asarray(op.rows), hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts, chosen=one,
+        local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
+        itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
+    )  # fmt: skip
+    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), ExpertConstants(**numbers))
+    floor = context.device.architecture.kernel_floor + scheduling
+    return rated(work, context, (compute, memory), floor, numbers["sharpness"])

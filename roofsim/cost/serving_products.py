@@ -1,0 +1,166 @@
+"""Price products with weights in inference: side by side where the engine merges them, with the measured kernels' rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.cost.inference_constants import constants_of
+from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
+from roofsim.cost.quantised import packed_weight
+from roofsim.cost.serving import ARITHMETIC, card, rated
+from roofsim.graph.ops import Matmul
+from roofsim.graph.tensor import Role
+from roofsim.numeric import divide, is_scalar, where
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from roofsim.cost.kernel_models.silicon import Silicon
+    from roofsim.cost.serving import Serving
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
+    from roofsim.numeric import Array, Real
+
+#: Projections of one input that an engine may run as one product: fact -> leaves of their names.
+MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+#: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
+#: of activations and the launches of scales.
+STREAMING: Final = ("floor", "bandwidth", "fill")
+#: Ratio of both rates from which the slower one counts as halved (GeForce cards).
+HALVED: Final = 1.5
+
+Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
+
+
+def price_products(
+    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
+) -> None:
+    """Price products with weights: merged where the engine merges them, all with the same constants at once."""
+    groups: dict[str, list[list[int]]] = {}
+    for places in _projections(ops, serving):
+        op = ops[places[0]]
+        assert isinstance(op, Matmul)
+        kind = ARITHMETIC.get(str(op.math or op.inputs[0].dtype))
+        if kind is not None and works[places[0]].on_tensor:
+            groups.setdefault(kind, []).append(places)
+    for kind, found in groups.items():
+        _products_of(kind, found, ops, works, context, serving)
+    for place, op in ops.items():
+        if isinstance(op, Matmul):
+            works[place] = _vector(op, works[place], serving)
+
+
+def _projections(ops: dict[int, AbstractOp], serving: Serving) -> Iterable[list[int]]:
+    """Return the places of products with weights, those together that run as one."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, op in ops.items():
+        if not isinstance(op, Matmul) or not _weighted(op):
+            continue
+        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
+        fact = next((fact for fact, leaves in MERGED.items() if fact in serving.merged and leaf in leaves), leaf)
+        groups.setdefault((scope, fact), []).append(place)
+    return groups.values()
+
+
+def _weighted(op: Matmul) -> bool:
+    """Whether the right operand is a parameter in 16 or 8 bits, of which there is one."""
+    stored = op.inputs[1]
+    plain = stored.role is Role.PARAMETER and packed_weight(op) is None
+    return not op.scores and plain and stored.dtype.itemsize in (1.0, 2.0)
+
+
+def _products_of(
+    kind: str,
+    groups: list[list[int]],
+    ops: dict[int, AbstractOp],
+    works: dict[int, KernelWork],
+    context: Pricing,
+    serving: Serving,
+) -> None:
+    device = context.device
+    measured, numbers = constants_of("gemm", device.architecture.name, None, kind)
+    _, wide = constants_of("gemm", device.architecture.name, None, "16-bit")
+    # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
+    numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
+    numbers.pop("quantise")
+    floor = numbers.pop("floor")
+    floor = floor if measured else device.architecture.kernel_floor
+    own = numbers.pop("compute")
+    if serving.stream_share is not None:
+        numbers["bandwidth"] = serving.stream_share
+    tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
+    shapes, shares = [], []
+    for places in groups:
+        first = works[places[0]]
+        key = first.compute_keys[0]
+        whole = first.compute_share / first.tiling
+        shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
+        shapes.append(_merged_shape([ops[place] for place in places]))
+    peak = works[groups[0][0]].flop_peak
+    for places, limits in zip(groups, _all_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+        total: Real = 0.0
+        for place in places:
+            total = total + works[place].flops
+        for place in places:
+            part = divide(works[place].flops, total) if len(places) > 1 else 1.0
+            works[place] = rated(works[place], context, limits, floor, numbers["sharpness"], part)
+
+
+def _halved(context: Pricing, math: str) -> bool:
+    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle."""
+    if context.half_accumulation:
+        return False
+    full, usual = context.device.tensor.get(f"{math}_fp16"), context.device.tensor[math]
+    return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
+
+
+def _merged_shape(ops: Sequence[AbstractOp]) -> Sizes:
+    """Return m, n, k, batch and bytes per element of both operands and the result of products side by side."""
+    first = ops[0]
+    assert isinstance(first, Matmul)
+    n: Real = 0.0
+    for op in ops:
+        assert isinstance(op, Matmul)
+        n = n + op.n
+    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
+    return first.m, n, first.k, first.batch, left, right, result
+
+
+def _all_limits(
+    shapes: list[Sizes],
+    shares: list[Real],
+    peak: Real,
+    context: Pricing,
+    numbers: dict[str, float],
+    tiling: Tiling,
+) -> list[tuple[Real, Real]]:
+    """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
+    chip = card(context, peak)
+    plain = all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, peak, chip.bandwidth, chip.cache)
+    if plain:
+        columns = [np.array(column) for column in zip(*shapes, strict=True)]
+        limits = _limits(columns, np.array(shares), chip, numbers, tiling)
+        return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
+    return [_limits(list(shape), share, chip, numbers, tiling) for shape, share in zip(shapes, shares, strict=True)]
+
+
+def _limits(
+    shape: Sequence[Real], share: Real, chip: Silicon, numbers: dict[str, float], tiling: Tiling
+) -> tuple[Array, Array]:
+    m, n, k, batch, a, b, c, share = np.broadcast_arrays(*shape, share)
+    sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)
+    return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
+
+
+def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
+    """Hold products of few rows to what the engine's own kernels for them draw."""
+    if op.scores:
+        share = serving.cache_share if serving.decodes else None
+        return work if share is None else replace(work, bandwidth_share=share)
+    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+        return work
+    few = op.m <= serving.vector_rows
+    return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))

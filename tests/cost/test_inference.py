@@ -1,0 +1,126 @@
+"""Kernels of inference: the models of single kernels inside steps, merged kernels, pieces of a prefill, arrays of sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from roofsim.cost.inference_constants import constants_of, factor_of
+from roofsim.evaluate import evaluate
+from roofsim.graph.ops import Attention, Cast, Matmul, Softmax
+from roofsim.spec.mesh import with_values
+from tests.scenarios import evaluated, resolved
+
+DECODE = {
+    "phase": "decode",
+    "context_length": 1024,
+    "batch_size": 8,
+    "precision": "fp16",
+    "hardware_gpu": "a100-sxm4-80gb",
+}
+PREFILL = {"phase": "prefill", "prompt_length": 2048, "batch_size": 1, "precision": "fp16", "hardware_gpu": "rtx4090"}
+
+
+def launches(evaluation, stage=0):
+    graph = evaluation.priced[stage]
+    return sum(work.launches * graph.counts[index] for index, work in graph.works)
+
+
+def attention_time(**changes):
+    evaluation = evaluated("llama3-8b", **(DECODE | {"engine": "tensorrt-llm"} | changes))
+    return next(float(cost.time) for cost in evaluation.priced[0].per_op() if isinstance(cost.op, Attention))
+
+
+def test_constants_come_from_the_generation_then_the_architecture_then_all():
+    own = constants_of("attention_decode", "hopper", "flash3", "16-bit")
+    assert own[0]
+    assert own[1] != constants_of("attention_decode", "hopper", "trtllm", "16-bit")[1]
+    assert constants_of("attention_decode", "hopper", "cudnn", "16-bit")[0]
+    measured, lent = constants_of("attention_decode", "ada", "flash2", "16-bit")
+    assert not measured
+    assert 0.5 < lent["bandwidth"] < 1.1
+
+
+def test_a_generation_without_measurements_follows_its_factor():
+    hopper = resolved("gpt2-124m", hardware_gpu="h100").architecture
+    assert factor_of(hopper, "attention_prefill", "flash2") < 1.0
+    assert factor_of(hopper, "attention_prefill", "flash3") == 1.0
+
+
+def test_decode_attention_reads_the_cache_and_not_faster_than_memory():
+    short, long = attention_time(context_length=2048), attention_time(context_length=65536)
+    bytes_more = 8 * (65536 - 2048) * 2 * 8 * 128 * 2
+    assert long - short > bytes_more / 2.04e12
+    assert long - short < 2.0 * bytes_more / 2.04e12
+
+
+def test_one_sequence_cannot_fill_the_card_without_splitting():
+    split = attention_time(batch_size=1, context_length=32768)
+    whole = attention_time(batch_size=1, context_length=32768, engine_facts={"decode_attention": "single_query"})
+    assert whole > 1.5 * split
+
+
+@pytest.mark.parametrize("fact", ["qkv", "gate_up", "residual_norm", "gated_activation"])
+def test_merging_saves_launches(fact):
+    names = {"qkv", "gate_up", "residual_norm", "gated_activation"}
+    with_it, without = (
+        evaluated("llama3-8b", **DECODE, engine="sglang", engine_facts={"fusion": sorted(fusion)})
+        for fusion in (names, names - {fact})
+    )
+    assert launches(without) - launches(with_it) >= 31.0
+    assert with_it.step.step < without.step.step
+
+
+def test_the_cache_is_written_in_as_many_launches_as_stated():
+    none, two = (
+        evaluated("llama3-8b", **DECODE, engine="vllm", engine_facts={"decode_cache_write_kernels": number})
+        for number in (0.0, 2.0)
+    )
+    assert launches(two) - launches(none) == pytest.approx(64.0)
+
+
+def test_a_prefill_in_pieces_attends_to_half_of_the_scores_and_reads_weights_again():
+    facts = {"prefill_chunk": None}
+    pieces = evaluated("llama3-8b", **PREFILL, engine="llama.cpp")
+    whole = evaluated("llama3-8b", **PREFILL, engine="llama.cpp", engine_facts=facts)
+    stage = pieces.program.stages[0]
+    assert stage.times == 4.0
+    softmax = next(op for op in stage.graph if isinstance(op, Softmax))
+    full = next(op for op in whole.program.stages[0].graph if isinstance(op, Softmax))
+    share = float(np.mean(softmax.inputs[0].numel)) * stage.times / full.inputs[0].numel
+    assert share == pytest.approx((1.0 + 1.0 / 4.0) / 2.0)
+    assert pieces.profiles[0].components["key_value_cache"][-1] == whole.profiles[0].components["key_value_cache"]
+
+
+def test_wide_activations_convert_around_products_of_a_prefill_only():
+    prefill = evaluated("llama3-8b", **PREFILL, engine="llama.cpp").program.stages[0].graph
+    decode = evaluated("llama3-8b", **DECODE, engine="llama.cpp").program.stages[0].graph
+    products = [op for op in prefill if isinstance(op, Matmul)]
+    assert all(op.inputs[0].dtype.name == "fp16" and op.outputs[0].dtype.name == "fp16" for op in products)
+    assert sum(isinstance(op, Cast) for op in prefill) >= 2 * len(products)
+    products = [op for op in decode if isinstance(op, Matmul)]
+    assert all(op.inputs[0].dtype.name == "fp32" and str(op.math) == "fp16" for op in products)
+
+
+def test_a_floor_in_cycles_follows_the_clock():
+    slow, fast = (
+        evaluated("llama3-8b", **(DECODE | {"hardware_gpu": gpu}), engine="llama.cpp").priced[0].context.device
+        for gpu in ("a100-sxm4-80gb", "rtx4090")
+    )
+    assert slow.architecture.kernel_floor > 1.5 * fast.architecture.kernel_floor
+
+
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang", "llama.cpp", "fastertransformer"])
+@pytest.mark.parametrize(("phase", "path"), [("decode", "context_length"), ("prefill", "prompt_length")])
+def test_arrays_give_what_numbers_give(engine, phase, path):
+    base = resolved("llama3-8b", **(DECODE if phase == "decode" else PREFILL), engine=engine)
+    values = [300.0, 5000.0, 12000.0]
+    together = evaluate(with_values(base, {f"workload.{path}": values, "gpu.memory.bandwidth": [1e12, 2e12, 3e12]}))
+    for place, value in enumerate(values):
+        one = with_values(base, {f"workload.{path}": value, "gpu.memory.bandwidth": (place + 1) * 1e12})
+        alone = evaluate(one).step.step
+        assert np.asarray(together.step.step)[place] == pytest.approx(float(alone), rel=0.01)
+
+
+def test_training_knows_nothing_of_it():
+    assert evaluated("gpt2-124m", precision="bf16").priced[0].context.serving is None
