@@ -16,6 +16,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
+from roofsim.passes.placement import offloaded
 from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
@@ -168,6 +169,7 @@ def _training(resolved: Resolved) -> Program:
         adapter_of(resolved),
     )
     passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
+    passes = offloaded(passes, resolved.parallel.offload, resolved.precision, num_micro_batches)
     layout = layout_of(resolved.parallel)
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
@@ -227,6 +229,7 @@ def _lowered(resolved: Resolved, call: Call) -> OpGraph:
 
 def _inference(resolved: Resolved, call: Call) -> OpGraph:
     passes = inference_passes(resolved.precision, resolved.engine, decodes=call.phase == "decode")
+    passes = offloaded(passes, resolved.parallel.offload, resolved.precision, 1.0)
     return run_passes(_lowered(resolved, call), passes)
 
 

@@ -114,7 +114,7 @@ class _Inventory:
     def _standing(self) -> Iterator[tuple[Tensor, float]]:
         """Yield what stands before the step, and how many copies."""
         for tensor, reader in self.live.graph.sources.items():
-            if tensor.role in CATEGORY_OF:
+            if tensor.role in CATEGORY_OF and not tensor.away:
                 single = CATEGORY_OF[tensor.role] == "activations"
                 yield tensor, 1.0 if single else last_of(reader.repeats * from_the_start(tensor, reader))
 

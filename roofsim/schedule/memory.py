@@ -324,7 +324,7 @@ class Liveness:
             return
         for tensor, reader in self.graph.sources.items():
             category = CATEGORY_OF.get(tensor.role)
-            if category is not None:
+            if category is not None and not tensor.away:
                 copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * from_the_start(tensor, reader)
                 live[category] = live[category] + self.rounded(tensor.numel * tensor.dtype.itemsize) * copies
 

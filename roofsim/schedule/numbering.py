@@ -181,7 +181,7 @@ class _Numbering:
         return number
 
     def _sized(self, tensor: Tensor, last: int) -> int:
-        self.found.sizes.append(math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
+        self.found.sizes.append(0 if tensor.away else math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
         self.last.append(last)
         return len(self.last) - 1
 

@@ -167,6 +167,9 @@ class System(_Strict):
     link: Link | None = Field(default=None, description="GPU to GPU inside the node, per GPU, each way.")
     link_latency: SecondsOrNone | None = None
     host_link: Link | None = Field(default=None, description="GPU to host, per GPU, each way; null: the GPU's own.")
+    gpus_per_host_link: Annotated[int, Field(ge=1, le=64)] = Field(
+        default=1, description="GPUs that share one link to the host: those behind one PCIe switch."
+    )
     nics_per_node: Annotated[int, Field(ge=0, le=10_000)] | None = None
     node_network: Bandwidth | None = Field(default=None, description="All NICs of a node together, each way.")
     network: str | None = Field(

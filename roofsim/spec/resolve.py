@@ -12,7 +12,9 @@ from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware
 from roofsim.spec.layout import check_layout, complete_parallel
+from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
+from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
@@ -80,6 +82,7 @@ class Resolver:
         workload = self.workload(scenario.workload, parallel, model)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
+        check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
         return Resolved(
             model=model,
             workload=workload,
@@ -126,6 +129,10 @@ class Resolver:
         if isinstance(given, dict):
             return self._model_of(self.document.part(("model",), given), "model", "inline")
         path = self._file(given)
+        shape = None if path is not None else sized(given)
+        if shape is not None:
+            self.assumed.append(f"model {given}: {shape.sentence()}")
+            return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
         if path is None:
             name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
             self.assumed.append(f"model {given}: catalog entry {name}")
@@ -249,10 +256,6 @@ class Resolver:
         completed = complete_parallel(given, gpus, self.document)
         if gpus is None and completed.gpus > 1:
             self.assumed.append(f"gpus: {completed.gpus}, what the layout needs")
-        moved = [name for name, where in given.offload.model_dump().items() if where != "none"]
-        if moved:
-            place = self.document.place(("parallel", "offload", moved[0]))
-            raise SpecError(Problem("offload is not priced by this version", place, f"parallel.offload.{moved[0]}"))
         return completed
 
     def sharding(self, given: Parallel, engine: Engine, phase: str) -> Parallel:

@@ -1,0 +1,65 @@
+"""Put the passes of offloading into a list: what lies on the host or in storage, and what travels when."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from roofsim.graph.tensor import DTYPES
+from roofsim.passes.accumulate import AccumulateGradients
+from roofsim.passes.offload import OffloadActivations, OffloadParameters
+from roofsim.passes.offload_update import DEVICE, OffloadUpdate
+from roofsim.passes.optimizer_step import AddOptimizerStep
+from roofsim.passes.shard import FullyShard, ReduceGradients
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
+    from roofsim.passes.manager import Pass
+    from roofsim.spec.precision import Precision
+    from roofsim.spec.workload import Offload
+
+
+def offloaded(passes: list[Pass], offload: Offload, precision: Precision, num_micro_batches: Real) -> list[Pass]:
+    """Return the passes with those of offloading behind them."""
+    result = passes
+    if offload.gradients != "none":
+        result = _sent_every_time(result)
+    if offload.optimizer_state != "none" and offload.parameters == "none":
+        result = _narrow_shards(result, precision)
+    if offload.activations != "none":
+        result = [*result, OffloadActivations(place=offload.activations)]
+    if offload.parameters != "none":
+        result = [*result, OffloadParameters(place=offload.parameters)]
+    if offload.optimizer_state != "none":
+        update = OffloadUpdate(
+            place=offload.optimizer_state,
+            gradients=DEVICE if offload.gradients == "none" else offload.gradients,
+            returns=offload.parameters == "none",
+            micro_batches=num_micro_batches,
+        )
+        result = [*result, update]
+    return result
+
+
+def _sent_every_time(passes: list[Pass]) -> list[Pass]:
+    """Let the host add up gradients: they are reduced and sent for every micro batch, none are kept."""
+    kept = [one for one in passes if not isinstance(one, AccumulateGradients)]
+    return [replace(one, share=1.0) if isinstance(one, ReduceGradients) else one for one in kept]
+
+
+def _narrow_shards(passes: list[Pass], precision: Precision) -> list[Pass]:
+    """Leave low-precision shards on the device: master parameters go with the optimizer's state (DeepSpeed, stage3.py)."""
+    if precision.master_parameters is None or not any(isinstance(one, FullyShard) for one in passes):
+        return passes
+    low, master = DTYPES[precision.parameters], DTYPES[precision.master_parameters]
+    result: list[Pass] = []
+    for one in passes:
+        if isinstance(one, FullyShard):
+            result.append(replace(one, stored=low))
+        elif isinstance(one, ReduceGradients) and one.kept_in is not None:
+            result.append(replace(one, kept_in=low))
+        elif isinstance(one, AddOptimizerStep):
+            result.append(replace(one, master_type=master))
+        else:
+            result.append(one)
+    return result
