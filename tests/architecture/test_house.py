@@ -66,7 +66,8 @@ def final_ops():
 
 
 def test_every_op_has_a_row_in_every_table():
-    import roofsim.passes.autograd.rules  # noqa: F401
+    import roofsim.passes.autograd.rules
+    import roofsim.passes.autograd.views  # noqa: F401
     from roofsim.cost.kernels import kernels_of
     from roofsim.passes.autograd.tape import backward
     from roofsim.passes.precision import autocast_policy

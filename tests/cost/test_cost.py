@@ -138,7 +138,8 @@ def test_power_limits_what_draws_more_than_the_card_may():
 
 def test_muon_orthogonalises_on_matrix_units():
     evaluation = evaluated(TINY_LLAMA, sequence_length=16, optimizer="muon", precision="bf16")
-    op = next(op for op in evaluation.program.stages[0].graph if isinstance(op, OptimizerUpdate))
+    updates = [op for op in evaluation.program.stages[0].graph if isinstance(op, OptimizerUpdate)]
+    op = next(op for op in updates if op.method == "muon")
     update, products = kernels_of(op, evaluation.priced[0].context)
     assert products.on_tensor
     assert products.flops == op.extra_flops > 0

@@ -47,7 +47,8 @@ class Autograd:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with its backward ops behind the forward ones."""
-        import roofsim.passes.autograd.rules  # noqa: F401  (fills the table)
+        import roofsim.passes.autograd.rules
+        import roofsim.passes.autograd.views  # noqa: F401  (they fill the table)
 
         tape = Tape(graph, self.silu_backward, casts_again=self.casts_again)
         tape.run()
