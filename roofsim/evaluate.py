@@ -41,11 +41,12 @@ class Evaluation:
         return step_of(self.program, self.priced, scales)
 
     def stage_time(self, name: str) -> Real:
-        """Return the seconds of one run of a stage, the slower of device and host."""
+        """Return the seconds of one run of a stage, of a prefill those of all its pieces, the slower of device and host."""
         for stage, priced in zip(self.program.stages, self.priced, strict=True):
             if stage.name == name:
                 cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
-                return compose([(cost, 1.0)], self.program.num_micro_batches).step
+                pieces = stage.times if name == "prefill" else 1.0
+                return compose([(cost, pieces)], self.program.num_micro_batches).step
         return 0.0
 
 

@@ -112,9 +112,7 @@ def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     share, limit = context.device.bandwidth_share("weights"), context.stream_limit
     if isinstance(few, (bool, np.bool_)):
         return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
-    return replace(
-        work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit)
-    )
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit))
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:

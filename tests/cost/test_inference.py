@@ -85,6 +85,7 @@ def test_a_prefill_in_pieces_attends_to_half_of_the_scores_and_reads_weights_aga
     whole = evaluated("llama3-8b", **PREFILL, engine="llama.cpp", engine_facts=facts)
     stage = pieces.program.stages[0]
     assert stage.times == 4.0
+    assert pieces.stage_time("prefill") == pieces.step.step
     softmax = next(op for op in stage.graph if isinstance(op, Softmax))
     full = next(op for op in whole.program.stages[0].graph if isinstance(op, Softmax))
     share = float(np.mean(softmax.inputs[0].numel)) * stage.times / full.inputs[0].numel
