@@ -101,6 +101,7 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
         attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
         merged=frozenset(engine.fusion),
         cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
+        expert_kernels=engine.expert_kernels,
         extra_kernels=engine.extra_kernels_per_layer,
         stream_share=engine.stream_share,
         vector_rows=float(engine.vector_rows),

@@ -7,7 +7,7 @@ import pytest
 
 from roofsim.cost.inference_constants import constants_of, factor_of
 from roofsim.evaluate import evaluate
-from roofsim.graph.ops import Attention, Cast, Matmul, Softmax
+from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
 from roofsim.spec.mesh import with_values
 from tests.scenarios import evaluated, resolved
 
@@ -125,3 +125,23 @@ def test_arrays_give_what_numbers_give(engine, phase, path):
 
 def test_training_knows_nothing_of_it():
     assert evaluated("gpt2-124m", precision="bf16").priced[0].context.serving is None
+
+
+def test_few_tokens_wake_few_experts():
+    def experts(batch):
+        evaluation = evaluated(
+            "qwen3-30b-a3b", **(DECODE | {"batch_size": batch, "hardware_gpu": "h100"}), engine="vllm"
+        )
+        costs = evaluation.priced[0].per_op()
+        return sum(float(cost.time) * cost.op.count for cost in costs if isinstance(cost.op, GroupedMatmul))
+
+    assert 5.0 < experts(8) / experts(1) < 8.0
+    assert experts(2048) < 3.0 * experts(256)
+
+
+def test_tokens_are_brought_to_experts_in_as_many_launches_as_stated():
+    few, many = (
+        evaluated("qwen3-30b-a3b", **DECODE, engine="vllm", engine_facts={"expert_kernels": number})
+        for number in (3.0, 9.0)
+    )
+    assert launches(many) - launches(few) == pytest.approx(6.0 * 48.0)
