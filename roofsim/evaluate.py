@@ -50,12 +50,13 @@ class Evaluation:
         return step_of(self.resolved, self.program, self.priced, scales)[0]
 
     def stage_time(self, name: str) -> Real:
-        """Return the seconds of one run of a stage, the slower of device and host."""
+        """Return the seconds of one run of a stage, of a prefill those of all its pieces, the slower of device and host."""
         for stage, priced in zip(self.program.stages, self.priced, strict=True):
             if stage.name == name:
                 cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
                 shown = _shown(self.resolved, self.program, [priced], [cost], Scales())
-                return compose([(cost, 1.0)], self.program.num_micro_batches, shown).step
+                pieces = stage.times if name == "prefill" else 1.0
+                return compose([(cost, pieces)], self.program.num_micro_batches, shown).step
         return 0.0
 
 
@@ -114,6 +115,7 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
         attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
         merged=frozenset(engine.fusion),
         cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
+        expert_kernels=engine.expert_kernels,
         extra_kernels=engine.extra_kernels_per_layer,
         stream_share=engine.stream_share,
         vector_rows=float(engine.vector_rows),

@@ -106,8 +106,8 @@ def _scalars(evaluation: Evaluation) -> None:
 def _alone(evaluation: Evaluation, place: int) -> Memory:
     """Return the ledger of one stage."""
     program = replace(evaluation.program, stages=(evaluation.program.stages[place],))
-    chosen = {"priced": (evaluation.priced[place],), "profiles": (evaluation.profiles[place],)}
-    return memory_of(replace(evaluation, program=program, pace=0, **chosen))
+    priced, profiles = (evaluation.priced[place],), (evaluation.profiles[place],)
+    return memory_of(replace(evaluation, program=program, priced=priced, profiles=profiles, pace=0))
 
 
 def fullest_stage(evaluation: Evaluation) -> int:
@@ -200,6 +200,9 @@ class _Lives:
         place = maker or self.graph.sources.get(root)
         freed = None if storage is None or self._stays(root) else self.graph.ops[storage.last].name
         alive = self.alive.get(root)
+        # All but the last of what leaves an iteration are what enters the next.
+        entering = self.live.leaving.get(root)
+        saved = {root, root if entering is None else entering} & self.live.saved_roots
         return {
             "name": tensor.name,
             "stage": self.stage.name,
@@ -214,7 +217,8 @@ class _Lives:
             "born_in": None if maker is None else str(maker.phase),
             "last_read_by": None if reader is None else reader.name,
             "last_read_in": None if reader is None else str(reader.phase),
-            "saved_for_backward": root in self.live.saved_roots and (maker is None or maker.phase is Phase.FORWARD),
+            "saved_for_backward": bool(saved) and (maker is None or maker.phase is Phase.FORWARD),
+            "handed_on_as": None if entering is None else entering.name,
             "storage": root.name,
             "storage_bytes": last_of(root.numel * root.dtype.itemsize),
             "storage_freed_after": freed,

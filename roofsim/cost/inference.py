@@ -40,6 +40,7 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     if "gated_activation" in serving.merged:
         _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
+    _expert_orders(ops_of, priced, serving)
     _extra_launches(ops_of, priced, serving)
     return [(index, priced[place]) for place, (index, _) in enumerate(works)]
 
@@ -67,19 +68,29 @@ def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork])
 
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
-    if serving.cache_write_kernels is None:
+    found = {place: op for place, op in ops.items() if isinstance(op, CacheAppend) or _rotates(op)}
+    _share_launches(found, works, serving.cache_write_kernels)
+
+
+def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
+    """Give sorting, permuting and summing the tokens of experts as many launches as the engine has kernels for them."""
+    found = {place: op for place, op in ops.items() if any(scope in op.name for scope in (".permute.", ".combine."))}
+    _share_launches(found, works, serving.expert_kernels)
+
+
+def _share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
+    """Let ops of a layer have a number of launches together; None: their own."""
+    if number is None:
         return
     layers: dict[str, list[int]] = {}
     for place, op in ops.items():
-        if isinstance(op, CacheAppend) or _rotates(op):
-            layers.setdefault(op.layer, []).append(place)
+        layers.setdefault(op.layer, []).append(place)
     for places in layers.values():
         total: Real = 0.0
         for place in places:
             total = total + works[place].launches
         for place in places:
-            work = works[place]
-            works[place] = replace(work, launches=work.launches * (serving.cache_write_kernels / total))
+            works[place] = replace(works[place], launches=works[place].launches * (number / total))
 
 
 def _rotates(op: AbstractOp) -> bool:

@@ -32,6 +32,8 @@ class Serving:
         Engine facts of merged kernels.
     cache_write_kernels
         Launches per layer that rotate queries and keys and write the cache; None: one an op of the graph.
+    expert_kernels
+        Launches per layer that bring tokens into the order of experts and back; None: one an op of the graph.
     extra_kernels
         Launches per layer beyond those of the graph.
     stream_share
@@ -48,6 +50,7 @@ class Serving:
     attention: str | None = None
     merged: frozenset[str] = frozenset()
     cache_write_kernels: float | None = None
+    expert_kernels: float | None = None
     extra_kernels: float = 0.0
     stream_share: float | None = None
     vector_rows: float = 0.0

@@ -57,10 +57,8 @@ def _print_intervals(console: Console, ledger: Memory) -> None:
     intervals = memory_intervals(ledger)
     if intervals is None:
         return
-    shown = (
-        f"{_FIGURES[name]} {words.gibibytes(low)} - {words.gibibytes(high)}" for name, (low, high) in intervals.items()
-    )
-    basis = "" if memory_spreads.shipped().measured else " (widths provisional)"
+    shown = (f"{_FIGURES[name]} {_span(span)}" for name, span in intervals.items())
+    basis = "" if memory_spreads.shipped().measured else " (provisional)"
     console.print(f"80 % intervals{basis}: {', '.join(shown)}")
     low, high = intervals["device_total"]
     if low < float(ledger.capacity) < high:
@@ -147,7 +145,11 @@ def print_stages(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def _span(interval: tuple[float, float] | None) -> str:
-    return "-" if interval is None else f"{words.gibibytes(interval[0])} - {words.gibibytes(interval[1])}"
+    if interval is None:
+        return "-"
+    low, high = map(words.gibibytes, interval)
+    unit = high.rpartition(" ")[2]
+    return f"{low.removesuffix(' ' + unit) if low.endswith(' ' + unit) else low} to {high}"
 
 
 def print_lives(console: Console, rows: list[dict[str, Any]]) -> None:
@@ -169,6 +171,7 @@ def _life(row: dict[str, Any]) -> list[tuple[str, str]]:
         ("bytes", f"{words.gibibytes(row['bytes'])}: {shape} {row['type']}{times}"),
         ("role", f"{row['role'].replace('_', ' ')}, layer {row['layer']}"),
         ("born by", "before the step" if row["born_by"] is None else f"{row['born_by']} ({row['born_in']})"),
+        ("enters the next layer as", row["handed_on_as"] or "-"),
         (
             "last read by",
             "nothing" if row["last_read_by"] is None else f"{row['last_read_by']} ({row['last_read_in']})",

@@ -141,6 +141,11 @@ class Engine(_Strict):
     decode_cache_write_kernels: Annotated[float, Field(ge=0.0, le=20.0)] | None = Field(
         default=None, description="As cache_write_kernels, in decode steps."
     )
+    expert_kernels: Annotated[float, Field(ge=0.0, le=40.0)] | None = Field(
+        default=None,
+        description="Launches per layer of inference that bring tokens into the order of experts and back; null: as many as "
+        "the transformers library has.",
+    )
     stream_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="Share of the memory bandwidth that products of inference draw while they stream weights of 16 or 8 "

@@ -7,7 +7,7 @@ import pytest
 
 from roofsim.cost.inference_constants import constants_of, factor_of
 from roofsim.evaluate import evaluate
-from roofsim.graph.ops import Attention, Cast, Matmul, Softmax
+from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
 from roofsim.spec.mesh import with_values
 from tests.scenarios import evaluated, resolved
 
@@ -85,6 +85,7 @@ def test_a_prefill_in_pieces_attends_to_half_of_the_scores_and_reads_weights_aga
     whole = evaluated("llama3-8b", **PREFILL, engine="llama.cpp", engine_facts=facts)
     stage = pieces.program.stages[0]
     assert stage.times == 4.0
+    assert pieces.stage_time("prefill") == pieces.step.step
     softmax = next(op for op in stage.graph if isinstance(op, Softmax))
     full = next(op for op in whole.program.stages[0].graph if isinstance(op, Softmax))
     share = float(np.mean(softmax.inputs[0].numel)) * stage.times / full.inputs[0].numel
@@ -124,3 +125,23 @@ def test_arrays_give_what_numbers_give(engine, phase, path):
 
 def test_training_knows_nothing_of_it():
     assert evaluated("gpt2-124m", precision="bf16").priced[0].context.serving is None
+
+
+def test_few_tokens_wake_few_experts():
+    def experts(batch):
+        evaluation = evaluated(
+            "qwen3-30b-a3b", **(DECODE | {"batch_size": batch, "hardware_gpu": "h100"}), engine="vllm"
+        )
+        costs = evaluation.priced[0].per_op()
+        return sum(float(cost.time) * cost.op.count for cost in costs if isinstance(cost.op, GroupedMatmul))
+
+    assert 5.0 < experts(8) / experts(1) < 8.0
+    assert experts(2048) < 3.0 * experts(256)
+
+
+def test_tokens_are_brought_to_experts_in_as_many_launches_as_stated():
+    few, many = (
+        evaluated("qwen3-30b-a3b", **DECODE, engine="vllm", engine_facts={"expert_kernels": number})
+        for number in (3.0, 9.0)
+    )
+    assert launches(many) - launches(few) == pytest.approx(6.0 * 48.0)

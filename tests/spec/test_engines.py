@@ -55,6 +55,7 @@ OTHER = {
     "kernel_cycles": 5000.0,
     "cache_write_kernels": 1.0,
     "decode_cache_write_kernels": 0.0,
+    "expert_kernels": 3.0,
     "stream_share": 0.8,
     "vector_rows": 8,
     "activation_type": "fp32",
