@@ -61,9 +61,13 @@ class Allocation:
 
 
 def allocation_of(evaluation: Evaluation) -> Allocation | None:
-    """Simulate PyTorch's allocator over a scenario; None for arrays of sizes, or an engine without such an allocator."""
+    """Simulate PyTorch's allocator over a scenario.
+
+    None for arrays of sizes, an engine without such an allocator, and pipelines: how the micro batches of a stage follow
+    one another is not written out.
+    """
     kind = evaluation.resolved.engine.allocator
-    events = None if kind == "planned" else events_of(evaluation)
+    events = None if kind == "planned" or evaluation.program.pipelined else events_of(evaluation)
     if events is None:
         return None
     room = max(float(real(evaluation.device.capacity)) - float(real(evaluation.resolved.architecture.context)), 0.0)

@@ -20,8 +20,14 @@ Scenario = Annotated[
     str | None, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")
 ]
 By = Annotated[str | None, typer.Option("--by", help="What is alive at the peak by op, layer or role; or each stage.")]
-TensorName = Annotated[
-    str | None, typer.Option("--tensor", metavar="NAME", help="The life of one tensor: who makes, keeps and frees it.")
+Tensor = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--tensor",
+        metavar="NAME | DEGREE",
+        help="A name: the life of that tensor, who makes, keeps and frees it. A number: the tensor-parallel degree, as in all "
+        "verbs. May be given twice.",
+    ),
 ]
 Curve = Annotated[bool, typer.Option("--curve", help="What is alive at every op, in program order.")]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows of --by to show.")]
@@ -42,7 +48,7 @@ def memory(
     *,
     scenario: Scenario = None,
     by: By = None,
-    tensor: TensorName = None,
+    tensor: Tensor = None,
     curve: Curve = False,
     top: Top = 30,
     json: Json = False,
@@ -52,7 +58,9 @@ def memory(
     overrides: Overrides,
 ) -> None:
     """Show what takes memory at the peak, when the peak is, and how memory runs over the step."""
-    views = {"--by": by, "--tensor": tensor, "--curve": curve or None}
+    name, degrees = _names_and_degrees(tensor or [])
+    overrides = [*degrees, *overrides]
+    views = {"--by": by, "--tensor": name, "--curve": curve or None}
     _checked(views, scenario, snapshot)
     checked_path(plot, ".png", ".svg", ".pdf")
     if scenario is None:
@@ -60,7 +68,7 @@ def memory(
         return
     evaluation = evaluated(scenario, overrides, with_curve=True)
     if any(views.values()):
-        _view(evaluation, by, tensor, top, json=json, csv=csv)
+        _view(evaluation, by, name, top, json=json, csv=csv)
     else:
         _ledger(evaluation, snapshot, json=json, csv=csv)
     if plot is not None:
@@ -68,6 +76,25 @@ def memory(
         from roofsim.report.plot import draw_memory
 
         draw_memory(evaluation, memory_of(evaluation), plot)
+
+
+def _names_and_degrees(given: list[str]) -> tuple[str | None, Overrides]:
+    """Tell the name of a tensor from a degree of tensor parallelism: no tensor is called like a number."""
+    from roofsim.errors import Problem, SpecError
+
+    names = [text for text in given if text.strip() and not _is_number(text)]
+    if len(names) > 1:
+        raise SpecError(Problem(f"expected one tensor; got {' and '.join(map(repr, names))}", path="--tensor"))
+    degrees = [("tensor", text, "flag") for text in given if text not in names]
+    return (names[0] if names else None), degrees
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None) -> None:

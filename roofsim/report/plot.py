@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.alive import fullest_stage
 from roofsim.analyze.ops import op_rows
 from roofsim.report import words
-from roofsim.schedule.memory import CATEGORIES
+from roofsim.schedule.in_flight import BESIDE, waiting_bytes
+from roofsim.schedule.memory import CATEGORIES, last_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -20,6 +22,13 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
 
 Pair = "tuple[Evaluation, Result]"
+Point = tuple[str, str, dict[str, float]]
+
+#: Activations of micro batches that wait for their backward pass, in pictures of pipeline stages.
+WAITING: Final = "activations of micro batches that wait"
+_KERNELS: Final = "kernels of the step, in program order (the optimizer's widened)"
+#: The parts of the memory curve, from below.
+_STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name) if name == "activations" else (name,)))
 
 #: Share of the memory picture that the optimizer takes at least.
 NARROWEST: Final = 0.07
@@ -29,7 +38,7 @@ COLOURS: Final = {
     "exposed_communication": "#c44e52", "bubble": "#ccb974", "host_transfer": "#64b5cd", "input": "#937860",
     "parameters": "#4c72b0", "gradients": "#dd8452", "optimizer_state": "#55a868", "key_value_cache": "#64b5cd",
     "activations": "#c44e52", "temporary": "#ccb974", "context": "#8c8c8c", "fragmentation": "#bdbdbd",
-    "communication_buffers": "#937860",
+    "communication_buffers": "#937860", WAITING: "#e6a3a5",
 }  # fmt: skip
 LINES: Final = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#937860", "#da8bc3")
 MARKS: Final = {
@@ -54,7 +63,8 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     _roofline(figure.add_subplot(grid[0, :]), pairs)
     _time_bars(figure.add_subplot(grid[1, 0]), pairs)
     evaluation, result = pairs[0]
-    _memory_curve(figure.add_subplot(grid[1, 1]), evaluation, result.memory)
+    name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
+    _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name)
     figure.suptitle(words.headline(result), fontsize=13)
     figure.savefig(path, dpi=110)
 
@@ -72,11 +82,29 @@ def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
 
 
 def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
-    """Draw what is alive over the step, stacked by category, with the peak marked."""
-    figure = _figure(12.0, 5.5)
-    _memory_curve(figure.add_subplot(), evaluation, ledger)
+    """Draw what is alive over the step, stacked by category, with the peak marked; each kind of pipeline stage apart."""
+    stages = _curves(evaluation)
+    figure = _figure(12.0, 1.5 + 4.0 * len(stages))
+    for place, (name, curve) in enumerate(stages):
+        axes = figure.add_subplot(len(stages), 1, place + 1)
+        _memory_curve(axes, curve, ledger, name, legend=len(stages) == 1)
+    if len(stages) > 1:
+        _shared_legend(figure)
     figure.suptitle(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", fontsize=13)
     figure.savefig(path, dpi=110)
+
+
+def _shared_legend(figure: Any) -> None:
+    """Name every part that any of the panels shows, once, below them."""
+    found: dict[str, Any] = {}
+    for axes in figure.axes:
+        handles, labels = axes.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    figure.axes[-1].set_xlabel(_KERNELS)
+    order = [name.replace("_", " ") for name in _STACKED if name.replace("_", " ") in found]
+    figure.legend(
+        [found[name] for name in order], order, loc="outside lower center", ncols=4, fontsize=8, frameon=False
+    )
 
 
 # -- roofline -------------------------------------------------------------------------------------------------------
@@ -206,20 +234,59 @@ def _Scaled(locator: Any, unit: float) -> Any:  # noqa: N802 - a factory of a lo
 # -- memory curve ---------------------------------------------------------------------------------------------------
 
 
-def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
+def _curves(evaluation: Evaluation) -> list[tuple[str, list[Point]]]:
+    """Return the curve of each kind of pipeline stage, or of all passes behind one another, with what it is called."""
+    stages = list(zip(evaluation.program.stages, evaluation.profiles, strict=True))
+    if not evaluation.program.pipelined:
+        return [("allocated memory over the step", [point for _, found in stages for point in found.curve])]
+    curves = []
+    for stage, found in stages:
+        held = words.count(last_of(stage.in_flight))
+        title = f"{stage.name}: micro batches in flight: {held}"
+        waiting = last_of(waiting_bytes(found, stage.in_flight))
+        curves.append((title, [_apart(point, waiting) for point in found.curve]))
+    return curves
+
+
+def _apart(point: Point, waiting: float) -> Point:
+    """Return a point with the activations of the micro batches that wait apart from those of the one at work."""
+    op, phase, live = point
+    others = waiting if phase in BESIDE else 0.0
+    return op, phase, live | {"activations": live["activations"] - others, WAITING: others}
+
+
+def _memory_curve(axes: Axes, points: list[Point], ledger: Memory, title: str, *, legend: bool = True) -> None:
     """Draw the stacked curve of live bytes with phases shaded, the peak marked and the capacity as a line."""
-    curve = _widened([point for found in evaluation.profiles for point in found.curve])
+    curve = _widened(points)
     if not curve:
         axes.text(0.5, 0.5, "sizes are arrays: no single curve", ha="center", transform=axes.transAxes)
         return
     steps = np.arange(len(curve))
-    layers = [np.array([point[2][name] for point in curve]) for name in CATEGORIES]
-    shown = [(name, layer) for name, layer in zip(CATEGORIES, layers, strict=True) if layer.any()]
+    names = [name for name in _STACKED if name in curve[0][2]]
+    layers = [np.array([point[2][name] for point in curve]) for name in names]
+    shown = [(name, layer) for name, layer in zip(names, layers, strict=True) if layer.any()]
     axes.stackplot(
         steps, *(layer for _, layer in shown), colors=[COLOURS[name] for name, _ in shown],
         labels=[name.replace("_", " ") for name, _ in shown],
     )  # fmt: skip
     total = np.sum(layers, axis=0)
+    _mark_peak(axes, curve, total)
+    peak = float(total.max())
+    _phases(axes, curve, peak)
+    capacity = float(ledger.capacity)
+    if capacity < 2.0 * peak:
+        axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
+        axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
+    top = max(peak * 1.15, capacity * 1.06 if capacity < 2.0 * peak else 0.0)
+    axes.set(xlim=(0, max(len(curve) - 1, 1)), ylim=(0, top))
+    _bytes_axis(axes.yaxis, top)
+    axes.set_title(title, fontsize=10)
+    if legend:
+        axes.set_xlabel(_KERNELS)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
+
+
+def _mark_peak(axes: Axes, curve: list[Point], total: Any) -> None:
     at = int(total.argmax())
     axes.plot(at, total[at], "v", color="black", clip_on=False)
     side, shift = ("right", -8) if at > len(curve) / 2 else ("left", 8)
@@ -227,23 +294,9 @@ def _memory_curve(axes: Axes, evaluation: Evaluation, ledger: Memory) -> None:
         f"{words.gibibytes(float(total[at]))}  {curve[at][0]}", (at, total[at]), xytext=(shift, -3),
         textcoords="offset points", ha=side, va="top", fontsize=8, bbox={"color": "white", "alpha": 0.7, "pad": 1},
     )  # fmt: skip
-    _phases(axes, curve, float(total[at]))
-    capacity = float(ledger.capacity)
-    if capacity < 2.0 * total[at]:
-        axes.axhline(capacity, color="black", linestyle="--", linewidth=1.0)
-        axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
-    top = max(float(total[at]) * 1.15, capacity * 1.06 if capacity < 2.0 * total[at] else 0.0)
-    axes.set(
-        xlim=(0, len(curve) - 1),
-        ylim=(0, top),
-        xlabel="kernels of the step, in program order (the optimizer's widened)",
-    )
-    _bytes_axis(axes.yaxis, top)
-    axes.set_title("allocated memory over the step", fontsize=10)
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
 
 
-def _widened(curve: list[tuple[str, str, dict[str, float]]]) -> list[tuple[str, str, dict[str, float]]]:
+def _widened(curve: list[Point]) -> list[Point]:
     """Repeat the points of an optimizer of few kernels, so that one can see what it holds."""
     update = [point for point in curve if point[1] == "optimizer"]
     if not update:
@@ -252,7 +305,7 @@ def _widened(curve: list[tuple[str, str, dict[str, float]]]) -> list[tuple[str, 
     return [copy for point in curve for copy in [point] * (times if point[1] == "optimizer" else 1)]
 
 
-def _phases(axes: Axes, curve: list[tuple[str, str, dict[str, float]]], height: float) -> None:
+def _phases(axes: Axes, curve: list[Point], height: float) -> None:
     """Name each phase above its part of the axis, with a line where the next begins."""
     start = 0
     spans: list[tuple[str, int, int]] = []

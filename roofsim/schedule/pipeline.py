@@ -78,9 +78,10 @@ def _sizes(layers: int, stages: int) -> list[int]:
 
 
 def _overlaps(repeats: Sequence[Real], start: int, stop: int) -> tuple[float, ...]:
-    counts, at = [], 0.0
+    counts: list[float] = []
+    at = 0.0
     for number in map(float, repeats):
-        counts.append(max(min(stop, at + number) - max(start, at), 0.0))
+        counts.append(max(float(min(stop, at + number) - max(start, at)), 0.0))
         at += number
     return tuple(counts)
 
