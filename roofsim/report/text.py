@@ -21,6 +21,8 @@ def print_result(console: Console, result: Result) -> None:
     """Print one result: the answer first, then where time and memory go, then what was assumed."""
     console.print(Text(words.headline(result), style="bold"))
     console.print(words.batch_line(result), style="dim")
+    if layout := words.layout_line(result):
+        console.print(layout, style="dim")
     console.print(_answer(result))
     console.print(Columns([_time_table(result), _memory_table(result)], padding=(0, 4)))
     if result.elasticity is not None:

@@ -15,6 +15,8 @@ BOUND_WORDS: Final = {
     "memory_bandwidth": "memory bandwidth",
     "launch": "kernel launches",
     "power": "power",
+    "intra_node_link": "links inside the node",
+    "inter_node_link": "network between nodes",
     "exposed_communication": "exposed communication",
     "bubble": "pipeline bubble",
     "optimizer": "optimizer",
@@ -23,7 +25,10 @@ BOUND_WORDS: Final = {
 }
 
 #: The same in narrow columns, where shorter.
-_SHORT: Final = {"memory_bandwidth": "bandwidth", "launch": "launches"}
+_SHORT: Final = {
+    "memory_bandwidth": "bandwidth", "launch": "launches", "intra_node_link": "node links", "inter_node_link": "network",
+    "bubble": "bubble",
+}  # fmt: skip
 
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
@@ -32,6 +37,8 @@ RESOURCE_WORDS: Final = {
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
     "power": "power limit",
+    "intra_node_link": "links inside the node",
+    "inter_node_link": "network between nodes",
 }
 
 
@@ -97,7 +104,7 @@ def batch_line(result: Result) -> str:
     workload = result.scenario["workload"]
     parts = [_batch_words(workload)]
     if workload["phase"] == "train":
-        micro = workload["global_batch_size"] // workload["micro_batch_size"]
+        micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
         parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
         parts.append(f"optimizer {workload['optimizer']}")
         if workload["adapter"] is not None:
@@ -105,6 +112,26 @@ def batch_line(result: Result) -> str:
         parts.append(f"recompute {_recompute_words(workload['recompute'])}")
     parts.append(f"attention {workload['attention']}")
     return ", ".join(parts)
+
+
+def layout_line(result: Result) -> str:
+    """Return how the work is spread over GPUs, in one line; nothing on one."""
+    parallel, hardware = result.scenario["parallel"], result.scenario["hardware"]
+    if hardware["gpus"] == 1:
+        return ""
+    names = ("tensor", "context", "expert", "pipeline", "virtual_stages", "data")
+    parts = [f"{name.replace('_', ' ')} {parallel[name]}" for name in names if parallel[name] != 1]
+    if parallel["sequence"]:
+        parts.append("sequence")
+    if parallel["pipeline"] > 1:
+        parts.append(f"schedule {parallel['schedule']}")
+    if parallel["sharding"] != "none":
+        parts.append(f"sharding {_sharding_words(parallel['sharding'])}")
+    return f"{', '.join(parts)} on {hardware['system']}"
+
+
+def _sharding_words(sharding: Any) -> str:
+    return sharding if isinstance(sharding, str) else f"full over {sharding['full']}"
 
 
 def _batch_words(workload: dict[str, Any]) -> str:
