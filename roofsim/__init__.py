@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, resolve, run
+    from roofsim.api import compare, fit, resolve, run
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.workload import Scenario
@@ -25,6 +25,7 @@ __all__ = [
     "__version__",
     "compare",
     "evaluate",
+    "fit",
     "resolve",
     "run",
 ]
@@ -40,6 +41,7 @@ _HOMES = {
     "UnknownNameError": "roofsim.errors",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",
+    "fit": "roofsim.api",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
 }

@@ -11,6 +11,7 @@ from roofsim.analyze.money import cost
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
 from roofsim.analyze.sensitivity import elasticities
+from roofsim.analyze.throughput import units_per_step
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
@@ -20,6 +21,7 @@ from roofsim.spec.scenario import load_scenario
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from roofsim.analyze.fitting.answer import Fit
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Scenario
@@ -47,6 +49,37 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
 def compare(scenario: str | Path | dict[str, Any] | Scenario, gpus: list[str], **overrides: Any) -> list[Result]:
     """Predict one scenario on several GPUs, in the order given."""
     return [run(scenario, **{**overrides, "gpu": gpu}) for gpu in gpus]
+
+
+def fit(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    largest: str | None = None,
+    fewest: str | None = None,
+    family: str | None = None,
+    **overrides: Any,
+) -> Fit:
+    """Say whether a scenario fits in memory, and search what does.
+
+    Parameters
+    ----------
+    largest
+        ``micro-batch-size``, ``sequence-length``, ``image-size``, ``context-length`` or ``model``: search the largest.
+        Left out, it is the micro batch, and with what does not fit come the changes that make it fit.
+    fewest
+        ``gpus``: search the smallest number of them.
+    family
+        With ``largest="model"``: a folder of the catalog or a prefix (``gpt3``, ``decoder``).
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    from roofsim.analyze.fitting.answer import fit_document
+
+    document = load_scenario(scenario, overrides)
+    return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:
@@ -131,26 +164,6 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
         }
     )
     return result
-
-
-def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
-    """Return samples and units (tokens or images) that one step handles, and the unit's name."""
-    workload = resolved.workload
-    trains = workload.phase == "train"
-    samples = real(workload.global_batch_size if trains else workload.micro_batch_size)
-    if not trains:  # each data-parallel replica runs a batch of its own
-        samples = samples * real(resolved.parallel.data)
-    if resolved.model.sample_unit != "tokens":
-        return samples, samples, resolved.model.sample_unit
-    tokens: Real = 1.0
-    if workload.phase in ("train", "forward"):
-        length = workload.sequence_length if workload.target_length is None else workload.target_length
-        tokens = real(1.0 if length is None else length)
-    elif workload.phase == "prefill":
-        tokens = real(workload.prompt_length)
-    elif workload.phase == "generate":
-        tokens = real(workload.output_length)
-    return samples, samples * tokens, "tokens"
 
 
 def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:

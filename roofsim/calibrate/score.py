@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.api import answer, units_per_step
+from roofsim.analyze.throughput import units_per_step
+from roofsim.api import answer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

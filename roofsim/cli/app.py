@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli import calibrate, collectives, compare, explain, listing, memory, ops, run, schema, show, validate
+from roofsim.cli import calibrate, collectives, compare, explain, fit, listing, memory, ops, run, schema, show, validate
 
 app = typer.Typer(
     name="roofsim",
@@ -22,6 +22,7 @@ app = typer.Typer(
 
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
+app.command("fit")(fit.fit)
 app.command("ops")(ops.ops)
 app.command("memory")(memory.memory)
 app.command("collectives")(collectives.collectives)

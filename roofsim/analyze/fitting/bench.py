@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
-from roofsim.errors import SpecError
+from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.spec.scenario import with_override
 
@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
+
+#: What a scenario is refused with: a wrong combination, or a number that the catalog does not know.
+REFUSALS: Final = (SpecError, NoDataError)
 
 #: Values for ``section.key``.
 Changes = dict[str, Any]
@@ -86,24 +89,24 @@ class Bench:
 
     document: Document
     resolve: Callable[[Document], Resolved]
-    made: dict[str, Attempt | SpecError] = field(default_factory=dict)
+    made: dict[str, Attempt | SpecError | NoDataError] = field(default_factory=dict)
 
     def attempt(self, changes: Mapping[str, Any]) -> Attempt:
         """Return the scenario with changes.
 
         Raises
         ------
-        SpecError
+        SpecError, NoDataError
             When they are refused.
         """
         key = repr(sorted(changes.items()))
         if key not in self.made:
             try:
                 self.made[key] = self._evaluated(dict(changes))
-            except SpecError as error:
+            except REFUSALS as error:
                 self.made[key] = error
         found = self.made[key]
-        if isinstance(found, SpecError):
+        if not isinstance(found, Attempt):
             raise found
         return found
 
@@ -111,7 +114,7 @@ class Bench:
         """Return the scenario with changes; None where they are refused."""
         try:
             return self.attempt(changes)
-        except SpecError:
+        except REFUSALS:
             return None
 
     def resolved(self, changes: Mapping[str, Any]) -> Resolved:
@@ -129,6 +132,11 @@ class Bench:
                 return False
             at = at[part]
         return True
+
+    def unknown(self) -> list[str]:
+        """Return which numbers changes were refused for the lack of, each once."""
+        said = [str(found) for found in self.made.values() if isinstance(found, NoDataError)]
+        return list(dict.fromkeys(said))
 
     @property
     def evaluated(self) -> int:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import NoDataError, SpecError
 from roofsim.spec.layout import SPLIT_FAMILIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from roofsim.analyze.fitting.bench import Attempt, Bench, Changes
 
@@ -21,6 +19,8 @@ MICRO_BATCHES: Final = 4
 #: From the least memory to the most; only meaningful with data-parallel ranks.
 SHARDINGS: Final = ("full", "gradients", "optimizer", "none")
 RECOMPUTES: Final = ("full", "selective", "none")
+#: Ranked are these: what shards gradients beside the optimizer's state, or nothing, sends as much as the latter.
+_RANKED: Final = ("full", "optimizer", None)
 #: A node is taken to be at least so large when numbers of GPUs are listed: 1, 2, 4, 8, then nodes.
 _SMALLEST_NODE: Final = 8
 #: More GPUs are given up on when this many doublings gain less than a hundredth.
@@ -84,7 +84,7 @@ class Space:
 
     def __init__(self, bench: Bench, tokens_per_step: float | None) -> None:
         self.bench = bench
-        resolved = bench.resolved({"hardware.gpus": None, "parallel": self._alone()})
+        resolved = bench.resolved(self.alone())
         self.resolved = resolved
         self.trains = resolved.workload.phase == "train"
         self.splits = resolved.model.family in SPLIT_FAMILIES
@@ -94,14 +94,11 @@ class Space:
         length = resolved.workload.sequence_length or 1
         self.wanted = None if tokens_per_step is None else tokens_per_step / length
 
-    def _alone(self) -> dict[str, Any]:
-        """Return the layout without the degrees that multiply GPUs."""
-        stated = self.bench.document.data.get("parallel") or {}
-        return {
-            key: value
-            for key, value in stated.items()
-            if key not in ("data", "tensor", "pipeline", "context", "expert")
-        }
+    def alone(self) -> Changes:
+        """Return the changes that put the whole scenario on one GPU."""
+        found: Changes = {"hardware.gpus": None, "parallel.data": None}
+        found |= {f"parallel.{name}": 1 for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
+        return found | {"parallel.sharding": "none"}
 
     def number(self, index: int) -> int:
         """Return the number of GPUs at a place of the list 1, 2, 4 ... node, 2 nodes, 3 nodes ..."""
@@ -111,18 +108,18 @@ class Space:
 
     def degrees(self, gpus: int) -> Iterator[tuple[int, int, int]]:
         """Return (tensor, pipeline, data) that multiply to the GPUs, with as stated context; wide tensor first."""
-        stated = self._stated
-        context = stated("context", [1])[0]
-        tensors = [n for n in range(min(self.node, gpus), 0, -1) if n == 1 or self.splits]
-        for tensor in stated("tensor", tensors):
-            for pipeline in stated("pipeline", range(1, min(self.layers, gpus) + 1) if self.trains else [1]):
+        context = self._stated("context") or 1
+        tensors = [n for n in range(self.node, 0, -1) if n == 1 or (self.splits and self.node % n == 0)]
+        pipelines = range(1, min(self.layers, gpus) + 1) if self.trains else range(1, 2)
+        for tensor in _only(self._stated("tensor"), tensors):
+            for pipeline in _only(self._stated("pipeline"), pipelines):
                 inner = tensor * pipeline * context
                 if gpus % inner == 0:
                     yield tensor, pipeline, gpus // inner
 
-    def _stated(self, key: str, otherwise: Any) -> Any:
+    def _stated(self, key: str) -> int | None:
         given = (self.bench.document.data.get("parallel") or {}).get(key)
-        return otherwise if given is None else [given]
+        return given if isinstance(given, int) else None
 
     def shardings(self, data: int) -> tuple[str | None, ...]:
         """Return the levels of sharding to try; None leaves it as it is."""
@@ -156,6 +153,10 @@ class Space:
         if self.wanted is None:
             return MICRO_BATCHES * unit
         return max(1, round(self.wanted / unit)) * unit
+
+
+def _only(stated: int | None, otherwise: Iterable[int]) -> Iterable[int]:
+    return otherwise if stated is None else (stated,)
 
 
 class _Search:
@@ -206,8 +207,7 @@ class _Search:
 
     def _start(self) -> int:
         """Return the place of the first number over which parameters and optimizer state alone could be dealt out."""
-        alone = {"hardware.gpus": None, "parallel": self.space._alone(), "workload.global_batch_size": None}
-        first = self.bench.attempted(alone)
+        first = self.bench.attempted(self.space.alone())
         if first is None:
             return 0
         held = first.components["parameters"] + first.components["optimizer_state"]
@@ -235,21 +235,19 @@ class _Search:
         return sum(1 for _ in self._lean(gpus))
 
     def _ranked(self, gpus: int) -> tuple[Attempt, ...]:
-        """Return the layouts that fit, by time per sample; of each, recomputation and sharding are relaxed."""
+        """Return the layouts that fit, by time per sample.
+
+        What does not fit with more recomputation is not tried with less.
+        """
         space = self.space
         found: dict[str, Attempt] = {}
-        for degrees, recompute in product(space.degrees(gpus), space.recomputes()):
-            for sharding in space.shardings(degrees[2]):
-                attempt = self.bench.attempted(space.changes(gpus, degrees, sharding, recompute))
-                if attempt is None or not attempt.fits:
-                    break  # what shards less holds more
-                found[repr(attempt.layout)] = attempt
-        if not found:
-            raise NoDataError(f"no layout of {gpus} GPUs fits any more")
+        for degrees in space.degrees(gpus):
+            shardings = tuple(level for level in space.shardings(degrees[2]) if level in _RANKED or degrees[2] == 1)
+            for recompute in space.recomputes():
+                tried = {
+                    level: self.bench.attempted(space.changes(gpus, degrees, level, recompute)) for level in shardings
+                }
+                fitting = {level: one for level, one in tried.items() if one is not None and one.fits}
+                found |= {repr(one.layout): one for one in fitting.values()}
+                shardings = tuple(fitting)
         return tuple(sorted(found.values(), key=lambda attempt: attempt.seconds_per_sample))
-
-
-def refusals(bench: Bench) -> list[str]:
-    """Return what refused changes said, each once."""
-    said = [found.problems[0].message for found in bench.made.values() if isinstance(found, SpecError)]
-    return list(dict.fromkeys(said))

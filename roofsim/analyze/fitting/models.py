@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.fitting.bench import REFUSALS
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches
 from roofsim.spec import catalog
 from roofsim.spec.families.registry import FAMILIES
@@ -96,8 +97,8 @@ def _hopeless(smallest: ModelRow, parameters: int) -> bool:
 def _tried(bench: Bench, name: str) -> tuple[Attempt | None, str]:
     try:
         return bench.attempt({"model": name}), ""
-    except SpecError as error:
-        return None, error.problems[0].message
+    except REFUSALS as error:
+        return None, error.problems[0].message if isinstance(error, SpecError) else str(error)
 
 
 def _members(family: str) -> list[tuple[str, int]]:

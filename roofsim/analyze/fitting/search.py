@@ -38,8 +38,10 @@ class Certificate:
         return dict(self.__dict__)
 
 
-def largest(memory: Callable[[int], float], capacity: float, *, step: int = 1, limit: int) -> Certificate:
-    """Return the largest multiple of `step` up to `limit` whose memory is within the capacity.
+def largest(
+    memory: Callable[[int], float], capacity: float, *, step: int = 1, lowest: int = 1, limit: int
+) -> Certificate:
+    """Return the largest multiple of `step`, from `lowest` to `limit`, whose memory is within the capacity.
 
     Memory may only grow with the value. Memory is near a line in batches and lengths, so that the next value to try is
     where a line through the last two crosses the capacity; where that gains less than halving would, it halves.
@@ -50,16 +52,18 @@ def largest(memory: Callable[[int], float], capacity: float, *, step: int = 1, l
     >>> found.value, found.memory, found.next, found.next_memory
     (30, 100.0, 31, 103.0)
     """
-    return _Search(memory, capacity, step, max(limit // step, 1)).run()
+    first = max(-(-lowest // step), 1)
+    return _Search(memory, capacity, step, first, max(limit // step, first)).run()
 
 
 class _Search:
     """Counts in steps: `low` fits, `high` does not."""
 
-    def __init__(self, memory: Callable[[int], float], capacity: float, step: int, most: int) -> None:
+    def __init__(self, memory: Callable[[int], float], capacity: float, step: int, first: int, most: int) -> None:
         self.memory = memory
         self.capacity = capacity
         self.step = step
+        self.first = first
         self.most = most
         self.known: dict[int, float] = {}
 
@@ -69,8 +73,8 @@ class _Search:
         return self.known[count]
 
     def run(self) -> Certificate:
-        if self.at(1) > self.capacity:
-            return self._found(0)
+        if self.at(self.first) > self.capacity:
+            return self._found(None)
         low, high = self._bracket()
         while high is not None and high - low > 1:
             low, high = self._narrowed(low, high)
@@ -78,9 +82,10 @@ class _Search:
 
     def _bracket(self) -> tuple[int, int | None]:
         """Return a count that fits and one that does not; None for the latter where all do."""
-        low, growth = 1, 1
+        low, growth = self.first, self.first
         while low < self.most:
-            high = min(self.most, low + max(growth, 0 if len(self.known) < 2 else self._crossing(1, low) - low))
+            ahead = 0 if low == self.first else self._crossing(self.first, low) - low
+            high = min(self.most, low + max(growth, ahead))
             if self.at(high) > self.capacity:
                 return low, high
             low, growth = high, 2 * growth
@@ -103,13 +108,14 @@ class _Search:
         crossing = first + (self.capacity - self.at(first)) / rise * (second - first)
         return math.floor(min(crossing, float(self.most)))
 
-    def _found(self, count: int) -> Certificate:
-        after = count + 1 if count < self.most else None
+    def _found(self, count: int | None) -> Certificate:
+        after = self.first if count is None else count + 1
+        beyond = after > self.most
         return Certificate(
-            value=count * self.step or None,
-            memory=self.at(count) if count else None,
-            next=None if after is None else after * self.step,
-            next_memory=None if after is None else self.at(after),
+            value=None if count is None else count * self.step,
+            memory=None if count is None else self.at(count),
+            next=None if beyond else after * self.step,
+            next_memory=None if beyond else self.at(after),
             capacity=self.capacity,
             step=self.step,
             limit=self.most * self.step,

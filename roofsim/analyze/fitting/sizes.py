@@ -67,13 +67,17 @@ def largest_size(bench: Bench, key: str) -> Certificate:
         given: dict[str, Any] = {"workload.micro_batch_size": value, "workload.batch_size": None}
         return given if micro_batches is None else given | {"workload.global_batch_size": value * micro_batches}
 
-    step = 1
+    step, lowest = 1, 1
     if key == "sequence_length":
         step = resolved.parallel.context * (resolved.parallel.tensor if resolved.parallel.sequence else 1)
     if key == "image_size":
-        step = _image_step(bench, workload.image_size or 1)
+        step, lowest = _image_grid(bench, workload.image_size or 1)
     capacity = float(resolved.gpu.memory.capacity)
-    return largest(lambda value: bench.attempt(changes(value)).memory, capacity, step=step, limit=LIMITS[key])
+
+    def memory(value: int) -> float:
+        return bench.attempt(changes(value)).memory
+
+    return largest(memory, capacity, step=step, lowest=lowest, limit=LIMITS[key])
 
 
 def _refuse_foreign(key: str, phase: str, unit: str) -> None:
@@ -93,10 +97,15 @@ def _refuse_foreign(key: str, phase: str, unit: str) -> None:
         raise SpecError(Problem(f"{what} has no {word} to search", Place("--largest"), "", f"{' or '.join(able)} is."))
 
 
-def _image_step(bench: Bench, own: int) -> int:
-    """Return the smallest step between sizes of images that the model takes: what its patches or strides divide by."""
+def _image_grid(bench: Bench, own: int) -> tuple[int, int]:
+    """Return the step between sizes of images that the model takes, and a small size that it takes."""
+
+    def taken(size: int) -> bool:
+        return bench.attempted({"workload.image_size": size}) is not None
+
     for step in _IMAGE_STEPS:
         grid = -(-own // step) * step
-        if all(bench.attempted({"workload.image_size": grid + more * step}) for more in (0, 1)):
-            return step
+        if taken(grid) and taken(grid + step):
+            smaller = (step * 2**power for power in range(own.bit_length()))
+            return step, next((size for size in smaller if size < grid and taken(size)), grid)
     raise SpecError(Problem(f"no images but of {own} pixels are taken by this model", Place("--largest")))

@@ -1,0 +1,149 @@
+"""Put together the answer of `fit`: whether it fits, the largest or the fewest that does, and what would make it fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.fitting.bench import Bench
+from roofsim.analyze.fitting.changes import Remedies, remedies
+from roofsim.analyze.fitting.layouts import Fewest, fewest_gpus
+from roofsim.analyze.fitting.models import LargestModel, family_of, largest_model
+from roofsim.analyze.fitting.sizes import checked_word, largest_size
+from roofsim.analyze.fitting.state import State, state_of
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.scenario import with_override
+from roofsim.spec.sized import Sized, sized
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.analyze.fitting.bench import Attempt
+    from roofsim.analyze.fitting.search import Certificate
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.source import Document
+
+SCHEMA: Final = "roofsim/fit/1"
+FEWEST: Final = ("gpus",)
+#: What trains a model that is given by its size, where no engine is named: bf16 with fp32 master parameters.
+USUAL_ENGINE: Final = "megatron-core"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """The answer; parts that were not asked for are None.
+
+    Attributes
+    ----------
+    base
+        The scenario as it is.
+    size
+        Which size `certificate` is of.
+    """
+
+    resolved: Resolved
+    base: Attempt
+    size: str | None = None
+    certificate: Certificate | None = None
+    largest_model: LargestModel | None = None
+    fewest: Fewest | None = None
+    state: State | None = None
+    remedies: Remedies | None = None
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, of schema roofsim/fit/1; bytes, seconds, dollars."""
+        certificate = None if self.certificate is None else {"what": self.size, **self.certificate.to_dict()}
+        return {
+            "schema": SCHEMA,
+            "scenario": {
+                "model": self.resolved.model.name,
+                "phase": self.resolved.workload.phase,
+                "precision": self.resolved.precision.name,
+                "engine": self.resolved.engine.name,
+                "system": self.resolved.system.name,
+                "base": self.base.to_dict(),
+            },
+            "fits": self.base.fits,
+            "largest": certificate,
+            "largest_model": None if self.largest_model is None else self.largest_model.to_dict(),
+            "fewest_gpus": None if self.fewest is None else self.fewest.to_dict(),
+            "state": None if self.state is None else self.state.to_dict(),
+            "changes": None if self.remedies is None else self.remedies.to_dict(),
+            "assumed": list(self.assumed),
+            "notes": list(self.notes),
+        }
+
+
+def fit_document(
+    document: Document,
+    resolve: Callable[[Document], Resolved],
+    *,
+    largest: str | None = None,
+    fewest: str | None = None,
+    family: str | None = None,
+) -> Fit:
+    """Answer a request; see `roofsim.fit`."""
+    _refuse_mixtures(largest, fewest, family)
+    model = document.data.get("model") if isinstance(document.data, dict) else None
+    shape = sized(model)
+    document, assumed = _with_engine(document, shape)
+    bench = Bench(document, resolve)
+    resolved = bench.resolved({})
+    base = bench.attempt({})
+    given: dict[str, Any] = {"resolved": resolved, "base": base, "assumed": (*resolved.assumed, *assumed)}
+    if fewest is not None or (shape is not None and largest is None and not _placed(bench)):
+        return _fewest(bench, given, shape)
+    if largest is not None and checked_word(largest) == "model":
+        return Fit(**given, largest_model=largest_model(bench, family or family_of(model)))
+    key = "micro_batch_size" if largest is None else checked_word(largest)
+    found = largest_size(bench, key)
+    wanted = largest is None and not base.fits
+    return Fit(
+        **given, size=key, certificate=found, state=state_of(bench), notes=tuple(_notes(bench, key)),
+        remedies=remedies(bench, base) if wanted else None,
+    )  # fmt: skip
+
+
+def _refuse_mixtures(largest: str | None, fewest: str | None, family: str | None) -> None:
+    if fewest is not None and fewest.strip().lower() not in FEWEST:
+        hint = did_you_mean(fewest, FEWEST)
+        raise SpecError(Problem(f"cannot search the fewest {fewest[:60]!r}", Place("--fewest"), "", hint))
+    if largest is not None and fewest is not None:
+        raise SpecError(Problem("--largest and --fewest are two questions; ask one at a time"))
+    if family is not None and (largest is None or checked_word(largest) != "model"):
+        raise SpecError(Problem("goes with --largest model", Place("--family")))
+
+
+def _with_engine(document: Document, shape: Sized | None) -> tuple[Document, list[str]]:
+    """Train a model that is given by its size as such models are trained, if the scenario does not say how."""
+    workload = document.data.get("workload") or {} if isinstance(document.data, dict) else {}
+    unstated = isinstance(workload, dict) and not {"engine", "phase"} & set(workload)
+    if shape is None or not unstated:
+        return document, []
+    return with_override(document, "engine", USUAL_ENGINE, "fit"), [f"engine: {USUAL_ENGINE}, as none is named"]
+
+
+def _placed(bench: Bench) -> bool:
+    """Tell whether the scenario says on how many GPUs it runs."""
+    degrees = ("tensor", "pipeline", "context", "data")
+    return bench.stated("hardware.gpus") or any(bench.stated(f"parallel.{name}") for name in degrees)
+
+
+def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
+    tokens = None if shape is None else shape.tokens_per_step
+    found = fewest_gpus(bench, tokens)
+    assumed = list(given.pop("assumed"))
+    assumed = [note for note in assumed if not note.startswith(("global_batch_size", "gpus:"))]
+    if found.layouts and not bench.stated("workload.global_batch_size") and found.layouts[0].global_batch_size:
+        batch = found.layouts[0].global_batch_size
+        why = "about what GPT-3 of this size was trained with" if shape else "four micro batches a GPU"
+        assumed.append(f"global_batch_size: {batch}, {why}")
+    return Fit(**given, fewest=found, state=state_of(bench), assumed=tuple(assumed))
+
+
+def _notes(bench: Bench, key: str) -> list[str]:
+    if key == "micro_batch_size" and bench.stated("workload.global_batch_size"):
+        return ["the global batch goes along with the micro batch: the number of micro batches stays"]
+    return []

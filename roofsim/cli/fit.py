@@ -1,0 +1,73 @@
+"""Say what fits in memory, and what would make it fit: ``roofsim fit llama3-8b --gpu rtx4090``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofsim.cli.options import scenario_options
+from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.run import Json
+
+if TYPE_CHECKING:
+    from roofsim.analyze.fitting.answer import Fit
+
+Scenario = Annotated[
+    str,
+    typer.Argument(
+        help="A scenario or model file, a folder with a config.json, a catalog name, or a size: 100B, a decoder of GPT-3's shape."
+    ),
+]
+Largest = Annotated[
+    str | None,
+    typer.Option(
+        "--largest",
+        metavar="WHAT",
+        help="micro-batch-size, batch-size, sequence-length, image-size, context-length, model.",
+    ),
+]
+Fewest = Annotated[str | None, typer.Option("--fewest", metavar="gpus", help="Search the smallest number of GPUs.")]
+Family = Annotated[
+    str | None,
+    typer.Option("--family", metavar="NAME", help="With --largest model: a folder of the catalog, or a prefix (gpt3)."),
+]
+Csv = Annotated[
+    bool, typer.Option("--csv", help="Print the rows (layouts, models or changes; else the search) as CSV.")
+]
+
+
+@scenario_options
+def fit(
+    *, scenario: Scenario, largest: Largest = None, fewest: Fewest = None, family: Family = None, json: Json = False,
+    csv: Csv = False, overrides: Overrides,
+) -> None:  # fmt: skip
+    """Say whether it fits, the largest that does, the fewest GPUs, and the cheapest changes that make it fit."""
+    from roofsim.analyze.fitting.answer import fit_document
+    from roofsim.api import resolve_document
+
+    document = document_of(scenario, overrides)
+    found = fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(found.to_dict()))
+    elif not as_rows(_rows(found), json=False, csv=csv):
+        from roofsim.report.fit import print_fit
+
+        print_fit(console(), found)
+
+
+def _rows(found: Fit) -> list[dict[str, Any]]:
+    """Return the rows of what was asked."""
+    data = found.to_dict()
+    if found.fewest is not None:
+        rows: list[dict[str, Any]] = data["fewest_gpus"]["layouts"]
+        return rows or [data["fewest_gpus"]]
+    if found.largest_model is not None:
+        models: list[dict[str, Any]] = data["largest_model"]["models"]
+        return models
+    if found.remedies is not None:
+        changes = data["changes"]
+        return [*changes["same_hardware"], *changes["other_hardware"]]
+    return [data["largest"]]

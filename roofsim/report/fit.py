@@ -1,0 +1,287 @@
+"""Print what fits: the verdict, the largest or the fewest, what the model needs, and what would make it fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from roofsim.analyze.fitting.answer import Fit
+    from roofsim.analyze.fitting.bench import Attempt
+    from roofsim.analyze.fitting.changes import Remedy
+    from roofsim.analyze.fitting.layouts import Fewest
+    from roofsim.analyze.fitting.models import LargestModel, ModelRow
+    from roofsim.analyze.fitting.search import Certificate
+    from roofsim.analyze.fitting.state import State
+
+#: Rows of a table; --json has all.
+_ROWS: Final = 8
+_ROLE_WORDS: Final = {
+    "parameters": "parameters",
+    "gradients": "gradients",
+    "optimizer_state": "optimizer state",
+    "key_value_cache": "key-value cache",
+}
+_BILLION: Final = 10.0**9
+_HOUR: Final = 3600.0
+_DAY: Final = 24.0 * _HOUR
+_FULL: Final = 0.95
+
+
+def print_fit(console: Console, fit: Fit) -> None:
+    """Print the answer first, then what stands behind it."""
+    resolved = fit.resolved
+    where = f"{fit.base.gpus} x {resolved.gpu.name}" if fit.fewest is None else resolved.gpu.name
+    title = f"{resolved.model.name} · {resolved.workload.phase} · {where} · {resolved.precision.name} · {resolved.engine.name}"
+    console.print(Text(title, style="bold"))
+    if fit.fewest is not None:
+        _print_fewest(console, fit)
+    elif fit.largest_model is not None:
+        _print_models(console, fit.largest_model)
+    else:
+        console.print(_verdict(fit.base), highlight=False)
+        if fit.certificate is not None and fit.size is not None:
+            console.print(_certified(fit.size, fit.certificate), highlight=False)
+    for note in fit.notes:
+        console.print(f"({note})", style="dim", highlight=False)
+    if fit.state is not None:
+        console.print(_state_table(fit.state, fit))
+    if fit.remedies is not None:
+        _print_remedies(console, fit)
+    if fit.assumed:
+        console.print(f"Assumed: {'; '.join(fit.assumed)}.", style="dim", highlight=False)
+
+
+def _verdict(base: Attempt) -> str:
+    taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"
+    if base.fits:
+        spare = base.capacity - base.memory
+        return f"fits: {taken}, {words.gibibytes(spare)} left ({words.percent(spare / base.capacity)})"
+    return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
+
+
+def _certified(size: str, found: Certificate) -> str:
+    name = size.replace("_", " ")
+    if found.value is None:
+        assert found.next is not None
+        assert found.next_memory is not None
+        return f"no {name} fits: {found.next} already takes {words.gibibytes(found.next_memory)}"
+    assert found.memory is not None
+    held = f"largest {name}: {found.value:,} takes {words.gibibytes(found.memory)}"
+    if found.next is None or found.next_memory is None:
+        return f"{held}; the search ends here, larger ones may fit"
+    return f"{held}; {found.next:,} would take {words.gibibytes(found.next_memory)}"
+
+
+def _state_table(state: State, fit: Fit) -> Table:
+    """Return bytes by role of the whole model, undivided."""
+    table = _table("the whole model", ">B/parameter", ">bytes")
+    for name, amount in state.roles.items():
+        table.add_row(_ROLE_WORDS[name], f"{amount / state.parameters:.3g}", words.gibibytes(amount))
+    table.add_section()
+    count = words.parameters(state.parameters)
+    table.add_row(f"state of {count} parameters", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
+    if state.saved_per_sample > 0.0:
+        sample = "image" if fit.base.unit == "images" else "sequence"
+        table.add_row(
+            f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample)
+        )
+    return table
+
+
+def _policy(fit: Fit) -> str:
+    given = fit.resolved.workload.recompute
+    return given if isinstance(given, str) else given.policy
+
+
+# -- fewest GPUs ------------------------------------------------------------------------------------------------
+
+
+def _print_fewest(console: Console, fit: Fit) -> None:
+    found = fit.fewest
+    assert found is not None
+    gpu = fit.resolved.gpu.name
+    if found.gpus is None:
+        console.print(Text(f"fits on no number of {gpu} up to {found.limit:,}: {_closest(found)}", style="bold"))
+        return
+    best = found.layouts[0]
+    console.print(f"smallest number: {found.gpus} x {gpu}, {_layout_words(best.layout)}", style="bold", highlight=False)
+    console.print(_fewest_certificate(found), highlight=False)
+    console.print(_pace(best), highlight=False)
+    if best.memory > _FULL * best.capacity:
+        console.print("more than 95 % full: a larger number leaves room for what is not foreseen", style="yellow")
+    console.print(_layout_table(found.layouts))
+    if len(found.layouts) > _ROWS:
+        console.print(f"... and {len(found.layouts) - _ROWS} more layouts that fit (--json has all)", style="dim")
+
+
+def _fewest_certificate(found: Fewest) -> str:
+    if found.before is None:
+        return "one GPU is enough"
+    return f"{found.before} do not: {_closest(found)}"
+
+
+def _closest(found: Fewest) -> str:
+    if found.closest is None:
+        return "no layout of them is possible"
+    near = found.closest
+    return (
+        f"of {found.tried_before} layouts the closest ({_layout_words(near.layout)}) lacks "
+        f"{words.gibibytes(near.shortfall)} a GPU"
+    )
+
+
+def _layout_words(layout: dict[str, Any]) -> str:
+    degrees = [
+        f"{name} {layout[name]}"
+        for name in ("tensor", "pipeline", "context", "expert", "data")
+        if layout[name] not in (1, None)
+    ]
+    sharding = layout["sharding"]
+    degrees += [f"sharding {_plain(sharding)}"] if sharding not in ("none", None) else []
+    return ", ".join([*degrees, f"recompute {_plain(layout['recompute'])}"])
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else " ".join(f"{key} {item}" for key, item in value.items())
+
+
+def _pace(best: Attempt) -> str:
+    """Say how long a step takes and what a billion tokens (or a million images) costs on the best layout."""
+    text = f"step {words.seconds(best.step_time)} of {words.count(best.units)} {best.unit}"
+    amount, name = (_BILLION, "billion tokens") if best.unit == "tokens" else (_BILLION / 1000.0, "million images")
+    seconds = amount / best.units_per_second
+    text += f"; {_long(seconds)} a {name}"
+    if best.usd_per_hour is not None:
+        text += (
+            f"; {best.usd_per_hour:,.2f} USD/h, {words.count(seconds / _HOUR * best.usd_per_hour)} USD a {name} "
+            f"(price of {best.price_date})"
+        )
+    return text
+
+
+def _long(seconds: float) -> str:
+    if seconds >= _DAY:
+        return f"{seconds / _DAY:.3g} days"
+    return f"{seconds / _HOUR:.3g} h" if seconds >= _HOUR else words.seconds(seconds)
+
+
+def _layout_table(layouts: Sequence[Attempt]) -> Table:
+    unit = layouts[0].unit
+    heads = (">tensor", ">pipeline", ">data", "sharding", "recompute", ">step", f">{unit}/s", ">memory", ">full")
+    table = _table(*heads)
+    for attempt in layouts[:_ROWS]:
+        layout = attempt.layout
+        table.add_row(
+            *(str(layout[name]) for name in ("tensor", "pipeline", "data")),
+            _plain(layout["sharding"]),
+            _plain(layout["recompute"]),
+            words.seconds(attempt.step_time),
+            words.count(attempt.units_per_second),
+            words.gibibytes(attempt.memory),
+            words.percent(attempt.memory / attempt.capacity),
+        )
+    return table
+
+
+# -- the largest model ------------------------------------------------------------------------------------------
+
+
+def _print_models(console: Console, found: LargestModel) -> None:
+    chosen, after = found.chosen, found.next
+    if chosen is None:
+        console.print(f"no model of {found.family} fits", style="bold")
+    else:
+        assert chosen.attempt is not None
+        console.print(
+            f"largest model of {found.family} that fits: {chosen.name}, {words.gibibytes(chosen.attempt.memory)} of "
+            f"{words.gibibytes(chosen.attempt.capacity)}",
+            style="bold", highlight=False,
+        )  # fmt: skip
+        if after is None:
+            console.print("it is the largest of the catalog", highlight=False)
+    table = _table("model", ">parameters", ">memory", ">of", "fits", ">step", ">units/s")
+    place = 0 if chosen is None else found.rows.index(chosen)
+    for row in found.rows[max(place - 4, 0) : place + 4]:
+        table.add_row(row.name, words.parameters(row.parameters), *_model_cells(row))
+    console.print(table)
+
+
+def _model_cells(row: ModelRow) -> list[str]:
+    attempt = row.attempt
+    if attempt is None:
+        return ["", "", f"no: {row.refusal}", "", ""]
+    verdict = "yes" if attempt.fits else f"no, -{words.gibibytes(attempt.shortfall)}"
+    speed = f"{words.count(attempt.units_per_second)} {attempt.unit}/s"
+    return [
+        words.gibibytes(attempt.memory),
+        words.gibibytes(attempt.capacity),
+        verdict,
+        words.seconds(attempt.step_time),
+        speed,
+    ]
+
+
+# -- changes ----------------------------------------------------------------------------------------------------
+
+
+def _print_remedies(console: Console, fit: Fit) -> None:
+    found = fit.remedies
+    assert found is not None
+    if found.same:
+        console.print(Text("Changes on the same hardware that make it fit, by time per sample", style="bold"))
+        console.print(_remedy_table(found.same, fit.base))
+    elif found.closest is not None:
+        near = found.closest
+        console.print(
+            f"No change on the same hardware makes it fit; {near.name} comes closest: {words.gibibytes(near.attempt.memory)}, "
+            f"{words.gibibytes(near.attempt.shortfall)} missing.",
+            highlight=False,
+        )
+    if found.other:
+        console.print(Text("With other or more hardware, by time per sample", style="bold"))
+        console.print(_remedy_table(found.other, fit.base))
+    elif not found.same:
+        console.print(
+            "Nor does up to eight times the GPUs, or a card with more memory; see --fewest gpus.", highlight=False
+        )
+    said = [f"{found.tried} combinations tried, {found.refused} of them refused", *found.notes]
+    console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
+
+
+def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Table:
+    sample = "image" if base.unit == "images" else "sequence"
+    table = _table("change", f">s/{sample}", ">time", ">memory", ">of", ">GPUs", ">USD/h")
+    for remedy in found[:_ROWS]:
+        attempt = remedy.attempt
+        table.add_row(
+            remedy.flags(),
+            words.seconds(attempt.seconds_per_sample),
+            f"{100.0 * remedy.slowdown:+.0f} %",
+            words.gibibytes(attempt.memory),
+            words.gibibytes(attempt.capacity),
+            str(attempt.gpus),
+            "?" if attempt.usd_per_hour is None else f"{attempt.usd_per_hour:.2f}",
+        )
+    if len(found) > _ROWS:
+        table.caption = f"... and {len(found) - _ROWS} more (--json has all)"
+        table.caption_justify = "left"
+    return table
+
+
+def _table(*heads: str) -> Table:
+    """Return a table; heads that begin with ``>`` are of numbers."""
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for head in heads:
+        number = head.startswith(">")
+        table.add_column(head.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    return table
