@@ -113,6 +113,7 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         autocast=precision.autocast,
         flavour=flavour_of(resolved, phase),
         concatenated_cache=resolved.engine.key_value_cache == "concatenated",
+        cache_block=None if resolved.engine.cache_block_size is None else float(resolved.engine.cache_block_size),
         shares=shares_of(resolved),
     )
 

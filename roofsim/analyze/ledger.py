@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import Real, real
+from roofsim.numeric import Real, real, where
 from roofsim.schedule.reserved import apart, stranded
+from roofsim.spec.layout import layout_of
+
+#: Buffers of one NCCL communicator: 4 MiB a channel and direction for the bandwidth protocol and about 1 MiB for the others
+#: (NCCL_BUFFSIZE), 16 channels inside a node of NVSwitches (plausible 80 MiB to 1 GiB: fewer channels, or NVLS).
+COMMUNICATOR: Final = 2.0 * 16.0 * 5.0 * 2.0**20
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
     from roofsim.schedule.memory import MemoryProfile
+    from roofsim.spec.resolve import Resolved
 
 
 def memory_of(evaluation: Evaluation) -> Memory:
@@ -31,6 +37,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
     components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory
+    components["communication_buffers"] = components["communication_buffers"] + communicators(resolved)
     components["temporary"] = components["temporary"] + _workspace(evaluation)
     components["fragmentation"] = transient * resolved.engine.reserved_overhead + _unusable(evaluation, fullest, graph)
     allocated = fullest.peak + _workspace(evaluation)
@@ -48,6 +55,15 @@ def memory_of(evaluation: Evaluation) -> Memory:
         peak_op=fullest.peak_op,
         peak_phase=fullest.peak_phase,
     )
+
+
+def communicators(resolved: Resolved) -> Real:
+    """Return the bytes that the communication library holds for the groups that a rank belongs to, outside the allocator."""
+    layout = layout_of(resolved.parallel)
+    groups: Real = 0.0
+    for ranks in (layout.tensor, layout.context, layout.replicas, layout.pipeline, layout.expert):
+        groups = groups + where(ranks > 1.0, 1.0, 0.0)
+    return groups * COMMUNICATOR
 
 
 def _workspace(evaluation: Evaluation) -> Real:

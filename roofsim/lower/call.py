@@ -30,6 +30,8 @@ class Call:
         Tokens per sequence in the decoder of an encoder-decoder.
     context_length
         Tokens that the cache holds after this pass.
+    cache_block
+        Tokens in a block of a paged cache.
     chunked
         Whether a prefill runs in pieces of `length`: keys of the pieces before are in the cache.
     """
@@ -44,6 +46,7 @@ class Call:
     autocast: bool = False
     flavour: Flavour = field(default_factory=Flavour)
     concatenated_cache: bool = False
+    cache_block: float | None = None
     shares: Shares = field(default_factory=Shares)
 
     @property

@@ -38,6 +38,9 @@ class Overlap(_Strict):
     tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
     data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
+    update: bool = Field(
+        default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
+    )
 
 
 class WeightOnly(_Strict):
@@ -245,11 +248,11 @@ class Engine(_Strict):
 
     key_value_cache: Literal["concatenated", "in_place", "paged"] = Field(
         default="in_place",
-        description="concatenated: every step copies the cache; in_place: appends; paged: appends to blocks (priced as "
-        "in_place so far).",
+        description="concatenated: every step copies the cache; in_place: appends; paged: appends to blocks (in time "
+        "as in_place).",
     )
     cache_block_size: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Tokens in a block of a paged cache; null: not paged. Stated, not yet priced."
+        default=None, description="Tokens in a block of a paged cache: the last one is not full; null: not paged."
     )
     prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
