@@ -209,12 +209,15 @@ class _Inventory:
         return counts
 
     def _waiting(self, forward: int, times: float) -> dict[Storage | Tensor, float]:
-        """Return what other micro batches, whose forward pass has run, hold: their activations."""
+        """Return what other micro batches, whose forward pass has run, hold: activations but for copies of weights."""
         return {
             thing: copies * times
             for thing, copies in self._counts(end=forward).items()
-            if self._entry(thing, copies).category == "activations"
+            if self._entry(thing, copies).category == "activations" and not self._shared(thing)
         }
+
+    def _shared(self, thing: Storage | Tensor) -> bool:
+        return isinstance(thing, Storage) and self.live.is_weight_copy(thing)
 
 
 def _more(block: Block | None) -> float:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast, Collective
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
+from roofsim.schedule.peak import Peak
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -107,49 +108,6 @@ def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCA
 def peak_of_stream(graph: OpGraph, stream: str) -> Real:
     """Return the largest sum of what one stream allocated; what stands before the step counts as the kernels' stream."""
     return Liveness(graph, ALLOCATION_GRANULE, stream).run(with_curve=False).peak
-
-
-@dataclass
-class _Peak:
-    """The largest total so far, with what was alive then; elementwise for arrays."""
-
-    total: Real = -1.0
-    live: dict[str, Real] = field(default_factory=dict)
-    op: str = ""
-    phase: str = ""
-    by_phase: dict[str, Real] = field(default_factory=dict)
-    phase_live: dict[str, dict[str, Real]] = field(default_factory=dict)
-    phase_ops: dict[str, str] = field(default_factory=dict)
-
-    def offer(self, live: dict[str, Real], op: AbstractOp) -> None:
-        total: Real = 0.0
-        for amount in live.values():
-            total = total + amount
-        phase = str(op.phase)
-        self._offer_to_phase(phase, total, live, op)
-        higher: Any = total > self.total
-        first = bool(higher) if is_scalar(total, self.total) else bool(np.ravel(higher)[0])
-        if first:
-            self.op, self.phase = op.name, phase
-        if is_scalar(total, self.total):
-            if first:
-                self.total, self.live = total, dict(live)
-            return
-        self.total = maximum(self.total, total)
-        self.live = {name: where(higher, amount, self.live.get(name, 0.0)) for name, amount in live.items()}
-
-    def _offer_to_phase(self, phase: str, total: Real, live: dict[str, Real], op: AbstractOp) -> None:
-        before = self.by_phase.get(phase, -1.0)
-        higher: Any = total > before
-        self.by_phase[phase] = maximum(before, total)
-        if is_scalar(total, before):
-            if higher:
-                self.phase_live[phase], self.phase_ops[phase] = dict(live), op.name
-            return
-        if bool(np.ravel(higher)[0]):
-            self.phase_ops[phase] = op.name
-        earlier = self.phase_live.get(phase, {})
-        self.phase_live[phase] = {name: where(higher, amount, earlier.get(name, 0.0)) for name, amount in live.items()}
 
 
 def _stream_of(op: AbstractOp, root: Tensor) -> str:
@@ -288,11 +246,12 @@ class Liveness:
     # -- the walk -----------------------------------------------------------------------------------------------
 
     def run(self, *, with_curve: bool) -> MemoryProfile:
+        """Walk the program once."""
         live: dict[str, Real] = dict.fromkeys(CATEGORIES, 0.0)
         self._start(live)
-        peak = _Peak()
+        peak = Peak()
         curve: list[tuple[str, str, dict[str, float]]] = []
-        index = 0
+        index = forward_index = 0
         forward_end = dict(live)
         for block, body in self.graph.segments():
             indices = range(index, index + len(body))
@@ -304,7 +263,7 @@ class Liveness:
                 for storage in self.block_deaths.get(block, ()):
                     self._add(live, storage, -1.0)
             if body[-1].phase is Phase.FORWARD:
-                forward_end = dict(live)
+                forward_end, forward_index = dict(live), index
         return MemoryProfile(
             peak=peak.total,
             components=dict(peak.live.items()),
@@ -316,7 +275,7 @@ class Liveness:
             phase_live=peak.phase_live,
             phase_ops=peak.phase_ops,
             forward_end=forward_end,
-            weight_copies=self._weight_copies(),
+            weight_copies=self._weight_copies(forward_index),
         )
 
     def _start(self, live: dict[str, Real]) -> None:
@@ -361,7 +320,7 @@ class Liveness:
     def _record(
         self,
         points: list[tuple[AbstractOp, dict[str, Real]]],
-        peak: _Peak,
+        peak: Peak,
         curve: list[tuple[str, str, dict[str, float]]] | None,
         block: Block | None,
         start: dict[str, Real],
@@ -384,13 +343,18 @@ class Liveness:
                     for op, at in points
                 ]
 
-    def _weight_copies(self) -> Real:
+    def _weight_copies(self, end: int) -> Real:
+        """Return the bytes of the weights in another type that the ops before `end` made."""
         total: Real = 0.0
-        for storage in self.storages.values():
-            op = self.graph.ops[storage.born]
-            if storage.saved and isinstance(op, Cast) and op.inputs[0].root.role in _WEIGHTS:
-                total = total + self.rounded(storage.size) * op.repeats
+        for storage in filter(self.is_weight_copy, self.storages.values()):
+            if storage.born < end:
+                total = total + self.rounded(storage.size) * self.graph.ops[storage.born].repeats
         return total
+
+    def is_weight_copy(self, storage: Storage) -> bool:
+        """Tell whether a saved storage is a weight in another type, which all micro batches share."""
+        op = self.graph.ops[storage.born]
+        return storage.saved and isinstance(op, Cast) and op.inputs[0].root.role in _WEIGHTS
 
     def _saved(self) -> Real:
         total: Real = 0.0
