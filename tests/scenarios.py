@@ -71,3 +71,9 @@ def evaluated(model: Any = None, **workload: Any) -> Evaluation:
 def graph_of(model: Any = None, **workload: Any) -> OpGraph:
     """Return the graph of a model's only stage after all passes."""
     return evaluated(model, **workload).program.stages[0].graph
+
+
+def spread(model: Any, parallel: dict[str, Any], **workload: Any) -> Evaluation:
+    """Evaluate a model under a parallel layout."""
+    hardware = {"gpu": workload.pop("gpu")} if "gpu" in workload else {}
+    return evaluate(resolve({"model": model, "workload": workload, "parallel": parallel, "hardware": hardware}))
