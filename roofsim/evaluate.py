@@ -11,21 +11,28 @@ import numpy as np
 from roofsim.cost.collectives import fabric_of
 from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
+from roofsim.cost.host import HostPath, host_flows, host_path
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
+from roofsim.graph.base import Phase
 from roofsim.numeric import is_scalar
 from roofsim.program import Program, Stage, build
+from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.step import StepTime, compose
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
+from roofsim.spec.offload import places
 from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.hardware import Gpu
@@ -54,7 +61,7 @@ class Evaluation:
         for stage, priced in zip(self.program.stages, self.priced, strict=True):
             if stage.name == name:
                 cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
-                shown = _shown(self.resolved, self.program, [priced], [cost], Scales())
+                shown = _shown(self.resolved, self.program, [(stage, priced)], [cost], Scales())
                 pieces = stage.times if name == "prefill" else 1.0
                 return compose([(cost, pieces)], self.program.num_micro_batches, shown).step
         return 0.0
@@ -167,7 +174,7 @@ def step_of(
         _scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales)
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
-    shown = _shown(resolved, program, list(priced), costs, scales)
+    shown = _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         return _schedule(resolved).pipelined(stages, program.num_micro_batches)
@@ -178,17 +185,49 @@ def step_of(
 def _shown(
     resolved: Resolved,
     program: Program,
-    priced: list[PricedGraph],
+    stages: list[tuple[Stage, PricedGraph]],
     costs: list[PassCost],
     scales: Scales,
 ) -> list[Exposed]:
-    """Return the communication that each stage shows; nothing on one GPU."""
-    if resolved.gpus == 1:
+    """Return what each stage shows of communication and of offload; nothing on one GPU that keeps all it has."""
+    offloads = bool(places(resolved.parallel.offload))
+    if resolved.gpus == 1 and not offloads:
         return []
-    messages = messages_of(resolved)
-    found = [messages.traffic(graph.graph, scales) for graph in priced]
+    messages = messages_of(resolved) if resolved.gpus > 1 else None
+    found = [{} if messages is None else messages.traffic(graph.graph, scales) for _, graph in stages]
     schedule = _schedule(resolved)
-    return [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
+    shown = [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
+    if not offloads:
+        return shown
+    return [
+        replace(one, host=_host_shown(resolved, stage, graph.graph, cost, scales))
+        for one, (stage, graph), cost in zip(shown, stages, costs, strict=True)
+    ]
+
+
+def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
+    """Return what a stage shows of copies to and from its host, and of the host's work."""
+    change: Callable[[Real], Real] = _with_axis if stage.averaged else _without_axis
+    flows = host_flows(graph, host_path_of(resolved, averaged=stage.averaged).scaled(scales, change))
+    if stage.averaged:
+        flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
+    kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
+    return host_shown(flows, cost, resolved.engine.overlap, kernels)
+
+
+def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
+    """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
+    gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
+    return host_path(resolved.system, gpu, layout_of(resolved.parallel).ranks)
+
+
+def _without_axis(scale: Real) -> Real:
+    """Drop the axis of ops that scales carry behind their own."""
+    return scale if isinstance(scale, float) else scale[..., 0]
+
+
+def _with_axis(scale: Real) -> Real:
+    return scale
 
 
 def messages_of(resolved: Resolved) -> Messages:
@@ -216,8 +255,7 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
         return cost
     forward = dict(cost.device["forward"])
     # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    rate = scales.host_issue_rate if isinstance(scales.host_issue_rate, float) else scales.host_issue_rate[..., 0]
-    forward["launch"] = forward["launch"] + stage.overhead / rate
+    forward["launch"] = forward["launch"] + stage.overhead / _without_axis(scales.host_issue_rate)
     return replace(cost, device=cost.device | {"forward": forward})
 
 

@@ -22,6 +22,9 @@ RATES_OF: Final = {
     "power": ("power",),
     "intra_node_link": ("intra_node_link",),
     "inter_node_link": ("inter_node_link",),
+    "host_link": ("host_link",),
+    "host_memory": ("host_memory",),
+    "storage": ("storage",),
     "bubble": (),
 }
 

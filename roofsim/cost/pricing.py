@@ -31,6 +31,9 @@ class Scales:
     power: Real = 1.0
     intra_node_link: Real = 1.0
     inter_node_link: Real = 1.0
+    host_link: Real = 1.0
+    host_memory: Real = 1.0
+    storage: Real = 1.0
 
     @classmethod
     def resources(cls) -> tuple[str, ...]:

@@ -22,6 +22,9 @@ BOUND_WORDS: Final = {
     "optimizer": "optimizer",
     "host_transfer": "host transfers",
     "input": "input pipeline",
+    "host_link": "link to the host",
+    "host_memory": "host memory",
+    "storage": "storage",
 }
 
 #: The same in narrow columns, where shorter.
@@ -37,6 +40,9 @@ RESOURCE_WORDS: Final = {
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
     "power": "power limit",
+    "host_link": "bandwidth of the link to the host",
+    "host_memory": "bandwidth of host memory",
+    "storage": "bandwidth of storage",
     "intra_node_link": "links inside the node",
     "inter_node_link": "network between nodes",
 }

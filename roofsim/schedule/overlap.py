@@ -10,6 +10,7 @@ from roofsim.numeric import Real, divide, maximum
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
+    from roofsim.schedule.host import HostShown
     from roofsim.spec.engine import Overlap
 
 #: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
@@ -31,6 +32,8 @@ class Exposed:
 
     micro_batch: Traffic
     step: Traffic
+    host: HostShown | None = None
+    """Waiting for the host and for copies to and from it, where there are any."""
 
 
 def exposed(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from roofsim.numeric import Real, smooth_shares
+from roofsim.cost.host import RESOURCES
+from roofsim.numeric import Real, divide, smooth_shares
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -32,7 +33,7 @@ class StepTime:
         Keys of `TIME_KEYS`; sums to `step`.
     resources
         Seconds by what limits them: compute, memory_bandwidth, launch, power, intra_node_link, inter_node_link, bubble; the
-        optimizer's share included. Sums to `step`.
+        optimizer's share included; with offload host_link, host_memory, storage. Sums to `step`.
     device, host
         Busy seconds of each.
     power
@@ -62,7 +63,6 @@ def compose(
     step takes as long as the busier of the two.
     """
     parts: dict[str, Real] = dict.fromkeys(("compute", "memory_bandwidth", "launch"), 0.0)
-    links: dict[str, Real] = dict.fromkeys(LINKS, 0.0)
     update: dict[str, Real] = dict(parts)
     host: Real = 0.0
     power: Real = 0.0
@@ -73,47 +73,88 @@ def compose(
                 target[name] = target[name] + value * times
             host = host + cost.host[phase] * times
             power = power + cost.power[phase] * times
-    for (_, weight), shown in zip(passes, communication or (), strict=bool(communication)):
-        for name, link in zip(LINKS, ("intra_node", "inter_node"), strict=True):
-            micro, once = getattr(shown.micro_batch, link), getattr(shown.step, link)
-            links[name] = links[name] + (micro * num_micro_batches + once) * weight
+    weights = [weight for _, weight in passes]
+    waits = _waits(weights, num_micro_batches, communication) if communication else {}
     optimizer = update["compute"] + update["memory_bandwidth"] + update["launch"]
     device = parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + optimizer
-    settled = _settled(parts, update, links if communication else {}, device, host, power)
+    settled = _settled(parts, update, waits, device, host, power)
     alone: Real = 0.0
-    for (_, weight), shown in zip(passes, communication or (), strict=bool(communication)):
-        alone = alone + shown.step.seconds * weight
+    for weight, shown in zip(weights, communication or (), strict=bool(communication)):
+        alone = alone + (shown.step.seconds + (0.0 if shown.host is None else shown.host.step.pace)) * weight
     return replace(settled, once=alone)
 
 
+def _waits(weights: list[Real], num_micro_batches: Real, communication: list[Exposed]) -> dict[str, dict[str, Real]]:
+    """Return the seconds in which the device waits, by the line of the breakdown and by resource."""
+    links: dict[str, Real] = dict.fromkeys(LINKS, 0.0)
+    copies: dict[str, Real] = dict.fromkeys(RESOURCES, 0.0)
+    update: dict[str, Real] = dict.fromkeys(RESOURCES, 0.0)
+    for weight, shown in zip(weights, communication, strict=True):
+        for name, link in zip(LINKS, ("intra_node", "inter_node"), strict=True):
+            micro, once = getattr(shown.micro_batch, link), getattr(shown.step, link)
+            links[name] = links[name] + (micro * num_micro_batches + once) * weight
+        if shown.host is not None:
+            for name in RESOURCES:
+                micro, once = getattr(shown.host.micro_batch, name), getattr(shown.host.step, name)
+                copies[name] = copies[name] + (micro * num_micro_batches + once) * weight
+                update[name] = update[name] + getattr(shown.host.update, name) * weight
+    waits = {"exposed_communication": links}
+    if any(shown.host is not None for shown in communication):
+        waits |= {"host_transfer": copies, "optimizer": update}
+    return waits
+
+
 def _settled(
-    parts: dict[str, Real], update: dict[str, Real], links: dict[str, Real], device: Real, host: Real, power: Real
+    parts: dict[str, Real],
+    update: dict[str, Real],
+    waits: dict[str, dict[str, Real]],
+    device: Real,
+    host: Real,
+    power: Real,
 ) -> StepTime:
     """Give device, power and host the shares of the step that their partial derivatives say.
 
     The host's share is launches; the card's is divided as its busy time is, for the breakdown also where its power
-    limits: that has no line of its own there. While communication shows, the card draws little and computes nothing.
+    limits: that has no line of its own there. While communication shows, the card draws little and computes nothing;
+    while it waits for copies of its host it does neither, and while the host updates, the host issues nothing.
     """
-    waiting: Real = 0.0
-    for seconds in links.values():
-        waiting = waiting + seconds
-    device, power = device + waiting, power + waiting
+    links, copies, work = (
+        _sum(waits.get(line, {})) for line in ("exposed_communication", "host_transfer", "optimizer")
+    )
+    device, power = device + links, power + links
     limited, busy = smooth_shares(device, power, NORM)
-    step, card = smooth_shares(limited, host, NORM)
+    body, card = smooth_shares(limited + copies, host, NORM)
+    step = body + work
+    each = body * card / (limited + copies)
+    own = each * limited / device
+    # Communication lengthens both what the card needs and what its power allows.
+    both = each * limited * (busy / device + divide(1.0 - busy, power))
     breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, 0.0 * step)
     resources: dict[str, Real] = {}
-    each = step * card / device
     for name, value in parts.items():
-        breakdown[name] = value * each
-        resources[name] = (value + update[name]) * each * busy
-    breakdown["optimizer"] = (update["compute"] + update["memory_bandwidth"] + update["launch"]) * each
-    breakdown["exposed_communication"] = waiting * each
-    for name, seconds in links.items():
-        resources[name] = seconds * each * busy
+        breakdown[name] = value * own
+        resources[name] = (value + update[name]) * own * busy
+    breakdown["optimizer"] = (update["compute"] + update["memory_bandwidth"] + update["launch"]) * own
+    shares = {"exposed_communication": (own, both), "host_transfer": (each, each), "optimizer": (1.0, 1.0)}
+    for line, names in waits.items():
+        shown, due = shares[line]
+        for name, seconds in names.items():
+            breakdown[line] = breakdown[line] + seconds * shown
+            resources[name] = resources.get(name, 0.0) + seconds * due
     for table in (breakdown, resources):
-        table["launch"] = table["launch"] + step * (1.0 - card)
-    resources["power"] = step * card * (1.0 - busy)
-    return StepTime(step=step, breakdown=breakdown, resources=resources, device=device, host=host, power=power)
+        table["launch"] = table["launch"] + body * (1.0 - card)
+    resources["power"] = each * limited * (1.0 - busy) * (1.0 - divide(links, power))
+    busy_device, drawing = device + copies + work, power + copies + work
+    return StepTime(
+        step=step, breakdown=breakdown, resources=resources, device=busy_device, host=host + work, power=drawing
+    )
+
+
+def _sum(seconds: dict[str, Real]) -> Real:
+    total: Real = 0.0
+    for value in seconds.values():
+        total = total + value
+    return total
 
 
 def with_bubble(step: StepTime, idle: Real) -> StepTime:

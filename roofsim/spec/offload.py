@@ -39,24 +39,24 @@ def check_offload(parallel: Parallel, workload: Workload, system: System, gpu: G
 
 
 def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) -> tuple[str, str, str] | None:
+    """Return the part that cannot be offloaded so, why, and what would be possible."""
     if workload.phase != "train":
-        other = next((part for part in moved if part != "parameters"), None)
-        if other is None:
-            return None
-        return other, f"{other} cannot be offloaded in phase {workload.phase}", "parameters can be."
-    if workload.optimizer == "none":
-        part = next((part for part in ("optimizer_state", "gradients") if part in moved), None)
-        if part is not None:
-            return part, "no optimizer uses it (optimizer: none)", "Leave it out, or choose an optimizer."
-    elif "optimizer_state" not in moved:
-        part = next((part for part in ("gradients", "parameters") if part in moved), None)
-        if part is not None:
-            return part, f"{part} off the device are updated by the host", "Offload optimizer_state too."
-    elif workload.optimizer == "muon":
-        return "optimizer_state", "muon's matrix products on the host are not priced by this version", "Use adamw."
-    if "parameters" in moved and parallel.sharding in ("optimizer", "gradients"):
-        return "parameters", f"sharding {parallel.sharding} keeps whole parameters on every device", "Use sharding: full."
-    return None
+        other = next((part for part in moved if part != "parameters"), "")
+        return (
+            (other, f"{other} cannot be offloaded in phase {workload.phase}", "parameters can be.") if other else None
+        )
+    updated = next((part for part in ("optimizer_state", "gradients") if part in moved), "")
+    whole = parallel.sharding in ("optimizer", "gradients")
+    message, hint, part = "", "", next(iter(moved))
+    if workload.optimizer == "none" and updated:
+        message, hint, part = "no optimizer uses it (optimizer: none)", "Leave it out, or choose an optimizer.", updated
+    elif workload.optimizer != "none" and "optimizer_state" not in moved and part != "activations":
+        message, hint = f"{part} off the device are updated by the host", "Offload optimizer_state too."
+    elif workload.optimizer == "muon" and updated:
+        message, hint = "muon's matrix products on the host are not priced by this version", "Use adamw."
+    elif "parameters" in moved and whole:
+        message, hint = f"sharding {parallel.sharding} keeps whole parameters on every device", "Use sharding: full."
+    return (part, message, hint) if message else None
 
 
 def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tuple[str, str, str] | None:
@@ -64,7 +64,9 @@ def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tup
     first = next(iter(moved))
     links = (system.host_link, gpu.host_link)
     if all(link is None or link.bandwidth is None for link in links):
-        return first, *_missing(system, "host_link.bandwidth", "31.5 GB/s", "host_link: {name: pcie4, bandwidth: 31.5 GB/s}")
+        return first, *_missing(
+            system, "host_link.bandwidth", "31.5 GB/s", "host_link: {name: pcie4, bandwidth: 31.5 GB/s}"
+        )
     if "optimizer_state" in moved and system.host.memory_bandwidth is None:
         return "optimizer_state", *_missing(system, "host.memory_bandwidth", "200 GB/s", "")
     stored = next((part for part, place in moved.items() if place == "nvme"), None)
