@@ -11,7 +11,7 @@ from roofsim.lower.attention import Heads, attend
 from roofsim.lower.projections import project_stacked
 from roofsim.lower.relative_bias import indexed_bias
 from roofsim.lower.vision import VisionLayers
-from roofsim.numeric import Real, ceil, floor, minimum, same, where
+from roofsim.numeric import Real, ceil, floor, maximum, minimum, same, where
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -37,7 +37,7 @@ class _Stage:
 
     @property
     def across(self) -> Real:
-        return ceil(self.side / self.window)
+        return ceil(self.side / maximum(self.window, 1.0))  # of a map that has vanished: refused as such later
 
     @property
     def padded(self) -> Real:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,20 +77,29 @@ def _certified(size: str, found: Certificate) -> str:
         assert found.next_memory is not None
         return f"no {name} fits: {found.next} already takes {words.gibibytes(found.next_memory)}"
     assert found.memory is not None
-    held = f"largest {name}: {found.value:,} takes {words.gibibytes(found.memory)}"
+    held = f"largest {name}: {found.value:,} takes {_exactly(found.memory)}"
     if found.next is None or found.next_memory is None:
         return f"{held}; the search ends here, larger ones may fit"
-    return f"{held}; {found.next:,} would take {words.gibibytes(found.next_memory)}"
+    return f"{held} of {words.gibibytes(found.capacity)}; {found.next:,} would take {_exactly(found.next_memory)}"
+
+
+def _exactly(amount: float) -> str:
+    """Return bytes with enough digits to tell a value that fits from the next."""
+    return humanize(amount, "B", 5)
 
 
 def _state_table(state: State, fit: Fit) -> Table:
     """Return bytes by role of the whole model, undivided."""
     table = _table("the whole model", ">B/parameter", ">bytes")
-    for name, amount in state.roles.items():
-        table.add_row(_ROLE_WORDS[name], f"{amount / state.parameters:.3g}", words.gibibytes(amount))
-    table.add_section()
     count = words.parameters(state.parameters)
-    table.add_row(f"state of {count} parameters", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
+    trains = "gradients" in state.roles
+    for name, amount in state.roles.items():
+        each = "" if name == "key_value_cache" else f"{amount / state.parameters:.3g}"
+        named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
+        table.add_row(named, each, words.gibibytes(amount))
+    if trains:
+        table.add_section()
+        table.add_row("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
     if state.saved_per_sample > 0.0:
         sample = "image" if fit.base.unit == "images" else "sequence"
         table.add_row(
@@ -111,7 +121,11 @@ def _print_fewest(console: Console, fit: Fit) -> None:
     assert found is not None
     gpu = fit.resolved.gpu.name
     if found.gpus is None:
-        console.print(Text(f"fits on no number of {gpu} up to {found.limit:,}: {_closest(found)}", style="bold"))
+        console.print(
+            f"fits on no number of {gpu} up to {found.limit:,}: {_closest(found)}", style="bold", highlight=False
+        )
+        if found.reason:
+            console.print(f"{found.reason}.", highlight=False)
         return
     best = found.layouts[0]
     console.print(f"smallest number: {found.gpus} x {gpu}, {_layout_words(best.layout)}", style="bold", highlight=False)
@@ -127,7 +141,7 @@ def _print_fewest(console: Console, fit: Fit) -> None:
 def _fewest_certificate(found: Fewest) -> str:
     if found.before is None:
         return "one GPU is enough"
-    return f"{found.before} do not: {_closest(found)}"
+    return f"{found.before} {'does' if found.before == 1 else 'do'} not: {_closest(found)}"
 
 
 def _closest(found: Fewest) -> str:
@@ -135,7 +149,7 @@ def _closest(found: Fewest) -> str:
         return "no layout of them is possible"
     near = found.closest
     return (
-        f"of {found.tried_before} layouts the closest ({_layout_words(near.layout)}) lacks "
+        f"of {found.tried_before} layout{'s' if found.tried_before > 1 else ''} the closest ({_layout_words(near.layout)}) lacks "
         f"{words.gibibytes(near.shortfall)} a GPU"
     )
 
@@ -148,7 +162,8 @@ def _layout_words(layout: dict[str, Any]) -> str:
     ]
     sharding = layout["sharding"]
     degrees += [f"sharding {_plain(sharding)}"] if sharding not in ("none", None) else []
-    return ", ".join([*degrees, f"recompute {_plain(layout['recompute'])}"])
+    degrees += [f"recompute {_plain(layout['recompute'])}"] if layout["recompute"] is not None else []
+    return ", ".join(degrees) or "no parallelism"
 
 
 def _plain(value: Any) -> str:
@@ -184,7 +199,7 @@ def _layout_table(layouts: Sequence[Attempt]) -> Table:
         table.add_row(
             *(str(layout[name]) for name in ("tensor", "pipeline", "data")),
             _plain(layout["sharding"]),
-            _plain(layout["recompute"]),
+            _plain(layout["recompute"] or "-"),
             words.seconds(attempt.step_time),
             words.count(attempt.units_per_second),
             words.gibibytes(attempt.memory),
@@ -209,7 +224,7 @@ def _print_models(console: Console, found: LargestModel) -> None:
         )  # fmt: skip
         if after is None:
             console.print("it is the largest of the catalog", highlight=False)
-    table = _table("model", ">parameters", ">memory", ">of", "fits", ">step", ">units/s")
+    table = _table("model", ">parameters", ">memory", ">of", "fits", ">step", ">speed")
     place = 0 if chosen is None else found.rows.index(chosen)
     for row in found.rows[max(place - 4, 0) : place + 4]:
         table.add_row(row.name, words.parameters(row.parameters), *_model_cells(row))

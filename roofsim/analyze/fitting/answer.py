@@ -86,6 +86,7 @@ def fit_document(
 ) -> Fit:
     """Answer a request; see `roofsim.fit`."""
     _refuse_mixtures(largest, fewest, family)
+    key = "micro_batch_size" if largest is None else checked_word(largest)
     model = document.data.get("model") if isinstance(document.data, dict) else None
     shape = sized(model)
     document, assumed = _with_engine(document, shape)
@@ -95,13 +96,12 @@ def fit_document(
     given: dict[str, Any] = {"resolved": resolved, "base": base, "assumed": (*resolved.assumed, *assumed)}
     if fewest is not None or (shape is not None and largest is None and not _placed(bench)):
         return _fewest(bench, given, shape)
-    if largest is not None and checked_word(largest) == "model":
-        return Fit(**given, largest_model=largest_model(bench, family or family_of(model)))
-    key = "micro_batch_size" if largest is None else checked_word(largest)
+    if key == "model":
+        return Fit(**given, largest_model=largest_model(bench, family or family_of(model)), notes=_notes(bench, key))
     found = largest_size(bench, key)
     wanted = largest is None and not base.fits
     return Fit(
-        **given, size=key, certificate=found, state=state_of(bench), notes=tuple(_notes(bench, key)),
+        **given, size=key, certificate=found, state=state_of(bench), notes=_notes(bench, key),
         remedies=remedies(bench, base) if wanted else None,
     )  # fmt: skip
 
@@ -143,7 +143,10 @@ def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     return Fit(**given, fewest=found, state=state_of(bench), assumed=tuple(assumed))
 
 
-def _notes(bench: Bench, key: str) -> list[str]:
-    if key == "micro_batch_size" and bench.stated("workload.global_batch_size"):
-        return ["the global batch goes along with the micro batch: the number of micro batches stays"]
-    return []
+def _notes(bench: Bench, key: str) -> tuple[str, ...]:
+    lengths = ("sequence_length", "image_size", "prompt_length", "context_length")
+    if key == "model" and not any(bench.stated(f"workload.{name}") for name in lengths):
+        return ("each model at its own sequence length or image size",)
+    if key in ("micro_batch_size", "batch_size") and bench.stated("workload.global_batch_size"):
+        return ("the global batch goes along with the micro batch: the number of micro batches stays",)
+    return ()

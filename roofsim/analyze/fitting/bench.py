@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
+    from roofsim.spec.workload import RecomputePlan
 
 #: What a scenario is refused with: a wrong combination, or a number that the catalog does not know.
 REFUSALS: Final = (SpecError, NoDataError)
@@ -81,6 +82,21 @@ class Attempt:
             "units_per_second": self.units_per_second,
             "seconds_per_sample": self.seconds_per_sample,
         }
+
+
+def reach(resolved: Resolved) -> int | None:
+    """Return the GPUs of a node where nothing is known of the network behind it; else None."""
+    system = resolved.system
+    return system.gpus_per_node if system.node_network is None else None
+
+
+def beyond_reach(resolved: Resolved) -> str:
+    """Say why more GPUs than a node has are not tried."""
+    system = resolved.system
+    return (
+        f"{system.name} has {system.gpus_per_node} GPUs, and no bandwidth is known of a network between such nodes "
+        "(system.node_network)"
+    )
 
 
 @dataclass
@@ -175,6 +191,10 @@ class Bench:
         )
 
 
+def _recompute(given: str | RecomputePlan) -> Any:
+    return given if isinstance(given, str) else given.model_dump(exclude_none=True)
+
+
 def _layout(resolved: Resolved) -> dict[str, Any]:
     parallel, workload = resolved.parallel, resolved.workload
     sharding = parallel.sharding
@@ -187,5 +207,5 @@ def _layout(resolved: Resolved) -> dict[str, Any]:
         "data": parallel.data,
         "sequence": parallel.sequence,
         "sharding": sharding if isinstance(sharding, str) or sharding is None else sharding.model_dump(),
-        "recompute": recompute if isinstance(recompute, str) else recompute.model_dump(exclude_none=True),
+        "recompute": _recompute(recompute) if workload.phase == "train" else None,
     }

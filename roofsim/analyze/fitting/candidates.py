@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.fitting.bench import reach
 from roofsim.spec import catalog
 from roofsim.spec.hardware import Gpu
 from roofsim.spec.validate import validate
@@ -28,7 +29,7 @@ _TRAIN_IN: Final = {
 }  # fmt: skip
 _SERVE_IN: Final = ("fp32", "bf16", "fp8", "int8", "int4")
 #: So many times the GPUs are tried.
-_MULTIPLES: Final = (2, 4, 8)
+MULTIPLES: Final = (2, 4, 8)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +138,10 @@ def _splits(bench: Bench, resolved: Resolved) -> Iterator[Change]:
 
 def _more_gpus(bench: Bench, resolved: Resolved) -> Iterator[Change]:
     parallel, trains = resolved.parallel, resolved.workload.phase == "train"
-    for times in _MULTIPLES:
+    for times in MULTIPLES:
         gpus = resolved.gpus * times
+        if gpus > (reach(resolved) or gpus):
+            continue
         more: Changes = {"hardware.gpus": gpus, "parallel.data": None}
         if resolved.workload.global_batch_size is not None and bench.stated("workload.global_batch_size"):
             more["workload.global_batch_size"] = resolved.workload.global_batch_size

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.fitting.bench import REFUSALS
-from roofsim.analyze.fitting.candidates import Change, candidates
+from roofsim.analyze.fitting.bench import REFUSALS, beyond_reach, reach
+from roofsim.analyze.fitting.candidates import MULTIPLES, Change, candidates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -120,6 +120,9 @@ class _Search:
         self.notes: list[str] = []
 
     def run(self) -> Remedies:
+        resolved = self.bench.resolved({})
+        if MULTIPLES[-1] * resolved.gpus > (reach(resolved) or MULTIPLES[-1] * resolved.gpus):
+            self.notes.append(beyond_reach(resolved))
         singles = [found for change in candidates(self.bench, self.base) if (found := self._made((change,)))]
         same, other = self._on_this_hardware(singles), self._on_other_hardware(singles)
         on_this = [one for one in same if not one.attempt.fits]

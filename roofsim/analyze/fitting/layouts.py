@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.fitting.bench import beyond_reach, reach
 from roofsim.spec.layout import SPLIT_FAMILIES
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ class Fewest:
     closest: Attempt | None
     tried_before: int
     limit: int
-    given_up: bool = False
+    reason: str = ""
+    """Why the search ended where no number fits."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -61,7 +63,7 @@ class Fewest:
             "closest_before": None if self.closest is None else self.closest.to_dict(),
             "layouts_tried_before": self.tried_before,
             "limit": self.limit,
-            "given_up": self.given_up,
+            "reason": self.reason,
         }
 
 
@@ -86,6 +88,7 @@ class Space:
         self.bench = bench
         resolved = bench.resolved(self.alone())
         self.resolved = resolved
+        self.limit = reach(resolved) or MOST_GPUS
         self.trains = resolved.workload.phase == "train"
         self.splits = resolved.model.family in SPLIT_FAMILIES
         self.node = max(resolved.system.gpus_per_node, 1)
@@ -170,7 +173,7 @@ class _Search:
             last = self.space.number(failed)
             return Fewest(
                 gpus=None, layouts=(), before=last, closest=self._closest(last), tried_before=self._tried(last),
-                limit=last, given_up=last < MOST_GPUS,
+                limit=last, reason=self._reason(last),
             )  # fmt: skip
         while index - failed > 1:
             middle = (index + failed) // 2
@@ -184,14 +187,24 @@ class _Search:
         closest = None if before is None else self._closest(before)
         tried = 0 if before is None else self._tried(before)
         return Fewest(
-            gpus=gpus, layouts=self._ranked(gpus), before=before, closest=closest, tried_before=tried, limit=MOST_GPUS
+            gpus=gpus,
+            layouts=self._ranked(gpus),
+            before=before,
+            closest=closest,
+            tried_before=tried,
+            limit=self.space.limit,
         )
+
+    def _reason(self, last: int) -> str:
+        if self.space.limit < MOST_GPUS:
+            return beyond_reach(self.space.resolved)
+        return "more GPUs no longer help" if last < MOST_GPUS else ""
 
     def _gallop(self) -> tuple[int | None, int]:
         """Return the place of a number that fits and one below it that does not (-1: none)."""
         index, failed, growth, stuck = self._start(), -1, 1, 0
         least: float | None = None
-        while self.space.number(index) <= MOST_GPUS:
+        while self.space.number(index) <= self.space.limit:
             gpus = self.space.number(index)
             if self._fits(gpus):
                 return index, failed
@@ -212,7 +225,7 @@ class _Search:
             return 0
         held = first.components["parameters"] + first.components["optimizer_state"]
         index = 0
-        while self.space.number(index) < MOST_GPUS and self.space.number(index) * first.capacity < held:
+        while self.space.number(index + 1) <= self.space.limit and self.space.number(index) * first.capacity < held:
             index += 1
         return index
 
@@ -248,6 +261,7 @@ class _Search:
                     level: self.bench.attempted(space.changes(gpus, degrees, level, recompute)) for level in shardings
                 }
                 fitting = {level: one for level, one in tried.items() if one is not None and one.fits}
-                found |= {repr(one.layout): one for one in fitting.values()}
+                for one in fitting.values():  # recomputation that changes nothing is no layout of its own
+                    found[repr((degrees, one.layout["sharding"], one.memory, one.step_time))] = one
                 shardings = tuple(fitting)
         return tuple(sorted(found.values(), key=lambda attempt: attempt.seconds_per_sample))

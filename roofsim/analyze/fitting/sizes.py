@@ -19,6 +19,8 @@ LIMITS: Final = {
     "image_size": 2**14,
 }
 WORDS: Final = ("micro-batch-size", "batch-size", "sequence-length", "image-size", "context-length", "model")
+#: The search for images begins at the model's own size, halved up to so many times where it takes such images.
+_HALVINGS: Final = 4
 #: Steps of an image's side that are tried: 1, then what patches and strides divide by.
 _IMAGE_STEPS: Final = (1, 2, 4, 8, 14, 16, 32, 64, 112, 128, 224, 256)
 
@@ -106,6 +108,6 @@ def _image_grid(bench: Bench, own: int) -> tuple[int, int]:
     for step in _IMAGE_STEPS:
         grid = -(-own // step) * step
         if taken(grid) and taken(grid + step):
-            smaller = (step * 2**power for power in range(own.bit_length()))
-            return step, next((size for size in smaller if size < grid and taken(size)), grid)
+            smaller = [grid // 2**halvings // step * step for halvings in range(_HALVINGS, 0, -1)]
+            return step, next((size for size in smaller if size > 0 and taken(size)), grid)
     raise SpecError(Problem(f"no images but of {own} pixels are taken by this model", Place("--largest")))
