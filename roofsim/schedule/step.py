@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 #: Exponent of the soft maximum of device, power and host: they overlap in a step, but not perfectly.
 NORM: Final = 8.0
+#: Power that a busy card draws goes with its clock to this power: more than 1, for the voltage follows the clock; less than the
+#: 3 of voltage in proportion, for a third of the power is static or flat (1.3-1.6 at 0.7 of the clock).
+CLOCK_POWER: Final = 1.5
 
 #: Keys of the time breakdown, in the order of the result.
 TIME_KEYS: Final = (
@@ -69,6 +72,28 @@ def compose(passes: list[tuple[PassCost, Real]], num_micro_batches: Real) -> Ste
     return _settled(parts, update, optimizer, device, host, power)
 
 
+def throttled(device: Real, power: Real) -> Real:
+    """Return the seconds of a step at the clock that the card's power allows.
+
+    Parameters
+    ----------
+    device
+        Seconds at full clock.
+    power
+        Seconds in which the card may draw the energy that the step takes at full clock.
+
+    Returns
+    -------
+    Real
+        ``device (power / device)^(1 / CLOCK_POWER)``: a slower clock takes less energy per operation.
+
+    >>> round(throttled(1.0, 1.5), 2)
+    1.31
+    """
+    slowed: Real = device ** (1.0 - 1.0 / CLOCK_POWER) * power ** (1.0 / CLOCK_POWER)
+    return slowed
+
+
 def _settled(
     parts: dict[str, Real], update: dict[str, Real], optimizer: Real, device: Real, host: Real, power: Real
 ) -> StepTime:
@@ -77,7 +102,8 @@ def _settled(
     The host's share is launches; the card's is divided as its busy time is, for the breakdown also where its power
     limits: that has no line of its own there.
     """
-    limited, busy = smooth_shares(device, power, NORM)
+    limited, busy = smooth_shares(device, throttled(device, power), NORM)
+    busy = busy + (1.0 - busy) * (1.0 - 1.0 / CLOCK_POWER)
     step, card = smooth_shares(limited, host, NORM)
     breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, 0.0 * step)
     resources: dict[str, Real] = {}
