@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
@@ -237,7 +238,7 @@ def _unpriced(resolved: Resolved) -> list[str]:
 
 def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
     resolved = evaluation.resolved
-    found = [*(_basis(resolved) if scalar else []), *_unpriced(resolved)]
+    found = [*(_basis(resolved) if scalar else []), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
     if not resolved.architecture.measured:
         found.append(
             f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"

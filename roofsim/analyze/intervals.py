@@ -19,9 +19,14 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "products": ("matmul", "weights", "attention"),
     "convolution": ("convolution",),
     "depthwise": ("depthwise", "depthwise_backward"),
-    "normalization": ("normalization", "batch_normalization"),
+    "normalization": (
+        "normalization",
+        "batch_normalization",
+        "batch_normalization_narrow",
+        "batch_normalization_last",
+    ),
     "random": ("dropout", "softmax", "embedding", "gather", "sort", "scan", "loss"),
-    "streams": ("elementwise", "copy", "cast", "reduction", "pooling", "resize"),
+    "streams": ("elementwise", "copy", "cast", "reduction", "pooling", "pooling_backward", "resize"),
     "optimizer": ("optimizer",),
 }
 _GROUP_OF: Final = {kind: group for group, kinds in GROUPS.items() for kind in kinds}

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.host import away_of
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import Real, real, where
 from roofsim.schedule.reserved import apart, stranded
 from roofsim.spec.layout import layout_of
+from roofsim.spec.offload import places
 
 #: Buffers of one NCCL communicator: 4 MiB a channel and direction for the bandwidth protocol and about 1 MiB for the others
 #: (NCCL_BUFFSIZE), 16 channels inside a node of NVSwitches (plausible 80 MiB to 1 GiB: fewer channels, or NVLS).
@@ -54,6 +56,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
         components=components,
         peak_op=fullest.peak_op,
         peak_phase=fullest.peak_phase,
+        away=away_of(evaluation) if places(resolved.parallel.offload) else {},
     )
 
 

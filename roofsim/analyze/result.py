@@ -28,6 +28,8 @@ class Memory:
     components: dict[str, Real]
     peak_op: str = ""
     peak_phase: str = ""
+    away: dict[str, dict[str, Real]] = field(default_factory=dict)
+    """What one GPU has elsewhere: place (host, nvme) -> part -> bytes."""
 
     @property
     def fits(self) -> Any:
@@ -105,6 +107,7 @@ class Result:
                     "fits": memory.fits,
                     "shortfall": memory.shortfall,
                     "components": memory.components,
+                    "away": memory.away,
                 },
                 "elasticity": self.elasticity,
                 "cost": self.cost,

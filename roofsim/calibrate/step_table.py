@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.cost.device import WIDTH_ENERGY, reach
 from roofsim.cost.work import UNROLLED
 from roofsim.numeric import smooth_maximum
-from roofsim.schedule.step import NORM
+from roofsim.schedule.step import NORM, throttled
 from roofsim.spec.constants import Deviation, youth
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ _PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit",
 MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
     "none", "convolution", "misaligned", "misaligned_batched", "winograd", "depthwise", "vector",
-    "misaligned_convolution",
+    "misaligned_convolution", "winograd_searched",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 gpu.architecture,
             ]
         )
-        kernels += [[number, *row] for row in _kernels(evaluation, classes)]
+        kernels += [[number, *row] for row in _merged(_kernels(evaluation, classes))]
     columns = list(zip(*kernels, strict=True))
     heads = list(zip(*steps, strict=True))
     return StepTable(
@@ -110,6 +110,15 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
         simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
         conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
     )  # fmt: skip
+
+
+def _merged(rows: Iterable[list[Any]]) -> list[list[Any]]:
+    """Put equal kernels together: the layers of a network repeat theirs."""
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        same = found.setdefault(repr(row[1:]), [0.0, *row[1:]])
+        same[0] += row[0]
+    return list(found.values())
 
 
 def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
@@ -169,11 +178,14 @@ def predict(table: StepTable, constants: Constants) -> Array:
     energy = constants.energy
     root = np.sqrt(table.process)[table.step]
     process = table.process[table.step]
-    fast = np.where((table.conditions == CONDITIONS.index("winograd")).any(axis=1), constants.factors["winograd"], 1.0)
+    fast = np.ones(len(table.step))
+    for name in ("winograd", "winograd_searched"):
+        chosen = (table.conditions == CONDITIONS.index(name)).any(axis=1)
+        fast = np.where(chosen, constants.factors[name], fast)
     joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
     joules = joules + table.energy[:, 3] * energy.byte * root
     power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
-    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, power, NORM), table.host, NORM))
+    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, throttled(device, power), NORM), table.host, NORM))
     return step
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 #: with 96 to 128 MB: faster up to about 0.7 of the capacity).
 CACHE_SHARE: Final = 0.7
 CACHE_CORNER: Final = 3.0
+#: When libraries ceased to take Winograd kernels for the weight gradient of fp32 convolutions, and the fastest ones for the
+#: rest: cuDNN 8.0, June 2020 (SSD-300 in fp32 runs 29-43 % faster on the 2020 container, lambdal/deeplearning-benchmark).
+SEARCHED: Final = 2020.45
 #: Energy of a FLOP of matrix arithmetic in a format, against one in 16 bits: it follows the operands' width.
 WIDTH_ENERGY: Final = {"fp8": 0.5, "int8": 0.5, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
 
@@ -46,6 +49,8 @@ class Device:
         Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
     power
         Watts that the card may draw over a step, or None when unknown.
+    searched
+        Whether the library is of the generation that searched all convolution kernels (`SEARCHED`).
     issue_time, call_time
         Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
     """
@@ -66,6 +71,7 @@ class Device:
     attention_factor: float
     issue_time: Real
     call_time: Real
+    searched: bool = False
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -217,6 +223,7 @@ def device_of(
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
+        searched=library is not None and library < SEARCHED,
         issue_time=issue[0],
         call_time=issue[1],
     )

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
 #: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
 #: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (ATen's kernels).
 BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
+#: Bytes of an element up to which native batch norm, whose threads load one element at a time, draws less bandwidth.
+NARROW: Final = 2.0
 #: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
 SOFTMAX_ROW: Final = 1024.0
 #: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
@@ -77,7 +79,6 @@ for _class in (
     Embedding,
     Gather,
     Loss,
-    Pool,
     Reduction,
     Resize,
     Scan,
@@ -189,8 +190,11 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
         odd = _odd(op.in_channels, op.out_channels)
         conditions += _where(odd > 0.0, "misaligned_convolution", factors)
-    if math == "fp32" and not on_tensor and direction != "weight" and _winograd(op):
-        conditions.append(("winograd", factors["winograd"]))
+    if math == "fp32" and not on_tensor and _winograd(op):
+        if context.device.searched:
+            conditions.append(("winograd_searched", factors["winograd_searched"]))
+        elif direction != "weight":
+            conditions.append(("winograd", factors["winograd"]))
     transposed: Real = 0.0
     if not context.channels_last and on_tensor:
         image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
@@ -231,9 +235,16 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
         return (context.light(op.flops(), traffic, str(op.kind)),)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
-    if not context.channels_last:
-        traffic = traffic * BATCH_NORM_PASSES[op.backward]
-    return (context.light(op.flops(), traffic, "batch_normalization"),)
+    if context.channels_last:
+        return (context.light(op.flops(), traffic, "batch_normalization_last"),)
+    kind = "batch_normalization" if op.inputs[0].dtype.itemsize > NARROW else "batch_normalization_narrow"
+    return (context.light(op.flops(), traffic * BATCH_NORM_PASSES[op.backward], kind),)
+
+
+@kernels_of.register
+def _(op: Pool, context: Pricing) -> tuple[KernelWork, ...]:
+    kind = "pooling_backward" if op.backward else str(op.kind)
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
 
 
 @kernels_of.register

@@ -111,7 +111,7 @@ class Pricing:
         spared: Real = 1.0
         for name, factor in conditions:
             share = share * factor
-            spared = factor if name == "winograd" else spared  # arithmetic that is not done takes no energy
+            spared = factor if name.startswith("winograd") else spared  # arithmetic that is not done takes no energy
         kind = "attention" if kind == "fused_attention" else kind
         return KernelWork(
             flops=flops,

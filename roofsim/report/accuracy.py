@@ -56,8 +56,8 @@ of the sources and did not become a row is listed in that README, with the reaso
 
 - **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
   software and a hash of the name) may be used to fit
-  constants; the other {total - usable} only score. Of the third, fits leave away {" and ".join(UNFITTED)}, FP32 rows of SSD-300
-  of 2020 and steps that the host holds up; those count as "may be fitted" all the same. Tables show held-out rows unless they
+  constants; the other {total - usable} only score. Of the third, fits leave away {" and ".join(UNFITTED)}
+  and steps that the host holds up; those count as "may be fitted" all the same. Tables show held-out rows unless they
   say otherwise.
 - **Error** is predicted / measured - 1. Median, mean, p90 and worst are of absolute errors; bias is the median of signed ones:
   above zero, predictions are too slow. Rank is Spearman's correlation of predicted and measured seconds; coverage is the

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host import RESOURCES
-from roofsim.numeric import Real, divide, smooth_shares
+from roofsim.numeric import Real, smooth_shares
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 #: Exponent of the soft maximum of device, power and host: they overlap in a step, but not perfectly.
 NORM: Final = 8.0
+#: Power that a busy card draws goes with its clock to this power: more than 1, for the voltage follows the clock; less than the
+#: 3 of voltage in proportion, for a third of the power is static or flat (1.3-1.6 at 0.7 of the clock).
+CLOCK_POWER: Final = 1.5
 
 #: Keys of the time breakdown, in the order of the result.
 TIME_KEYS: Final = (
@@ -104,6 +107,28 @@ def _waits(weights: list[Real], num_micro_batches: Real, communication: list[Exp
     return waits
 
 
+def throttled(device: Real, power: Real) -> Real:
+    """Return the seconds of a step at the clock that the card's power allows.
+
+    Parameters
+    ----------
+    device
+        Seconds at full clock.
+    power
+        Seconds in which the card may draw the energy that the step takes at full clock.
+
+    Returns
+    -------
+    Real
+        ``device (power / device)^(1 / CLOCK_POWER)``: a slower clock takes less energy per operation.
+
+    >>> round(throttled(1.0, 1.5), 2)
+    1.31
+    """
+    slowed: Real = device ** (1.0 - 1.0 / CLOCK_POWER) * power ** (1.0 / CLOCK_POWER)
+    return slowed
+
+
 def _settled(
     parts: dict[str, Real],
     update: dict[str, Real],
@@ -115,36 +140,33 @@ def _settled(
     """Give device, power and host the shares of the step that their partial derivatives say.
 
     The host's share is launches; the card's is divided as its busy time is, for the breakdown also where its power
-    limits: that has no line of its own there. While communication shows, the card draws little and computes nothing;
-    while it waits for copies of its host it does neither, and while the host updates, the host issues nothing.
+    limits: that has no line of its own there. While communication shows, or copies of its host, the card computes nothing
+    and draws little; while the host updates, it issues nothing.
     """
     links, copies, work = (
         _sum(waits.get(line, {})) for line in ("exposed_communication", "host_transfer", "optimizer")
     )
-    device, power = device + links, power + links
-    limited, busy = smooth_shares(device, power, NORM)
-    body, card = smooth_shares(limited + copies, host, NORM)
+    limited, busy = smooth_shares(device, throttled(device, power), NORM)
+    busy = busy + (1.0 - busy) * (1.0 - 1.0 / CLOCK_POWER)
+    body, card = smooth_shares(limited + links + copies, host, NORM)
     step = body + work
-    each = body * card / (limited + copies)
+    each = body * card / (limited + links + copies)
     own = each * limited / device
-    # Communication lengthens both what the card needs and what its power allows.
-    both = each * limited * (busy / device + divide(1.0 - busy, power))
     breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, 0.0 * step)
     resources: dict[str, Real] = {}
     for name, value in parts.items():
         breakdown[name] = value * own
         resources[name] = (value + update[name]) * own * busy
     breakdown["optimizer"] = (update["compute"] + update["memory_bandwidth"] + update["launch"]) * own
-    shares = {"exposed_communication": (own, both), "host_transfer": (each, each), "optimizer": (1.0, 1.0)}
     for line, names in waits.items():
-        shown, due = shares[line]
+        share = 1.0 if line == "optimizer" else each
         for name, seconds in names.items():
-            breakdown[line] = breakdown[line] + seconds * shown
-            resources[name] = resources.get(name, 0.0) + seconds * due
+            breakdown[line] = breakdown[line] + seconds * share
+            resources[name] = resources.get(name, 0.0) + seconds * share
     for table in (breakdown, resources):
         table["launch"] = table["launch"] + body * (1.0 - card)
-    resources["power"] = each * limited * (1.0 - busy) * (1.0 - divide(links, power))
-    busy_device, drawing = device + copies + work, power + copies + work
+    resources["power"] = each * limited * (1.0 - busy)
+    busy_device, drawing = device + links + copies + work, power + links + copies + work
     return StepTime(
         step=step, breakdown=breakdown, resources=resources, device=busy_device, host=host + work, power=drawing
     )

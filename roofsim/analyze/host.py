@@ -1,0 +1,45 @@
+"""Say what is offloaded, how much of it a node's host must hold, and whether it can."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofsim.numeric import Real, is_scalar, minimum, real
+from roofsim.schedule.away import away_bytes
+from roofsim.spec.layout import layout_of
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+
+Away = dict[str, dict[str, Real]]
+
+
+def away_of(evaluation: Evaluation) -> Away:
+    """Return the bytes that one GPU has on its host and in storage, by part: of the stage that has most there."""
+    found = [away_bytes(stage.graph, stage.in_flight) for stage in evaluation.program.stages]
+    return max(found, key=lambda away: sum(float(np.max(each)) for parts in away.values() for each in parts.values()))
+
+
+def on_node(evaluation: Evaluation, away: Away) -> Real:
+    """Return the bytes that all GPUs of a node have on its host."""
+    total: Real = 0.0
+    for amount in away.get("host", {}).values():
+        total = total + amount
+    ranks = layout_of(evaluation.resolved.parallel).ranks
+    return total * minimum(ranks, real(evaluation.resolved.system.gpus_per_node))
+
+
+def host_notes(evaluation: Evaluation, away: Away) -> list[str]:
+    """Say where host memory does not hold what is offloaded, or where nobody states how large it is."""
+    needed, host = on_node(evaluation, away), evaluation.resolved.system.host
+    if not is_scalar(needed) or not needed:
+        return []
+    name, shown = evaluation.resolved.system.name, humanize(float(needed), "B", 3)
+    if host.memory is None:
+        return [f"system {name} does not state host.memory: whether the {shown} offloaded per node fit is not known"]
+    if float(needed) > float(host.memory):
+        return [f"host memory of {name} ({humanize(float(host.memory), 'B', 3)}) does NOT hold the {shown} offloaded"]
+    return []
