@@ -48,7 +48,7 @@ WIDTHS = {
 FIGURES = ("step", "device", "host", "peak", "saved", "parameters", "model_flops", "hardware_flops")
 
 
-def figures(request):
+def figures(request, *, tables=True):
     evaluation = evaluate(request)
     memory = memory_of(evaluation)
     model, hardware = flops_of(evaluation)
@@ -64,20 +64,20 @@ def figures(request):
     }
     values |= {f"time.{key}": value for key, value in evaluation.step.breakdown.items()}
     values |= {f"memory.{key}": value for key, value in memory.components.items()}
-    for phase, classes in work_of(evaluation).items():
+    for phase, classes in work_of(evaluation).items() if tables else ():
         for name, row in classes.items():
             values |= {f"{phase}.{name}.{key}": value for key, value in row.items()}
     return values
 
 
-def compare(request, swept):
-    """Evaluate the open mesh once and each of its points alone."""
+def compare(request, swept, *, tables=True):
+    """Evaluate the open mesh once and each of its points alone; `tables`: the work by phase and class of op, too."""
     paths, values = list(swept), [list(map(float, v)) for v in swept.values()]
-    whole = figures(with_values(request, dict(zip(paths, axes(values), strict=True))))
+    whole = figures(with_values(request, dict(zip(paths, axes(values), strict=True))), tables=tables)
     shape = tuple(len(v) for v in values)
     for point in itertools.product(*(range(len(v)) for v in values)):
         single = {path: values[axis][index] for axis, (path, index) in enumerate(zip(paths, point, strict=True))}
-        alone = figures(with_values(request, single))
+        alone = figures(with_values(request, single), tables=tables)
         assert set(alone) == set(whole)
         for name, expected in alone.items():
             found = float(np.broadcast_to(whole[name], shape)[point])

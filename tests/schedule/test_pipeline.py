@@ -121,7 +121,7 @@ def test_unequal_stages_wait_for_one_another():
                 kind, micro, _ = orders[stage][at[stage]]
                 before = stage - 1 if kind == "F" else stage + 1
                 need = ("F", micro, 2) if kind == "B" and stage == 2 else (kind, micro, before)
-                if 0 <= before <= 2 and need not in done or (kind == "B" and stage == 2 and need not in done):
+                if (0 <= before <= 2 and need not in done) or (kind == "B" and stage == 2 and need not in done):
                     break
                 start = max(clock[stage], done.get(need, 0.0))
                 clock[stage] = start + times[stage] * (F if kind == "F" else B) / (F + B)

@@ -1,0 +1,152 @@
+"""What a layout leaves on one rank: parameters, gradients, optimizer state, saved activations, in published closed forms."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from roofsim.graph.tensor import Role
+from roofsim.schedule.memory import profile
+from tests.scenarios import TINY, TINY_LLAMA, spread
+
+#: No buffers and nothing shared: every byte is a parameter's, a gradient's or the optimizer's.
+PLAIN = TINY | {"num_layers": 8, "num_attention_heads": 8, "tie_embeddings": False}
+LLAMA = TINY_LLAMA | {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}
+
+
+def state(evaluation):
+    """Bytes of parameters, gradients and optimizer state of each kind of stage, when all gradients are there."""
+    found = []
+    for stage in evaluation.program.stages:
+        live = profile(stage.graph, granule=1.0).phase_live["optimizer"]
+        found.append({name: live[name] for name in ("parameters", "gradients", "optimizer_state")})
+    return found
+
+
+def parameters(evaluation):
+    """The parameters of one rank of each kind of stage, by name, with how many such stages there are."""
+    return [
+        (
+            {t.name: t.numel * n for t, n in stage.graph.parameters().items() if t.role is Role.PARAMETER},
+            stage.positions,
+        )
+        for stage in evaluation.program.stages
+    ]
+
+
+# -- ZeRO ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 8, 64])
+@pytest.mark.parametrize(
+    ("level", "whole", "shared"), [("none", 16, 0), ("optimizer", 4, 12), ("gradients", 2, 14), ("full", 0, 16)]
+)
+def test_bytes_of_sharded_state(ranks, level, whole, shared):
+    """Mixed-precision Adam takes 2 + 2 + 12 bytes a parameter, of which ZeRO shares out K, 2 + K, all (arXiv 1910.02054, 3)."""
+    evaluation = spread(
+        PLAIN, {"data": ranks, "sharding": level}, precision="fp16", engine="deepspeed", global_batch_size=ranks
+    )
+    (found,) = state(evaluation)
+    count = sum(sum(names.values()) for names, _ in parameters(spread(PLAIN, {}, precision="fp16")))
+    assert sum(found.values()) == pytest.approx(count * (whole + shared / ranks), rel=1e-9)
+
+
+@settings(max_examples=20)
+@given(
+    st.fixed_dictionaries(
+        {
+            "data": st.sampled_from([1, 2, 4]),
+            "tensor": st.sampled_from([1, 2, 4]),
+            "pipeline": st.sampled_from([1, 2, 4]),
+            "sequence": st.booleans(),
+            "sharding": st.sampled_from(["none", "optimizer", "gradients", "full"]),
+        }
+    ),
+    st.sampled_from(["data", "tensor", "pipeline"]),
+    st.sampled_from(["megatron-core", "deepspeed", "torchtitan", "megatron-lm"]),
+)
+def test_more_ranks_of_any_kind_never_hold_more(layout, grown, engine):
+    request = {"precision": "bf16", "engine": engine, "global_batch_size": 16, "sequence_length": 64}
+    before, after = (state(spread(LLAMA, one, **request)) for one in (layout, layout | {grown: 2 * layout[grown]}))
+    for name in before[0]:
+        assert max(stage[name] for stage in after) <= max(stage[name] for stage in before) * (1 + 1e-9), name
+
+
+@pytest.mark.parametrize("engine", ["megatron-core", "deepspeed", "torchtitan", "megatron-lm"])
+@pytest.mark.parametrize("layout", [{"data": 2}, {"data": 4, "tensor": 2}, {"data": 2, "pipeline": 2}], ids=str)
+def test_each_level_of_sharding_takes_less(engine, layout):
+    """Of all together: with full sharding the master copy is the shard, so it counts as a parameter."""
+    request = {"precision": "bf16", "engine": engine, "global_batch_size": 16, "sequence_length": 64}
+    levels = ("none", "optimizer", "gradients", "full")
+    totals = [
+        max(sum(stage.values()) for stage in state(spread(LLAMA, layout | {"sharding": level}, **request)))
+        for level in levels
+    ]
+    assert totals == sorted(totals, reverse=True)
+    assert len(set(totals)) == len(totals)
+
+
+# -- parameters ---------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=25)
+@given(st.sampled_from([1, 2, 4, 8]), st.sampled_from([1, 2, 3, 4, 8]), st.booleans(), st.sampled_from([PLAIN, LLAMA]))
+def test_parameters_of_all_ranks_are_those_of_the_model(tensor, pipeline, sequence, model):
+    """Tensor ranks share out matrices and hold norms, positions and the biases behind a sum each for themselves."""
+    evaluation = spread(
+        model, {"tensor": tensor, "pipeline": pipeline, "sequence": sequence}, global_batch_size=8, sequence_length=64
+    )
+    ((whole, _),) = parameters(spread(model, {}, sequence_length=64))
+    held: dict[str, float] = {}
+    for names, positions in parameters(evaluation):
+        for name, amount in names.items():
+            held[name] = held.get(name, 0.0) + amount * positions
+    assert set(held) == set(whole)
+    replicated = ("norm.weight", "norm.bias", "position.weight", "positions.weight", "output.bias", "down.bias")
+    for name, amount in whole.items():
+        if name.endswith(replicated) and not name.endswith("up.bias"):
+            assert held[name] == pytest.approx(amount), name
+        else:
+            assert held[name] * tensor == pytest.approx(amount), name
+
+
+# -- saved activations --------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(
+    st.sampled_from([1, 2, 4, 8]), st.booleans(), st.sampled_from([64, 128, 512]), st.sampled_from([8, 16, 64]),
+    st.integers(1, 4),
+)  # fmt: skip
+def test_megatron_saves_what_its_paper_says(tensor, sequence, length, width, batch):
+    """``s b h (34 + 5 a s / h)`` a layer, and 16 bytes a token of the norms' statistics (arXiv 2205.05198, equations 1, 2, 4)."""
+    heads, hidden = 8, 8 * width
+    model = PLAIN | {"hidden_size": hidden, "max_sequence_length": length, "dropout": 0.1}
+    request = {"precision": "fp16", "engine": "megatron-lm", "sequence_length": length, "micro_batch_size": batch}
+    layout = {"tensor": tensor, "sequence": sequence and tensor > 1}
+    saved = [
+        spread(model | {"num_layers": layers}, layout, **request).profiles[0].saved_activations for layers in (2, 3)
+    ]
+    scores = 5 * heads * length
+    if layout["sequence"]:
+        expected = (34 * hidden + scores + 16) / tensor
+    else:
+        expected = 10 * hidden + 24 * hidden / tensor + scores / tensor + 16
+    assert saved[1] - saved[0] == length * batch * expected
+
+
+@settings(max_examples=25)
+@given(
+    st.integers(2, 6), st.sampled_from(["selective", "full"]), st.sampled_from([1, 2, 4]), st.sampled_from([1, 2]),
+    st.booleans(), st.sampled_from(["megatron-core", "deepspeed", "torchtitan"]),
+)  # fmt: skip
+def test_recomputation_never_saves_more(layers, policy, tensor, pipeline, sequence, engine):
+    assume(layers >= 2 * pipeline)
+    layout = {"tensor": tensor, "pipeline": pipeline, "sequence": sequence}
+    request = {"precision": "bf16", "engine": engine, "sequence_length": 64, "global_batch_size": 4}
+    plain, again = (
+        spread(LLAMA | {"num_layers": layers}, layout, recompute=recompute, **request) for recompute in ("none", policy)
+    )
+    for before, after in zip(plain.profiles, again.profiles, strict=True):
+        assert after.saved_activations <= before.saved_activations

@@ -1,0 +1,184 @@
+"""Laws of layouts: work is conserved over ranks, memory adds up, arrays are their elements."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.work import flops_of, parameters_of
+from roofsim.api import resolve
+from roofsim.graph.base import HEAVY_KINDS
+from roofsim.schedule.inventory import inventory
+from tests.properties.test_broadcast import compare
+from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
+
+WIDE = {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}
+DENSE = {"gpt": TINY | {"num_layers": 8, "num_attention_heads": 8}, "llama": TINY_LLAMA | WIDE}
+EXPERTS = TINY_EXPERTS | WIDE
+SIZES = {"sequence_length": 64, "global_batch_size": 16, "micro_batch_size": 1}
+
+LAYOUTS = st.fixed_dictionaries(
+    {
+        "tensor": st.sampled_from([1, 2, 4, 8]),
+        "pipeline": st.sampled_from([1, 2, 4]),
+        "context": st.sampled_from([1, 2, 4]),
+        "data": st.sampled_from([1, 2, 4]),
+        "sequence": st.booleans(),
+        "sharding": st.sampled_from(["none", "optimizer", "gradients", "full"]),
+    }
+)
+RECOMPUTE = st.sampled_from(["none", "selective", "full"])
+ENGINES = st.sampled_from(["megatron-core", "megatron-lm", "torchtitan", "deepspeed"])
+
+
+def fits(layout):
+    """Sequence parallelism splits what context parallelism left of 64 tokens."""
+    return 64 % (layout["tensor"] * layout["context"]) == 0
+
+
+def heavy_flops(evaluation, part):
+    """FLOPs of one micro batch in the products whose names have a part."""
+    (stage,) = evaluation.program.stages
+    return sum(op.flops() * op.count for op in stage.graph if op.group in HEAVY_KINDS and part in op.name)
+
+
+# -- work ---------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=30)
+@given(LAYOUTS, RECOMPUTE, st.sampled_from(sorted(DENSE)))
+def test_flops_of_all_ranks_are_those_of_one_device(layout, recompute, name):
+    assume(fits(layout))
+    alone = spread(DENSE[name], {}, precision="bf16", recompute=recompute, **SIZES)
+    together = spread(DENSE[name], layout, precision="bf16", recompute=recompute, **SIZES)
+    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert found == pytest.approx(expected, rel=1e-12)
+    assert parameters_of(together) == pytest.approx(parameters_of(alone))
+
+
+@settings(max_examples=15)
+@given(st.sampled_from([1, 2, 4]), st.sampled_from([2, 4, 8]), st.sampled_from([1, 2, 4]))
+def test_flops_of_experts_that_are_dealt_out(tensor, expert, pipeline):
+    layout = {"tensor": tensor, "sequence": tensor > 1, "expert": expert, "data": 8, "pipeline": pipeline}
+    alone, together = (spread(EXPERTS, one, precision="bf16", **SIZES) for one in ({}, layout))
+    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert found == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("tensor", [2, 4])
+def test_tensor_ranks_that_share_experts_all_route(tensor):
+    """The router is the one product that they do not split."""
+    alone, together = (spread(EXPERTS, layout, precision="bf16", **SIZES) for layout in ({}, {"tensor": tensor}))
+    routing = heavy_flops(alone, ".router.")
+    surplus = flops_of(together)[0] - flops_of(alone)[0]
+    assert surplus == pytest.approx((tensor - 1) * routing * alone.program.num_micro_batches, rel=1e-9)
+
+
+def test_key_value_heads_fewer_than_ranks_are_projected_more_than_once():
+    alone, together = (
+        spread(TINY_LLAMA, layout, precision="bf16", engine="pytorch-eager", **SIZES) for layout in ({}, {"tensor": 4})
+    )
+    once = heavy_flops(alone, ".key.") + heavy_flops(alone, ".value.")
+    assert once > 0
+    surplus = flops_of(together)[0] - flops_of(alone)[0]
+    assert surplus == pytest.approx(once * alone.program.num_micro_batches, rel=1e-9)
+
+
+# -- memory -------------------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(LAYOUTS, RECOMPUTE, ENGINES, st.sampled_from([*sorted(DENSE), "experts"]))
+def test_memory_adds_up(layout, recompute, engine, name):
+    """Components sum to the peak, the list of what is alive sums to the components, nothing is negative."""
+    assume(fits(layout))
+    if engine == "deepspeed" and layout["sequence"]:
+        layout = layout | {"sequence": False}
+    model = DENSE.get(name, EXPERTS)
+    evaluation = spread(model, layout, precision="bf16", recompute=recompute, engine=engine, **SIZES)
+    memory = memory_of(evaluation)
+    assert sum(memory.components.values()) == pytest.approx(memory.device_total, rel=1e-12)
+    assert memory.allocated_peak <= memory.reserved <= memory.device_total
+    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        assert sum(found.components.values()) == pytest.approx(found.peak, rel=1e-12)
+        assert all(amount >= 0 for amount in found.components.values())
+        assert found.saved_activations >= 0
+        listed = inventory(stage.graph, stage.in_flight)
+        assert listed.peak == pytest.approx(found.peak, rel=1e-12)
+        assert listed.op.name == found.peak_op
+        sums = dict.fromkeys(found.components, 0.0)
+        for entry in listed.entries:
+            sums[entry.category] += entry.bytes
+        assert sums == pytest.approx(found.components, rel=1e-9, abs=1e-3)
+
+
+@settings(max_examples=30)
+@given(LAYOUTS, RECOMPUTE, ENGINES)
+def test_a_step_ends_as_it_began(layout, recompute, engine):
+    """The curve is never negative; behind the optimizer there are parameters, its state, inputs, and gradients to forget."""
+    from roofsim.evaluate import evaluate
+
+    assume(fits(layout))
+    scenario = {
+        "model": DENSE["llama"],
+        "workload": SIZES | {"recompute": recompute, "engine": engine},
+        "parallel": layout,
+    }
+    evaluation = evaluate(resolve(scenario), with_curve=True)
+    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        curve = found.curve
+        assert all(amount >= -1e-6 for _, _, live in curve for amount in live.values())
+        assert max(sum(live.values()) for _, _, live in curve) == pytest.approx(found.peak, rel=1e-12)
+        first, last = curve[0][2], curve[-1][2]
+        for name in ("parameters", "optimizer_state", "key_value_cache"):
+            assert last[name] == pytest.approx(first[name]), (stage.name, name)
+        # What an optimizer takes for itself is freed with it; nothing of the layers is left.
+        inputs = sum(t.numel * t.dtype.itemsize for t in stage.graph.sources if t.role == "input")
+        assert last["activations"] <= inputs + 512 * 4
+        assert last["communication_buffers"] == pytest.approx(0.0, abs=1e-6)
+
+
+# -- arrays -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        {"tensor": 2},
+        {"tensor": 4, "sequence": True},
+        {"context": 2, "data": 2},
+        {"pipeline": 4},
+        {"pipeline": 2, "virtual_stages": 2, "schedule": "interleaved", "tensor": 2},
+        {"pipeline": 2, "schedule": "gpipe"},
+        {"data": 4, "sharding": "optimizer"},
+        {"data": 4, "sharding": "gradients"},
+        {"data": 4, "sharding": "full"},
+        {"data": 8, "sharding": {"full": 4}},
+    ],
+    ids=str,
+)
+def test_arrays_are_their_elements(layout):
+    data = layout.get("data", 1)
+    request = resolve(
+        {
+            "model": DENSE["llama"],
+            "workload": {"sequence_length": 64, "global_batch_size": 12 * data, "precision": "bf16"},
+            "parallel": layout,
+            "hardware": {"gpu": "h100"},
+        }
+    )
+    swept = {
+        "workload.micro_batch_size": [1, 2, 3],
+        "gpu.memory.bandwidth": [1e12, 3e12],
+        "workload.sequence_length": [64, 128],
+    }
+    # Work is that of the slowest stage, which need not be the same one for all elements.
+    compare(request, swept, tables="pipeline" not in layout)
+
+
+def test_arrays_of_experts_are_their_elements():
+    layout = {"data": 8, "expert": 4}
+    scenario = {"model": EXPERTS, "workload": {"global_batch_size": 96, "sequence_length": 64}, "parallel": layout}
+    compare(resolve(scenario), {"workload.micro_batch_size": [1, 2, 3], "gpu.memory.bandwidth": [1e12, 3e12]})
