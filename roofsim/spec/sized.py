@@ -28,6 +28,8 @@ POSITIONS: Final = 2_048
 HEAD_SIZE: Final = 128
 #: Widths are multiples of so many, from so wide on: heads then divide over a node's GPUs.
 _GRANULES: Final = ((4096, 1024), (1024, 256), (0, HEAD_SIZE))
+#: From so many layers on their number is even.
+_EVEN_FROM: Final = 11.5
 #: The smallest and the largest size that this reads as a model of this shape.
 _SMALLEST: Final = 50_000_000
 _LARGEST: Final = 100_000_000_000_000
@@ -100,8 +102,8 @@ def sized(text: object) -> Sized | None:
     width = _width(wanted)
     per_layer = _parameters(1, width) - _parameters(0, width)
     layers = (wanted - _parameters(0, width)) / per_layer
-    even = max(2, 2 * round(layers / 2.0))
-    return Sized(asked=wanted, num_layers=even, hidden_size=width, tokens_per_step=_interpolated(wanted, 3))
+    whole = 2 * round(layers / 2.0) if layers > _EVEN_FROM else max(1, round(layers))
+    return Sized(asked=wanted, num_layers=whole, hidden_size=width, tokens_per_step=_interpolated(wanted, 3))
 
 
 def _parameters(layers: int, width: int) -> int:

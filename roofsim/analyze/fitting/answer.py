@@ -102,7 +102,7 @@ def fit_document(
     wanted = largest is None and not base.fits
     return Fit(
         **given, size=key, certificate=found, state=state_of(bench), notes=_notes(bench, key),
-        remedies=remedies(bench, base) if wanted else None,
+        remedies=remedies(bench, base, found.value) if wanted else None,
     )  # fmt: skip
 
 

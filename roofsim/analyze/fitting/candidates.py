@@ -48,17 +48,21 @@ class Change:
     hardware: bool = False
 
 
-def candidates(bench: Bench, base: Attempt) -> list[Change]:
-    """Return the single changes of a scenario."""
+def candidates(bench: Bench, base: Attempt, batch: int | None = None) -> list[Change]:
+    """Return the single changes of a scenario; `batch` is the largest micro batch that fits, if any does."""
     resolved = bench.resolved({})
-    found = [*_software(bench, resolved), *_more_gpus(bench, resolved), *_cards(bench, resolved, base)]
+    found = [
+        *_batches(resolved, batch or 1),
+        *_software(bench, resolved),
+        *_more_gpus(bench, resolved),
+        *_cards(bench, resolved, base),
+    ]
     return [change for change in found if change.changes]
 
 
 def _software(bench: Bench, resolved: Resolved) -> Iterator[Change]:
     trains = resolved.workload.phase == "train"
     yield from _precisions(resolved)
-    yield from _batches(resolved)
     if not trains:
         return
     yield from _recomputation(resolved)
@@ -81,9 +85,11 @@ def _recomputation(resolved: Resolved) -> Iterator[Change]:
         yield Change(name=f"{kind} recomputation", group="recompute", changes={"workload.recompute": kind})
 
 
-def _batches(resolved: Resolved) -> Iterator[Change]:
+def _batches(resolved: Resolved, fitting: int) -> Iterator[Change]:
+    """Return smaller batches: a half, a quarter, the largest divisor that fits, and one."""
     micro = int(resolved.workload.micro_batch_size or 1)
-    for smaller in dict.fromkeys((micro // 2, micro // 4, 1)):
+    divisor = next(size for size in range(min(fitting, micro), 0, -1) if micro % size == 0)
+    for smaller in dict.fromkeys((micro // 2, micro // 4, divisor, 1)):
         if not 1 <= smaller < micro:
             continue
         changes: dict[str, Any] = {"workload.micro_batch_size": smaller, "workload.batch_size": None}

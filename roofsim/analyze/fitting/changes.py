@@ -89,9 +89,9 @@ class Remedies:
         }
 
 
-def remedies(bench: Bench, base: Attempt) -> Remedies:
-    """Search changes that make the scenario fit."""
-    return _Search(bench, base).run()
+def remedies(bench: Bench, base: Attempt, batch: int | None = None) -> Remedies:
+    """Search changes that make the scenario fit; `batch` is the largest micro batch that does, if any."""
+    return _Search(bench, base, batch).run()
 
 
 def flags_of(changes: Changes) -> str:
@@ -112,9 +112,10 @@ def _flag(path: str, value: Any) -> str:
 
 
 class _Search:
-    def __init__(self, bench: Bench, base: Attempt) -> None:
+    def __init__(self, bench: Bench, base: Attempt, batch: int | None) -> None:
         self.bench = bench
         self.base = base
+        self.batch = batch
         self.tried = 0
         self.refused = 0
         self.notes: list[str] = []
@@ -123,7 +124,9 @@ class _Search:
         resolved = self.bench.resolved({})
         if MULTIPLES[-1] * resolved.gpus > (reach(resolved) or MULTIPLES[-1] * resolved.gpus):
             self.notes.append(beyond_reach(resolved))
-        singles = [found for change in candidates(self.bench, self.base) if (found := self._made((change,)))]
+        singles = [
+            found for change in candidates(self.bench, self.base, self.batch) if (found := self._made((change,)))
+        ]
         same, other = self._on_this_hardware(singles), self._on_other_hardware(singles)
         on_this = [one for one in same if not one.attempt.fits]
         fits = [one for one in same if one.attempt.fits]
@@ -154,17 +157,19 @@ class _Search:
         return Remedy(changes=changes, attempt=attempt, slowdown=slowdown)
 
     def _on_this_hardware(self, singles: list[Remedy]) -> list[Remedy]:
-        """Return what was tried with so few changes together that something fits."""
-        pool = [one for one in singles if not one.hardware]
-        tried = list(pool)
-        if any(one.attempt.fits for one in pool):
-            return tried
+        """Return single changes and pairs of those that are not enough; three together where neither fits."""
+        own = [one for one in singles if not one.hardware]
+        enough = [one for one in own if one.attempt.fits]
+        pool = [one for one in own if not one.attempt.fits]
+        if enough:
+            return [*enough, *self._made_of(pool, 2, hardware=False)]
         everything = self._everything(pool)
-        tried += everything
-        return tried + self._together(pool, 2, hardware=False) if any(one.attempt.fits for one in everything) else tried
+        if any(one.attempt.fits for one in everything):
+            return [*everything, *self._together(pool, 2, hardware=False)]
+        return [*pool, *everything]
 
     def _on_other_hardware(self, singles: list[Remedy]) -> list[Remedy]:
-        """Return the same with other or more hardware, which a change that costs no money may spare a part of."""
+        """Return the same with one change of hardware, which others may spare a part of."""
         enough = [one for one in singles if one.hardware and one.attempt.fits]
         pool = [one for one in singles if one not in enough]
         paired = self._made_of(pool, 2, hardware=True)
