@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Families whose layers this version splits over a tensor or context group.
 SPLIT_FAMILIES: Final = ("decoder", "encoder")
+#: Families whose layers are one stack, each handing one tensor to the next: what a pipeline can cut.
+STACKS: Final = ("decoder", "encoder", "vit", "mixer", "mamba")
 DEGREES: Final = ("tensor", "pipeline", "context", "data")
 
 
@@ -110,9 +112,10 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
     if given.virtual_stages > 1 and given.schedule not in ("1f1b", "interleaved"):
         message = f"schedule {given.schedule} has no virtual stages"
         raise _problem(document, ("parallel", "schedule"), message, "Use interleaved.")
-    if isinstance(given.sharding, ShardedOver) and gpus % given.sharding.full:
-        message = f"shards over {given.sharding.full} ranks do not divide {gpus} GPUs"
-        raise _problem(document, ("parallel", "sharding"), message, "Use the GPUs of a node.")
+    replicas = (given.data or 1) * given.context
+    if isinstance(given.sharding, ShardedOver) and replicas % given.sharding.full:
+        message = f"full sharding over {given.sharding.full} ranks does not divide data x context = {replicas}"
+        raise _problem(document, ("parallel", "sharding"), message, f"Use one of {_divisors(replicas)}.")
     return given
 
 
@@ -130,17 +133,18 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
         if getattr(parallel, name) > 1 and model.family not in SPLIT_FAMILIES:
             raise _problem(
                 document, ("parallel", name), f"{model.family} models are not split by {name} in this version",
-                f"Families that are: {', '.join(SPLIT_FAMILIES)}. data, sharding and pipeline work for all.",
+                f"Families that are: {', '.join(SPLIT_FAMILIES)}. data and sharding work for all.",
             )  # fmt: skip
     whole = model.completed()
     if parallel.tensor > 1:
         _check_tensor(parallel.tensor, whole, document)
-    layers = getattr(whole, "num_layers", None)
     if parallel.pipeline > 1:
-        _check_pipeline(parallel, layers, document)
+        _check_pipeline(parallel, whole, document)
     if parallel.context > 1:
         length = workload.sequence_length
         _divides(document, "context", parallel.context, length, "sequence_length")
+    if parallel.tensor > 1 and parallel.sequence:
+        _check_sequence(parallel, workload, document)
     if parallel.expert > 1:
         _check_experts(parallel, whole, document)
 
@@ -163,10 +167,23 @@ def _check_tensor(tensor: int, model: Any, document: Document) -> None:
         raise _problem(document, ("parallel", "tensor"), message, f"Use one of {_divisors(heads)}.")
 
 
-def _check_pipeline(parallel: Parallel, layers: Any, document: Document) -> None:
-    if layers is None:
-        message = "this model has no single stack of layers that a pipeline could cut"
-        raise _problem(document, ("parallel", "pipeline"), message, "Use data or sharding.")
+def _check_sequence(parallel: Parallel, workload: Workload, document: Document) -> None:
+    length = workload.prompt_length if workload.phase == "prefill" else workload.sequence_length
+    ranks = parallel.tensor * parallel.context
+    if workload.phase in ("train", "forward", "prefill") and length and length % ranks:
+        shown = f"tensor {parallel.tensor}" + (f" x context {parallel.context}" if parallel.context > 1 else "")
+        message = f"sequence parallelism deals {length} tokens out to {shown} ranks, which does not come out even"
+        raise _problem(
+            document, ("parallel", "sequence"), message, f"Use a multiple of {ranks} tokens, or sequence: false."
+        )
+
+
+def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
+    if model.family not in STACKS:
+        message = f"{model.family} models have no single stack of layers that a pipeline could cut"
+        hint = f"Families that do: {', '.join(STACKS)}. data and sharding work for all."
+        raise _problem(document, ("parallel", "pipeline"), message, hint)
+    layers = model.num_layers
     chunks = parallel.pipeline * parallel.virtual_stages
     if chunks > layers:
         what = f"{parallel.pipeline} x {parallel.virtual_stages} virtual" if parallel.virtual_stages > 1 else chunks
