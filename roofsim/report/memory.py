@@ -48,6 +48,8 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(
         f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
     )
+    if ledger.away:
+        console.print(f"elsewhere: {words.elsewhere(ledger.away)} (each GPU)")
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         _print_stage(console, stage, profile)

@@ -56,6 +56,8 @@ def _answer_rows(result: Result) -> list[tuple[str, str]]:
     )
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
+    if result.memory.away:
+        rows.append(("elsewhere", f"{words.elsewhere(result.memory.away)} (each GPU)"))
     if result.cost.get("usd_per_hour") is not None:
         rows.append(("cost", _cost(result)))
     return rows

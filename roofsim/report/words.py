@@ -169,6 +169,16 @@ def _recompute_words(recompute: Any) -> str:
     return " ".join([recompute["policy"], *chosen])
 
 
+def elsewhere(away: dict[str, dict[str, Any]]) -> str:
+    """Return what one GPU has on its host and in storage, in one line."""
+    names = {"host": "on the host", "nvme": "in storage"}
+    return "; ".join(
+        f"{names[place]} "
+        + ", ".join(f"{part.replace('_', ' ')} {gibibytes(float(amount))}" for part, amount in parts.items())
+        for place, parts in away.items()
+    )
+
+
 def bound_sentence(result: Result) -> str:
     """Return what binds, and what would bind next."""
     if result.bound is None or result.runner_up is None:

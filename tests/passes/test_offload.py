@@ -13,6 +13,7 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
+from tests.properties.test_broadcast import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
 
 STATE = {"optimizer_state": "host"}
@@ -226,4 +227,24 @@ def test_host_memory_that_is_too_small_or_unknown_is_said():
     assert not any(
         "host memory" in note or "host.memory" in note
         for note in notes(**bandwidth, **{"system.host.memory": "64 GiB"})
+    )
+
+
+@pytest.mark.parametrize("recompute", ["none", "full"])
+def test_arrays_are_their_elements_in_training(recompute):
+    request = evaluated("gpt2-124m", ALL, recompute=recompute, sequence_length=128).resolved
+    swept = {
+        "workload.sequence_length": [64, 128],
+        "model.hidden_size": [768, 1536],
+        "gpu.host_link.bandwidth": [1e9, 3e9],
+    }
+    compare(request, swept)
+
+
+def test_arrays_are_their_elements_in_decode():
+    sizes = {"phase": "decode", "context_length": 64, "output_length": 8}
+    request = evaluated("gpt2-124m", {"parameters": "host"}, **sizes).resolved
+    compare(
+        request,
+        {"workload.micro_batch_size": [1, 64], "gpu.host_link.bandwidth": [1e9, 3e9]},
     )
