@@ -269,6 +269,9 @@ def _print_remedies(console: Console, fit: Fit) -> None:
         console.print(
             "Nor does up to eight times the GPUs, or a card with more memory; see --fewest gpus.", highlight=False
         )
+    groups = {change.group for remedy in (*found.same, *found.other) for change in remedy.changes}
+    if groups & {"precision", "optimizer"}:
+        console.print("Another precision or optimizer changes what is computed.", style="dim")
     said = [f"{found.tried} combinations tried, {found.refused} of them refused", *found.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 

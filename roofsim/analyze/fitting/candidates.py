@@ -136,7 +136,9 @@ def _splits(bench: Bench, resolved: Resolved) -> Iterator[Change]:
         return
     for name in ("tensor", "pipeline"):
         degree = 2 * getattr(parallel, name)
-        changes: Changes = {f"parallel.{name}": degree, "parallel.data": None, "hardware.gpus": resolved.gpus}
+        changes: Changes = {f"parallel.{name}": degree, "parallel.data": None}
+        if not bench.stated("hardware.gpus"):
+            changes["hardware.gpus"] = resolved.gpus
         if name == "tensor" and not bench.stated("parallel.sequence"):
             changes["parallel.sequence"] = True
         yield Change(name=f"{name} {degree}", group="layout", changes=changes)

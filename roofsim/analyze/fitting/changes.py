@@ -132,8 +132,8 @@ class _Search:
         fits = [one for one in same if one.attempt.fits]
         closest = None if fits else min(on_this, key=lambda one: one.attempt.memory, default=None)
         return Remedies(
-            same=_by_time(fits),
-            other=_by_time(one for one in other if one.attempt.fits),
+            same=_by_time(_least(fits)),
+            other=_by_time(_least([one for one in other if one.attempt.fits])),
             singles=_by_time(singles),
             closest=closest,
             tried=self.tried,
@@ -171,7 +171,7 @@ class _Search:
     def _on_other_hardware(self, singles: list[Remedy]) -> list[Remedy]:
         """Return the same with one change of hardware, which others may spare a part of."""
         enough = [one for one in singles if one.hardware and one.attempt.fits]
-        pool = [one for one in singles if one not in enough]
+        pool = [one for one in singles if not one.attempt.fits]
         paired = self._made_of(pool, 2, hardware=True)
         if enough or any(one.attempt.fits for one in paired):
             return [*enough, *paired]
@@ -223,6 +223,12 @@ class _Search:
         for one in some:
             slower *= 1.0 + one.slowdown
         return beyond, slower
+
+
+def _least(found: list[Remedy]) -> list[Remedy]:
+    """Leave out what changes more than another that fits."""
+    sets = [frozenset(change.name for change in one.changes) for one in found]
+    return [one for one, own in zip(found, sets, strict=True) if not any(other < own for other in sets)]
 
 
 def _by_time(found: Iterable[Remedy]) -> tuple[Remedy, ...]:
