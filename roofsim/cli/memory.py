@@ -181,7 +181,7 @@ def _row(
 
     fields = (
         "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "shortfall", "peak_op",
-        "peak_phase", "components",
+        "peak_phase", "components", "away",
     )  # fmt: skip
     row = {name: getattr(ledger, name) for name in fields}
     row["peak"] = row["device_total"]

@@ -20,7 +20,7 @@ from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
 from roofsim.program import call_of
 from roofsim.schedule.memory import profile
-from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, resolved
+from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, resolved
 
 MODELS = {"gpt": TINY | {"dropout": 0.1}, "llama": TINY_LLAMA, "experts": TINY_EXPERTS}
 BF16_ONLY = AssignPrecision(compute=BF16, parameters=BF16)
@@ -279,3 +279,20 @@ def test_autograd_needs_a_loss():
 def test_fp16_is_as_wide_as_bf16():
     graphs = [run_passes(forward(TINY), [AssignPrecision(compute=d, parameters=d)]) for d in (FP16, BF16)]
     assert moved(graphs[0]) == moved(graphs[1])
+
+
+@pytest.mark.parametrize("family", ["decoder", "swin", "resnet", "mobilenet", "unet", "dit", "mamba"])
+def test_units_of_layers_of_any_family(family):
+    """What ops behind a block read, or hold of all its layers, is there when layers stand in units."""
+    case = FAMILIES[family]
+    plan = {"policy": "full", "every": 2}
+    plain, units = (
+        evaluated(case["model"], precision="bf16-amp", recompute=recompute, **case["workload"])
+        for recompute in ("none", plan)
+    )
+    work = [
+        sum(op.flops() * op.count for op in one.program.stages[0].graph if op.phase is Phase.FORWARD)
+        for one in (plain, units)
+    ]
+    assert work[1] == pytest.approx(work[0])
+    assert units.profiles[0].peak > 0

@@ -36,67 +36,196 @@ CASES = {
     "data of zero": (scenario("{data: 0}"), r"parallel.data: expected a number more than 0; got 0"),
     "data below zero": (scenario("{data: -1}"), r"parallel.data: expected a number more than 0; got -1"),
     "experts of zero": (scenario("{expert: 0}", EXPERTS), r"parallel.expert: expected a number more than 0; got 0"),
-    "virtual stages of zero": (scenario("{pipeline: 2, virtual_stages: 0}"), r"virtual_stages: expected a number more than 0"),
+    "virtual stages of zero": (
+        scenario("{pipeline: 2, virtual_stages: 0}"),
+        r"virtual_stages: expected a number more than 0",
+    ),
     "a layout in a list": (scenario("[2]"), r"parallel: expected a mapping; got \[2\]"),
     "a key that is none": (scenario("{tensr: 2}"), r"parallel.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
     # tensor and sequence
-    "tensor that heads do not divide by": (scenario("{tensor: 5}"), r"tensor 5 does not divide num_attention_heads 12. Use one of 1, 2, 3, 4, 6, 12"),
+    "tensor that heads do not divide by": (
+        scenario("{tensor: 5}"),
+        r"tensor 5 does not divide num_attention_heads 12. Use one of 1, 2, 3, 4, 6, 12",
+    ),
     "more tensor ranks than heads": (scenario("{tensor: 24}"), r"tensor 24 does not divide num_attention_heads 12"),
-    "a billion tensor ranks": (scenario(f"{{tensor: {10**9}}}"), r"tensor 1000000000 does not divide num_attention_heads 12"),
-    "tensor that key-value heads do not fit": (scenario("{tensor: 6}"), r"tensor 6 neither divides the 4 key-value heads nor is a multiple of them. Use one of 1, 2, 4"),
-    "tokens that do not divide": (scenario("{tensor: 4, sequence: true}", workload="sequence_length: 66"), r"parallel.sequence: sequence parallelism deals 66 tokens out to tensor 4 ranks.*multiple of 4 tokens"),
-    "fewer tokens than ranks": (scenario("{tensor: 4, context: 4, sequence: true}", workload="sequence_length: 8"), r"8 tokens out to tensor 4 x context 4 ranks.*multiple of 16 tokens"),
-    "sequence in words": (scenario("{tensor: 2, sequence: maybe}"), r"parallel.sequence: expected true or false; got 'maybe'"),
-    "tensor of a ResNet": (scenario("{tensor: 2}", "resnet50"), r"resnet models are not split by tensor in this version. Families that are: decoder, encoder"),
-    "sequence of a ResNet": (scenario("{tensor: 2, sequence: true}", "resnet50"), r"resnet models are not split by tensor"),
+    "a billion tensor ranks": (
+        scenario(f"{{tensor: {10**9}}}"),
+        r"tensor 1000000000 does not divide num_attention_heads 12",
+    ),
+    "tensor that key-value heads do not fit": (
+        scenario("{tensor: 6}"),
+        r"tensor 6 neither divides the 4 key-value heads nor is a multiple of them. Use one of 1, 2, 4",
+    ),
+    "tokens that do not divide": (
+        scenario("{tensor: 4, sequence: true}", workload="sequence_length: 66"),
+        r"parallel.sequence: sequence parallelism deals 66 tokens out to tensor 4 ranks.*multiple of 4 tokens",
+    ),
+    "fewer tokens than ranks": (
+        scenario("{tensor: 4, context: 4, sequence: true}", workload="sequence_length: 8"),
+        r"8 tokens out to tensor 4 x context 4 ranks.*multiple of 16 tokens",
+    ),
+    "sequence in words": (
+        scenario("{tensor: 2, sequence: maybe}"),
+        r"parallel.sequence: expected true or false; got 'maybe'",
+    ),
+    "tensor of a ResNet": (
+        scenario("{tensor: 2}", "resnet50"),
+        r"resnet models are not split by tensor in this version. Families that are: decoder, encoder",
+    ),
+    "sequence of a ResNet": (
+        scenario("{tensor: 2, sequence: true}", "resnet50"),
+        r"resnet models are not split by tensor",
+    ),
     "tensor of a state-space model": (scenario("{tensor: 2}", "mamba-130m"), r"mamba models are not split by tensor"),
     # pipeline
-    "more stages than layers": (scenario("{pipeline: 7}"), r"parallel.pipeline: 7 stages for 6 layers: some would have none. At most 6"),
+    "more stages than layers": (
+        scenario("{pipeline: 7}"),
+        r"parallel.pipeline: 7 stages for 6 layers: some would have none. At most 6",
+    ),
     "a hundred billion stages": (scenario(f"{{pipeline: {10**11}}}"), r"100000000000 stages for 6 layers"),
-    "more chunks than layers": (scenario("{pipeline: 3, virtual_stages: 3}"), r"3 x 3 virtual stages for 6 layers: some would have none"),
-    "chunks that do not divide": (scenario("{pipeline: 2, virtual_stages: 2}"), r"interleaved stages need layers \(6\) that are a multiple of pipeline x virtual_stages = 4"),
-    "virtual stages of no pipeline": (scenario("{virtual_stages: 2}"), r"parallel.virtual_stages: virtual stages need pipeline > 1"),
-    "virtual stages of GPipe": (scenario("{pipeline: 2, virtual_stages: 3, schedule: gpipe}"), r"parallel.schedule: schedule gpipe has no virtual stages. Use interleaved"),
-    "virtual stages of zero bubble": (scenario("{pipeline: 2, virtual_stages: 3, schedule: zero-bubble}"), r"schedule zero-bubble has no virtual stages"),
-    "a schedule that is none": (scenario("{pipeline: 2, schedule: 1f1bb}"), r"parallel.schedule: expected one of .*Did you mean '1f1b'"),
-    "pipeline of a ResNet": (scenario("{pipeline: 2}", "resnet50"), r"parallel.pipeline: resnet models have no single stack of layers"),
-    "pipeline of a U-Net": (scenario("{pipeline: 2}", "unet"), r"unet models have no single stack of layers.*Families that do: decoder, encoder"),
-    "pipeline of two stacks": (scenario("{pipeline: 2}", "whisper-small", "target_length: 32"), r"encoder-decoder models have no single stack of layers"),
+    "more chunks than layers": (
+        scenario("{pipeline: 3, virtual_stages: 3}"),
+        r"3 x 3 virtual stages for 6 layers: some would have none",
+    ),
+    "chunks that do not divide": (
+        scenario("{pipeline: 2, virtual_stages: 2}"),
+        r"interleaved stages need layers \(6\) that are a multiple of pipeline x virtual_stages = 4",
+    ),
+    "virtual stages of no pipeline": (
+        scenario("{virtual_stages: 2}"),
+        r"parallel.virtual_stages: virtual stages need pipeline > 1",
+    ),
+    "virtual stages of GPipe": (
+        scenario("{pipeline: 2, virtual_stages: 3, schedule: gpipe}"),
+        r"parallel.schedule: schedule gpipe has no virtual stages. Use interleaved",
+    ),
+    "virtual stages of zero bubble": (
+        scenario("{pipeline: 2, virtual_stages: 3, schedule: zero-bubble}"),
+        r"schedule zero-bubble has no virtual stages",
+    ),
+    "a schedule that is none": (
+        scenario("{pipeline: 2, schedule: 1f1bb}"),
+        r"parallel.schedule: expected one of .*Did you mean '1f1b'",
+    ),
+    "pipeline of a ResNet": (
+        scenario("{pipeline: 2}", "resnet50"),
+        r"parallel.pipeline: resnet models have no single stack of layers",
+    ),
+    "pipeline of a U-Net": (
+        scenario("{pipeline: 2}", "unet"),
+        r"unet models have no single stack of layers.*Families that do: decoder, encoder",
+    ),
+    "pipeline of two stacks": (
+        scenario("{pipeline: 2}", "whisper-small", "target_length: 32"),
+        r"encoder-decoder models have no single stack of layers",
+    ),
     "pipeline of a DiT": (scenario("{pipeline: 2}", "dit-xl2"), r"dit models have no single stack of layers"),
-    "pipeline of Swin": (scenario("{pipeline: 2}", "swin-tiny-patch4-window7-224"), r"swin models have no single stack"),
+    "pipeline of Swin": (
+        scenario("{pipeline: 2}", "swin-tiny-patch4-window7-224"),
+        r"swin models have no single stack",
+    ),
     "pipeline of recommendation": (scenario("{pipeline: 2}", "dlrm"), r"dlrm models have no single stack"),
     # context
-    "context that tokens do not divide by": (scenario("{context: 3}", workload="sequence_length: 64"), r"context 3 does not divide sequence_length 64. Use one of 1, 2, 4, 8, 16, 32, 64"),
-    "more context ranks than tokens": (scenario("{context: 512}", workload="sequence_length: 64"), r"context 512 does not divide sequence_length 64"),
+    "context that tokens do not divide by": (
+        scenario("{context: 3}", workload="sequence_length: 64"),
+        r"context 3 does not divide sequence_length 64. Use one of 1, 2, 4, 8, 16, 32, 64",
+    ),
+    "more context ranks than tokens": (
+        scenario("{context: 512}", workload="sequence_length: 64"),
+        r"context 512 does not divide sequence_length 64",
+    ),
     "context of a ResNet": (scenario("{context: 2}", "resnet50"), r"resnet models are not split by context"),
     # experts
-    "experts of a dense model": (scenario("{expert: 2, data: 2}"), r"parallel.expert: the model has no experts. Leave it out"),
+    "experts of a dense model": (
+        scenario("{expert: 2, data: 2}"),
+        r"parallel.expert: the model has no experts. Leave it out",
+    ),
     "experts of a ResNet": (scenario("{expert: 2, data: 2}", "resnet50"), r"the model has no experts"),
-    "experts that do not divide": (scenario("{expert: 4, data: 4}", EXPERTS), r"expert 4 does not divide num_experts 6. Use one of 1, 2, 3, 6"),
-    "more expert ranks than there are": (scenario("{expert: 2}", EXPERTS), r"expert 2 does not divide tensor x context x data = 1"),
-    "expert ranks that do not divide": (scenario("{expert: 3, data: 4}", EXPERTS), r"expert 3 does not divide tensor x context x data = 4.*Use one of 1, 2, 4"),
-    "experts beside tensor ranks": (scenario("{expert: 2, tensor: 2}", EXPERTS), r"need sequence: true .*Set parallel.sequence"),
-    "a trillion experts": (scenario(f"{{expert: {10**12}}}", EXPERTS), r"expert 1000000000000 does not divide num_experts 6"),
+    "experts that do not divide": (
+        scenario("{expert: 4, data: 4}", EXPERTS),
+        r"expert 4 does not divide num_experts 6. Use one of 1, 2, 3, 6",
+    ),
+    "more expert ranks than there are": (
+        scenario("{expert: 2}", EXPERTS),
+        r"expert 2 does not divide tensor x context x data = 1",
+    ),
+    "expert ranks that do not divide": (
+        scenario("{expert: 3, data: 4}", EXPERTS),
+        r"expert 3 does not divide tensor x context x data = 4.*Use one of 1, 2, 4",
+    ),
+    "experts beside tensor ranks": (
+        scenario("{expert: 2, tensor: 2}", EXPERTS),
+        r"need sequence: true .*Set parallel.sequence",
+    ),
+    "a trillion experts": (
+        scenario(f"{{expert: {10**12}}}", EXPERTS),
+        r"expert 1000000000000 does not divide num_experts 6",
+    ),
     # data and sharding
-    "a level that is none": (scenario("{data: 2, sharding: fulll}"), r"parallel.sharding: expected one of 'none', 'optimizer', 'gradients', 'full' or a mapping.*Did you mean 'full'"),
-    "a level of another tool": (scenario("{data: 2, sharding: zero3}"), r"parallel.sharding: expected one of .*got 'zero3'"),
+    "a level that is none": (
+        scenario("{data: 2, sharding: fulll}"),
+        r"parallel.sharding: expected one of 'none', 'optimizer', 'gradients', 'full' or a mapping.*Did you mean 'full'",
+    ),
+    "a level of another tool": (
+        scenario("{data: 2, sharding: zero3}"),
+        r"parallel.sharding: expected one of .*got 'zero3'",
+    ),
     "a level in numbers": (scenario("{data: 2, sharding: 3}"), r"parallel.sharding: expected one of .*got 3"),
-    "shards that do not divide": (scenario("{data: 8, sharding: {full: 3}}"), r"full sharding over 3 ranks does not divide data x context = 8. Use one of 1, 2, 4, 8"),
-    "shards over tensor ranks": (scenario("{data: 6, tensor: 4, sharding: {full: 8}}"), r"full sharding over 8 ranks does not divide data x context = 6"),
-    "more shards than ranks": (scenario("{data: 8, sharding: {full: 16}}"), r"full sharding over 16 ranks does not divide data x context = 8"),
-    "shards of zero": (scenario("{data: 8, sharding: {full: 0}}"), r"parallel.sharding.full: expected a number more than 0"),
-    "shards by another word": (scenario("{data: 8, sharding: {fully: 2}}"), r"unknown key 'fully'. Did you mean 'full'"),
-    "a batch that ranks do not divide": (scenario("{data: 4}", workload="global_batch_size: 6"), r"6 is not a multiple of micro batch x data = 1 x 4 = 4. Nearest: 4 or 8"),
+    "shards that do not divide": (
+        scenario("{data: 8, sharding: {full: 3}}"),
+        r"full sharding over 3 ranks does not divide data x context = 8. Use one of 1, 2, 4, 8",
+    ),
+    "shards over tensor ranks": (
+        scenario("{data: 6, tensor: 4, sharding: {full: 8}}"),
+        r"full sharding over 8 ranks does not divide data x context = 6",
+    ),
+    "more shards than ranks": (
+        scenario("{data: 8, sharding: {full: 16}}"),
+        r"full sharding over 16 ranks does not divide data x context = 8",
+    ),
+    "shards of zero": (
+        scenario("{data: 8, sharding: {full: 0}}"),
+        r"parallel.sharding.full: expected a number more than 0",
+    ),
+    "shards by another word": (
+        scenario("{data: 8, sharding: {fully: 2}}"),
+        r"unknown key 'fully'. Did you mean 'full'",
+    ),
+    "a batch that ranks do not divide": (
+        scenario("{data: 4}", workload="global_batch_size: 6"),
+        r"6 is not a multiple of micro batch x data = 1 x 4 = 4. Nearest: 4 or 8",
+    ),
     # GPUs
-    "GPUs that the layout does not divide": (scenario("{tensor: 4}", hardware="gpus: 6"), r"6 GPUs are no multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8"),
-    "fewer GPUs than the layout": (scenario("{tensor: 4, pipeline: 2}", hardware="gpus: 4"), r"4 GPUs are no multiple of .* = 8. Nearest: 8 GPUs"),
-    "GPUs that degrees do not multiply to": (scenario("{data: 3, tensor: 2}", hardware="gpus: 8"), r"8 GPUs, but tensor 2 .* = 6. Ask for 6 GPUs, or leave data out"),
+    "GPUs that the layout does not divide": (
+        scenario("{tensor: 4}", hardware="gpus: 6"),
+        r"6 GPUs are no multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8",
+    ),
+    "fewer GPUs than the layout": (
+        scenario("{tensor: 4, pipeline: 2}", hardware="gpus: 4"),
+        r"4 GPUs are no multiple of .* = 8. Nearest: 8 GPUs",
+    ),
+    "GPUs that degrees do not multiply to": (
+        scenario("{data: 3, tensor: 2}", hardware="gpus: 8"),
+        r"8 GPUs, but tensor 2 .* = 6. Ask for 6 GPUs, or leave data out",
+    ),
     # inference
-    "pipeline in decoding": (scenario("{pipeline: 2}", workload="phase: decode, context_length: 8"), r"pipeline 2 in phase decode is not priced"),
-    "context in a prefill": (scenario("{context: 2}", workload="phase: prefill, prompt_length: 8"), r"context 2 in phase prefill is not priced"),
-    "experts in decoding": (scenario("{expert: 2, data: 2}", EXPERTS, "phase: decode, context_length: 8"), r"expert 2 in phase decode is not priced"),
-    "sharding in decoding": (scenario("{data: 2, sharding: full}", workload="phase: decode, context_length: 8"), r"sharding belongs to training, not to phase decode"),
-}  # fmt: skip
+    "pipeline in decoding": (
+        scenario("{pipeline: 2}", workload="phase: decode, context_length: 8"),
+        r"pipeline 2 in phase decode is not priced",
+    ),
+    "context in a prefill": (
+        scenario("{context: 2}", workload="phase: prefill, prompt_length: 8"),
+        r"context 2 in phase prefill is not priced",
+    ),
+    "experts in decoding": (
+        scenario("{expert: 2, data: 2}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert 2 in phase decode is not priced",
+    ),
+    "sharding in decoding": (
+        scenario("{data: 2, sharding: full}", workload="phase: decode, context_length: 8"),
+        r"sharding belongs to training, not to phase decode",
+    ),
+}
 
 
 @pytest.mark.parametrize("name", CASES)
