@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.analyze.host import away_of
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import Real, real, where
+from roofsim.numeric import Real, maximum, real, where
 from roofsim.schedule.reserved import apart, stranded
 from roofsim.spec.layout import layout_of
 from roofsim.spec.offload import places
@@ -82,9 +82,8 @@ def _workspace(evaluation: Evaluation) -> Real:
 
 def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) -> Real:
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
-    found: Real = 0.0
-    if profile.peak_phase == "backward" and ".loss." in profile.peak_op:
-        found = found + stranded(graph)
+    # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
+    found = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
     if evaluation.resolved.engine.communication_pools and evaluation.resolved.gpus > 1:
         found = found + apart(graph)
     return found

@@ -40,7 +40,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
     ]
     return replace(
         profile, peak=peak, components=components, peak_phase=fullest, peak_op=profile.phase_ops[fullest],
-        phase_peaks=peaks, phase_live=live, curve=curve,
+        phase_peaks=peaks, loss_peak=profile.loss_peak + waiting, phase_live=live, curve=curve,
     )  # fmt: skip
 
 

@@ -69,6 +69,8 @@ class MemoryProfile:
     """The categories at the peak of each phase."""
     phase_ops: dict[str, str]
     """The op at the peak of each phase."""
+    loss_peak: Real
+    """The largest total while the gradient of the loss is taken."""
     forward_end: dict[str, Real]
     """The categories when the forward pass has ended."""
     weight_copies: Real
@@ -274,6 +276,7 @@ class Liveness:
             phase_peaks=peak.by_phase,
             phase_live=peak.phase_live,
             phase_ops=peak.phase_ops,
+            loss_peak=peak.in_loss,
             forward_end=forward_end,
             weight_copies=self._weight_copies(forward_index),
         )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from roofsim.graph.base import Phase
 from roofsim.numeric import Real, is_scalar, maximum, where
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ class Peak:
     by_phase: dict[str, Real] = field(default_factory=dict)
     phase_live: dict[str, dict[str, Real]] = field(default_factory=dict)
     phase_ops: dict[str, str] = field(default_factory=dict)
+    in_loss: Real = 0.0
+    """The largest total while the loss's gradient is taken."""
 
     def offer(self, live: dict[str, Real], op: AbstractOp) -> None:
         """Take note of what is alive when an op runs."""
@@ -31,6 +34,8 @@ class Peak:
         for amount in live.values():
             total = total + amount
         phase = str(op.phase)
+        if op.phase is Phase.BACKWARD and ".loss." in op.name:
+            self.in_loss = maximum(self.in_loss, total)
         self._offer_to_phase(phase, total, live, op)
         higher: Any = total > self.total
         first = bool(higher) if is_scalar(total, self.total) else bool(np.ravel(higher)[0])

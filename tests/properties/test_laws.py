@@ -200,9 +200,9 @@ def test_half_accumulation_doubles_the_rate_of_geforce_cards():
 
 def test_facts_that_are_not_priced_say_so():
     result = roofsim.run(
-        "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"cache_block_size": 32}
+        "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"preallocated_share": 0.8}
     )
-    assert any("cache_block_size is stated, but not priced" in text for text in result.warnings)
+    assert any("preallocated_share is stated, but not priced" in text for text in result.warnings)
 
 
 @pytest.mark.parametrize("change", [0.5, 2.0])
