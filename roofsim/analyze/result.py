@@ -107,8 +107,8 @@ class Result:
                     "fits": memory.fits,
                     "shortfall": memory.shortfall,
                     "components": memory.components,
-                    "away": memory.away,
-                },
+                }
+                | ({"away": memory.away} if memory.away else {}),
                 "elasticity": self.elasticity,
                 "cost": self.cost,
                 "warnings": self.warnings,
