@@ -201,8 +201,9 @@ class _Search:
         return "more GPUs no longer help" if last < MOST_GPUS else ""
 
     def _gallop(self) -> tuple[int | None, int]:
-        """Return the place of a number that fits and one below it that does not (-1: none)."""
-        index, failed, growth, stuck = self._start(), -1, 1, 0
+        """Return the place of a number that fits (None: none does), and of one below it that does not (-1: none is)."""
+        index, growth, stuck = self._start(), 1, 0
+        failed = index - 1  # what the state alone rules out
         least: float | None = None
         while self.space.number(index) <= self.space.limit:
             gpus = self.space.number(index)
