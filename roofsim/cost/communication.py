@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.collectives import CollectiveTime, Fabric, collective_time
 from roofsim.graph.ops import Collective
-from roofsim.numeric import where
+from roofsim.numeric import maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import Scales
@@ -85,13 +85,19 @@ class Messages:
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
         """Return the seconds of one collective."""
         message, layout = op.message(), self.layout
-        ranks = 2.0 if op.group_of == "pipeline" else op.ranks
-        if op.group_of == "pipeline" and self.split_messages and not layout.sequence:
-            message = message / layout.tensor
+        ranks, stride = op.ranks, layout.stride(op.group_of)
+        if op.group_of == "pipeline":
+            ranks, stride = 2.0, self._hop()
+            message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
-            _PRICED_AS.get(op.function, op.function), message, ranks, layout.stride(op.group_of), self.fabric,
+            _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
             intra_scale=_inner(scales.intra_node_link), inter_scale=_inner(scales.inter_node_link),
         )  # fmt: skip
+
+    def _hop(self) -> Real:
+        """Return the distance of a pipeline's slowest neighbours: where stages fill several nodes, those across a border."""
+        stride, nodes = self.layout.stride("pipeline"), self.fabric.gpus_per_node
+        return where(self.layout.ranks > nodes, maximum(stride, nodes), stride)
 
 
 def _inner(scale: Real) -> Real:
