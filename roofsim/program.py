@@ -149,6 +149,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,
         cross_entropy=engine.cross_entropy,
+        split_cross_entropy=engine.split_cross_entropy,
         fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
@@ -183,7 +184,7 @@ def _data_parallel(resolved: Resolved) -> DataParallel:
     layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
     level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
     replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
-    return DataParallel(replicas=replicas, level=level)
+    return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
 
 def _stage_plans(graph: OpGraph, layout: Layout) -> list[StagePlan]:

@@ -19,7 +19,8 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
-from roofsim.lower.shares import Shares, statistics
+from roofsim.lower.losses import chained_cross_entropy
+from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
 
 if TYPE_CHECKING:
@@ -40,6 +41,7 @@ class Flavour:
     gelu_new: str = "fused"
     rotary: str = "fused"
     cross_entropy: str = "native"
+    split_cross_entropy: str = "same"
     fused: frozenset[str] = frozenset()
     """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
@@ -245,12 +247,19 @@ class Layers:
         tensors that the calling function still holds.
         """
         with self.b.scope("loss"):
-            statistics(self, logits, FP32)
+            if self.flavour.split_cross_entropy != "chain":
+                statistics(self, logits, FP32)
             if self.flavour.cross_entropy == "fused":
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
-            widens = self.flavour.cross_entropy == "upcast" if upcast is None else upcast
+            in_place = self.flavour.cross_entropy == "in_place"
+            widens = in_place or (self.flavour.cross_entropy == "upcast" if upcast is None else upcast)
             wide = self.cast(logits, FP32) if widens else logits
+            if in_place:
+                loss = self.b.tensor("loss", dtype=FP32)
+                return self._one(Loss, "cross_entropy", (wide, labels), loss, function="in_place_cross_entropy")
+            if self.flavour.split_cross_entropy == "chain" and not one(self.shares.tensor):
+                return chained_cross_entropy(self, wide, labels, logits, *alive)
             log_probabilities = self.softmax(wide, logarithm=True)
             loss = self.b.tensor("loss", dtype=wide.dtype)
             weight = self.b.tensor("total_weight", dtype=wide.dtype)

@@ -30,10 +30,13 @@ class DataParallel:
         How many ranks hold the same parameters, and how many share one set of shards.
     level
         What is sharded: nothing, the optimizer's state (ZeRO-1), gradients too (ZeRO-2), parameters too (ZeRO-3, FSDP).
+    pipelined
+        Whether the model is cut into stages, each of which runs several micro batches between two updates.
     """
 
     replicas: Replicas
     level: Level = "none"
+    pipelined: bool = False
 
     def into(self, passes: list[Pass], precision: Precision, engine: Engine, num_micro_batches: Real) -> list[Pass]:
         """Return the passes with those of the layout among them."""
@@ -41,11 +44,13 @@ class DataParallel:
             return passes
         wire = _wire(precision, engine)
         at = _place(passes)
-        if self.level == "full":
-            return self._fully_sharded(passes, at, precision, wire, num_micro_batches)
+        # Gathered once a step and reduced once: what a rank keeps and moves between updates is that of ZeRO-1.
+        keeps = self.level == "full" and self.pipelined and engine.pipelined_shards == "kept"
+        if self.level == "full" and not keeps:
+            return self._fully_sharded(passes, at, precision, engine, num_micro_batches)
         share = 1.0 / num_micro_batches
         reduce = ReduceGradients(
-            replicas=self.replicas, share=share, travels_in=wire, scatters=self.level == "optimizer",
+            replicas=self.replicas, share=share, travels_in=wire, scatters=keeps or self.level == "optimizer",
             keeps_shard=self.level == "gradients",
         )  # fmt: skip
         if self.level == "gradients":
@@ -54,15 +59,19 @@ class DataParallel:
             return [*front, ShardOptimizer(replicas=self.replicas)]
         behind = _behind_accumulation(passes, at)
         result = [*passes[:behind], reduce, *passes[behind:]]
-        return [*result, ShardOptimizer(replicas=self.replicas)] if self.level == "optimizer" else result
+        return [*result, ShardOptimizer(replicas=self.replicas)] if keeps or self.level == "optimizer" else result
 
     def _fully_sharded(
-        self, passes: list[Pass], at: int, precision: Precision, wire: DType | None, num_micro_batches: Real
+        self, passes: list[Pass], at: int, precision: Precision, engine: Engine, num_micro_batches: Real
     ) -> list[Pass]:
+        wire, together = _wire(precision, engine), engine.rest_units == "one"
         stored = DTYPES[precision.master_parameters or precision.parameters]
         within = replace(self.replicas, all=self.replicas.shards)
-        reduce = ReduceGradients(replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=True)
-        result: list[Pass] = [*passes[:at], FullyShard(replicas=self.replicas, stored=stored), reduce]
+        reduce = ReduceGradients(
+            replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together
+        )
+        shard = FullyShard(replicas=self.replicas, stored=stored, rest_together=together)
+        result: list[Pass] = [*passes[:at], shard, reduce]
         if not same(self.replicas.shards, self.replicas.all):
             across = replace(self.replicas, all=self.replicas.all / self.replicas.shards, experts=1.0)
             result.append(ReduceGradients(replicas=across, group="replica"))

@@ -137,6 +137,9 @@ class FullyShard:
     regathers
         Whether a layer's parameters are freed after its forward and gathered a second time for its backward; those of no
         layer (embedding, head) are kept either way.
+    rest_together
+        Whether what belongs to no layer is one unit, gathered first and freed last; else each run of ops outside of layers
+        gathers what it is the first to read, which is freed behind its last reader.
     """
 
     name: ClassVar[str] = "fully_shard"
@@ -147,6 +150,7 @@ class FullyShard:
     stored: DType
     prefetch: float = 1.0
     regathers: bool = True
+    rest_together: bool = True
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with gathers before each unit and whole parameters that die behind it."""
@@ -154,12 +158,16 @@ class FullyShard:
         parameters = {tensor for tensor in graph.sources if tensor.role is Role.PARAMETER}
         shards = {tensor: self._shard(tensor, experts) for tensor in parameters}
         ops: Body = []
+        root: dict[Tensor, Tensor] = {}
         outside = _read(parameters, (op for op in graph if op.block is None))
-        root, gather = self._gather(outside, shards, experts, None, list(graph))
-        ops += gather
         kept: dict[Block, dict[Tensor, Tensor]] = {}
         for block, body in graph.segments():
             roots = _read(parameters, body)
+            if block is None or not ops:
+                rest = outside if self.rest_together else [t for t in roots if t in outside]
+                twin, gather = self._gather([t for t in rest if t not in root], shards, experts, None, body)
+                root |= twin
+                ops += gather
             if block is None:
                 ops += _rewired_all(body, root)
                 continue
@@ -171,7 +179,8 @@ class FullyShard:
             twin, gather = self._gather(inner, shards, experts, block, body)
             kept[source] = twin
             ops += [*gather, *self._holding(_rewired_all(body, twin | root), gather)]
-        ops[-1] = replace(ops[-1], holds=(*ops[-1].holds, *root.values()))  # the root unit is freed last of all
+        if self.rest_together:
+            ops[-1] = replace(ops[-1], holds=(*ops[-1].holds, *root.values()))
         return graph.replaced(ops, *self.ensures)
 
     def _shard(self, tensor: Tensor, experts: set[str]) -> Tensor:

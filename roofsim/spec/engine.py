@@ -109,8 +109,15 @@ class Engine(_Strict):
     rotary: Literal["fused", "chain"] = Field(
         default="fused", description="Rotary embedding: one kernel a tensor, or six."
     )
-    cross_entropy: Literal["native", "upcast", "fused"] = Field(
-        default="native", description="Loss on the logits' type, on an fp32 copy, or one kernel in place."
+    cross_entropy: Literal["native", "upcast", "in_place", "fused"] = Field(
+        default="native",
+        description="Loss on the logits' type; on an fp32 copy; on an fp32 copy that is overwritten up to the gradient; or "
+        "one kernel in place.",
+    )
+    split_cross_entropy: Literal["same", "chain"] = Field(
+        default="same",
+        description="The loss of a vocabulary that is split over tensor ranks: as cross_entropy, or kernel by kernel "
+        "(DTensor's loss_parallel).",
     )
     silu_backward: Literal["fused", "decomposed"] = Field(
         default="fused", description="decomposed: six kernels, as a PyTorch without GPU kernels traces it."
@@ -292,6 +299,16 @@ class Engine(_Strict):
     sequence_gather: Literal["again", "saved"] = Field(
         default="again",
         description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
+    )
+    rest_units: Literal["one", "apart"] = Field(
+        default="one",
+        description="How fully sharded parameters of no layer are gathered: embedding and head as one unit, kept from the "
+        "first op to the last; or each when it is read first, freed behind its last reader.",
+    )
+    pipelined_shards: Literal["again", "kept"] = Field(
+        default="again",
+        description="What becomes of fully sharded parameters between the micro batches of a pipeline: freed and gathered "
+        "again; or kept whole, with whole gradients, from the first to the last.",
     )
     runtime_memory: BytesOrNone = Field(
         default=0.0,

@@ -83,6 +83,10 @@ def test_each_level_of_sharding_takes_less(engine, layout):
         max(sum(stage.values()) for stage in state(spread(LLAMA, layout | {"sharding": level}, **request)))
         for level in levels
     ]
+    if engine == "torchtitan" and "pipeline" in layout:
+        # FSDP2 keeps whole parameters and gradients between the micro batches of a pipeline.
+        assert totals[-1] == totals[1]
+        totals.pop()
     assert totals == sorted(totals, reverse=True)
     assert len(set(totals)) == len(totals)
 

@@ -90,6 +90,9 @@ OTHER = {
     "runtime_memory": "1 GiB",
     "workspace_per_token": 3.0,
     "fused_accumulation_in": "layers",
+    "split_cross_entropy": "chain",
+    "pipelined_shards": "kept",
+    "rest_units": "apart",
 }
 
 

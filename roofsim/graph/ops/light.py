@@ -151,9 +151,17 @@ class Reduction(AbstractOp):
         return self.inputs[0].numel
 
 
+#: Passes over the logits of a loss in place: maximum, difference, exponential, sum, quotient; three of them write.
+_READS_IN_PLACE: Final = 5.0
+_WRITES_IN_PLACE: Final = 3.0
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Loss(AbstractOp):
-    """A scalar loss: ``nll`` over log-probabilities, ``mse``, ``fused_cross_entropy`` over logits; or its backward."""
+    """A scalar loss: ``nll`` over log-probabilities, ``mse``, ``fused_cross_entropy`` over logits; or its backward.
+
+    ``in_place_cross_entropy`` overwrites fp32 logits, ``split_nll`` makes the gradient of the logits it holds.
+    """
 
     kind: ClassVar[Kind] = Kind.LOSS
 
@@ -162,6 +170,19 @@ class Loss(AbstractOp):
 
     def flops(self) -> Real:
         return self.inputs[0].numel
+
+    def bytes_read(self) -> Real:
+        return AbstractOp.bytes_read(self) * (_READS_IN_PLACE if self._overwrites() else 1.0)
+
+    def bytes_written(self) -> Real:
+        own = AbstractOp.bytes_written(self)
+        return own + self.inputs[0].bytes * _WRITES_IN_PLACE if self._overwrites() else own
+
+    def kernels(self) -> Real:
+        return _READS_IN_PLACE if self._overwrites() else 1.0
+
+    def _overwrites(self) -> bool:
+        return self.function == "in_place_cross_entropy" and not self.backward
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

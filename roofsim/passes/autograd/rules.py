@@ -230,11 +230,23 @@ def _(op: Reduction, tape: Tape) -> None:
 @backward.register
 def _(op: Loss, tape: Tape) -> None:
     prediction = op.inputs[0]
-    in_place = op.function == "fused_cross_entropy"
+    if op.function == "split_nll":
+        _split_nll(op, tape)
+        return
+    in_place = op.function in ("fused_cross_entropy", "in_place_cross_entropy")
     out = tape.new(prediction, base=prediction if in_place else None)
     read = (tape.incoming(op), *op.inputs, *op.outputs[1:])
     tape.emit(Loss, "gradient", read, (out,), function=op.function, backward=True)
     tape.give(prediction, out)
+
+
+def _split_nll(op: Loss, tape: Tape) -> None:
+    """Give the logits their gradient in one go: (targets' -1 + exp(log-probabilities)) * incoming, each a tensor."""
+    logits, result = op.holds[0], op.inputs[0]
+    targets = tape.zeros(result)
+    total = tape.pointwise("add", result, targets, tape.pointwise("exp", result, result))
+    out = tape.pointwise("mul_scalar", result, total, tape.incoming(op), holds=(targets,))
+    tape.give(logits, out)
 
 
 @backward.register
