@@ -1,4 +1,4 @@
-"""Deal layers out to pipeline stages; say how many micro batches each holds at once, and how long the schedule idles."""
+"""Deal layers out to pipeline stages; say how many micro batches each holds at once."""
 
 from __future__ import annotations
 
@@ -97,38 +97,16 @@ def _named(places: list[int]) -> str:
 def in_flight(schedule: str, index: Real, stages: Real, virtual: Real, num_micro_batches: Real) -> Real:
     """Return how many micro batches a stage holds activations of at once, in micro batches of all its layers.
 
-    GPipe holds all; 1F1B (and ZB-H1, arXiv 2401.10241) as many as stages follow, itself included; interleaved stages hold
+    GPipe holds all; 1F1B as many as stages follow, itself included; ZB-H1 as many as there are stages, for it puts off the
+    gradients of weights, which read activations (arXiv 2401.10241); interleaved stages hold
     ``2 (p - i - 1) + (v - 1) p + 1`` chunks of a v-th of their layers (arXiv 2104.04473).
     """
     if schedule == "gpipe":
         return num_micro_batches
+    if schedule == "zero-bubble":
+        return minimum(stages, num_micro_batches)
     behind = stages - index
     chunks = (2.0 * (behind - 1.0) + (virtual - 1.0) * stages + 1.0) / virtual
     if is_scalar(virtual):
         return minimum(behind if virtual == 1.0 else chunks, num_micro_batches)
     return minimum(maximum(behind, chunks), num_micro_batches)
-
-
-def bubble(schedule: str, times: Sequence[tuple[Real, Real]], virtual: Real, forward_share: Real, *, own: Real) -> Real:
-    """Return the seconds in which a stage waits for the others in one step.
-
-    Parameters
-    ----------
-    times
-        (seconds of one micro batch on a stage, how many such stages there are).
-    virtual
-        Chunks that each stage's layers are cut into.
-    forward_share
-        Share of the forward pass in a micro batch.
-    own
-        Seconds of one micro batch on the stage itself.
-
-    The pipeline needs every other stage once to fill and to drain: the sum of the others' times, a v-th of it where
-    stages are interleaved (arXiv 2104.04473, section 2.2). ZB-H1 fills the drain with weight gradients, which take as long
-    as the other half of the backward pass (arXiv 2401.10241, table 1).
-    """
-    total: Real = 0.0
-    for seconds, positions in times:
-        total = total + seconds * positions
-    waiting = (total - own) / virtual
-    return waiting * forward_share if schedule == "zero-bubble" else waiting

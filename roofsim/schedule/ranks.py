@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from roofsim.numeric import Real, divide, is_scalar, where
+from roofsim.numeric import Real, divide, is_scalar, maximum, where
+from roofsim.schedule.makespan import makespan
 from roofsim.schedule.overlap import Exposed, exposed
-from roofsim.schedule.pipeline import bubble
+from roofsim.schedule.simulation import StageTimes
 from roofsim.schedule.step import StepTime, compose, with_bubble
 
 if TYPE_CHECKING:
@@ -47,25 +48,43 @@ class Schedule:
     def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, int]:
         """Return the step of a pipeline, and which kind of stage sets its pace (of the first element, for arrays).
 
-        `stages` are (cost of one micro batch, exposed communication, how many stages are alike). A stage that is the
-        slowest for each micro batch need not be the last to finish: each one's own step, with its wait for the others,
-        is a lower bound, and the largest of them is the step.
+        `stages` are (cost of one micro batch, exposed communication, how many stages are alike). The breakdown is that of
+        the stage with the most work; what the step takes longer than that is its bubble. What runs once, gradient
+        reduction and update, follows each stage's last backward pass; those further on are done a backward pass earlier.
         """
         alone = [compose([(cost, 1.0)], num_micro_batches, [shown]) for cost, shown, _ in stages]
-        each = [_per_micro_batch(step, num_micro_batches) for step in alone]
-        times = [(seconds, positions) for seconds, (_, _, positions) in zip(each, stages, strict=True)]
-        whole = []
-        for step, seconds, (cost, _, _) in zip(alone, each, stages, strict=True):
-            idle = bubble(self.name, times, self.virtual_stages, _forward_share(cost), own=seconds)
-            whole.append(with_bubble(step, idle))
-        best, index = whole[0], 0
-        for place, step in enumerate(whole[1:], start=1):
-            longer = step.step > best.step
-            if is_scalar(step.step, best.step):
-                best, index = (step, place) if longer else (best, index)
+        times = stage_times(stages, alone, num_micro_batches)
+        step = self._step(alone, times, makespan(self.name, times, num_micro_batches, self.virtual_stages))
+        best, index = alone[0], 0
+        for place, one in enumerate(alone[1:], start=1):
+            longer = one.step > best.step
+            if is_scalar(one.step, best.step):
+                best, index = (one, place) if longer else (best, index)
             else:
-                best = _elementwise(longer, step, best)
-        return best, index
+                best = _elementwise(longer, one, best)
+        return with_bubble(best, step - best.step), index
+
+    def _step(self, alone: list[StepTime], times: list[StageTimes], whole: Real) -> Real:
+        """Return the seconds after which all stages have updated their parameters."""
+        best: Real = whole
+        below: Real = 0.0
+        for step, one in zip(alone, times, strict=True):
+            best = maximum(best, whole - below + step.once + step.breakdown["optimizer"])
+            if self.name != "zero-bubble":
+                below = below + one.backward * one.positions / self.virtual_stages
+        return best
+
+
+def stage_times(
+    stages: list[tuple[PassCost, Exposed, Real]], alone: list[StepTime], num_micro_batches: Real
+) -> list[StageTimes]:
+    """Return what one micro batch takes on each kind of stage, from its steps without the others."""
+    found = []
+    for (cost, _, positions), step in zip(stages, alone, strict=True):
+        seconds, share = _per_micro_batch(step, num_micro_batches), _forward_share(cost)
+        forward = seconds * share
+        found.append(StageTimes(forward=forward, backward=seconds - forward, positions=positions))
+    return found
 
 
 def _per_micro_batch(step: StepTime, num_micro_batches: Real) -> Real:

@@ -6,9 +6,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofsim.schedule.pipeline import bubble, in_flight, stage_plans
+from roofsim.schedule.makespan import closed_form
+from roofsim.schedule.pipeline import in_flight, stage_plans
+from roofsim.schedule.simulation import StageTimes
 
 F, B = 1.0, 2.0
+
+
+def equal(stages):
+    """Stages that all take the same."""
+    return [StageTimes(forward=F, backward=B, positions=float(stages))]
 
 
 def one_forward_one_backward(stage, stages, micro_batches):
@@ -80,9 +87,8 @@ def simulate(orders, virtual, forward=F, backward=B):
 def test_plain_schedules(stages, micro_batches, name):
     order = gpipe if name == "gpipe" else one_forward_one_backward
     makespan, held = simulate([order(stage, stages, micro_batches) for stage in range(stages)], 1)
-    idle = bubble(name, [(F + B, float(stages))], 1.0, F / (F + B), own=F + B)
-    assert makespan == pytest.approx(micro_batches * (F + B) + idle)
-    assert idle == (stages - 1) * (F + B)
+    assert makespan == pytest.approx(closed_form(name, equal(stages), float(micro_batches)))
+    assert makespan == pytest.approx((micro_batches + stages - 1) * (F + B))
     for stage in range(stages):
         assert held[stage] == in_flight(name, float(stage), float(stages), 1.0, float(micro_batches))
 
@@ -93,9 +99,8 @@ def test_interleaved_stages(stages, virtual, groups):
     micro_batches = stages * groups
     orders = [interleaved(stage, stages, micro_batches, virtual) for stage in range(stages)]
     makespan, held = simulate(orders, virtual)
-    idle = bubble("interleaved", [(F + B, float(stages))], float(virtual), F / (F + B), own=F + B)
-    assert makespan == pytest.approx(micro_batches * (F + B) + idle)
-    assert idle == pytest.approx((stages - 1) * (F + B) / virtual)
+    assert makespan == pytest.approx(closed_form("interleaved", equal(stages), float(micro_batches), float(virtual)))
+    assert makespan == pytest.approx(micro_batches * (F + B) + (stages - 1) * (F + B) / virtual)
     for stage in range(stages):
         expected = in_flight("interleaved", float(stage), float(stages), float(virtual), float(micro_batches))
         assert held[stage] == pytest.approx(expected)
@@ -127,17 +132,8 @@ def test_unequal_stages_wait_for_one_another():
                 clock[stage] = start + times[stage] * (F if kind == "F" else B) / (F + B)
                 done[kind, micro, stage] = clock[stage]
                 at[stage] += 1
-    slowest = max(times)
-    predicted = micro_batches * slowest + bubble("1f1b", [(t, 1.0) for t in times], 1.0, F / (F + B), own=slowest)
-    assert max(clock) == pytest.approx(predicted, rel=0.02)
-
-
-def test_zero_bubble_hides_the_weight_gradients():
-    """ZB-H1 idles for (p - 1)(F + B - W) where B and W are the halves of a backward pass (arXiv 2401.10241, table 1)."""
-    forward, inputs, weights = 1.0, 1.0, 1.0
-    whole = forward + inputs + weights
-    idle = bubble("zero-bubble", [(whole, 8.0)], 1.0, forward / whole, own=whole)
-    assert idle == pytest.approx(7 * (forward + inputs - weights))
+    stages = [StageTimes(forward=t * F / (F + B), backward=t * B / (F + B)) for t in times]
+    assert max(clock) == pytest.approx(closed_form("1f1b", stages, float(micro_batches)), rel=1e-12)
 
 
 @settings(max_examples=60)

@@ -1,0 +1,174 @@
+"""Pipelines run event by event, and the closed forms against them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofsim.schedule import simulation
+from roofsim.schedule.makespan import LARGEST_ERROR, closed_form, is_closed_exact, makespan
+from roofsim.schedule.orders import WEIGHTS, order_of, plan
+from roofsim.schedule.pipeline import in_flight
+from roofsim.schedule.simulation import StageTimes, simulate, simulated_makespan
+
+SECONDS = st.floats(0.05, 3.0)
+ANY = st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=7)
+#: What stages take, by which closed forms are scored: up to 1.6 times the fastest.
+NEAR = st.lists(st.tuples(st.floats(1.0, 1.6), st.floats(2.0, 3.2)), min_size=2, max_size=6)
+
+
+def kinds(pairs):
+    return [StageTimes(forward=forward, backward=backward) for forward, backward in pairs]
+
+
+@settings(max_examples=150)
+@given(ANY, st.integers(0, 12), st.sampled_from(["gpipe", "1f1b"]))
+def test_exact_closed_forms(pairs, more, name):
+    stages, micro_batches = kinds(pairs), len(pairs) + more
+    assert is_closed_exact(name, [1.0] * len(pairs), float(micro_batches), 1.0)
+    found = simulate(name, stages, micro_batches).makespan
+    assert closed_form(name, stages, float(micro_batches)) == pytest.approx(found, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS, SECONDS), st.integers(1, 6), st.integers(0, 10))
+def test_stages_that_are_alike_are_one_kind(times, middle, more):
+    """As many kinds as stages, or one entry for all in the middle: the same seconds."""
+    pairs = list(zip(times[::2], times[1::2], strict=True))
+    written = kinds([pairs[0], *[pairs[1]] * middle, pairs[2]])
+    grouped = kinds(pairs)
+    grouped[1] = StageTimes(forward=pairs[1][0], backward=pairs[1][1], positions=float(middle))
+    micro_batches = float(middle + 2 + more)
+    assert closed_form("1f1b", grouped, micro_batches) == pytest.approx(
+        closed_form("1f1b", written, micro_batches), rel=1e-12
+    )
+    assert (
+        simulate("1f1b", grouped, int(micro_batches)).makespan == simulate("1f1b", written, int(micro_batches)).makespan
+    )
+
+
+@pytest.mark.parametrize("stages", [2, 3, 8])
+@pytest.mark.parametrize("virtual", [2, 3])
+def test_equal_stages(stages, virtual):
+    """The published bubbles: (p - 1)(F + B), a v-th of it interleaved, (p - 1)(F + B - W) for ZB-H1."""
+    equal = [StageTimes(forward=1.0, backward=2.0, positions=float(stages))]
+    for name, chunks, bubble in (
+        ("gpipe", 1, 3.0 * (stages - 1)),
+        ("1f1b", 1, 3.0 * (stages - 1)),
+        ("interleaved", virtual, 3.0 * (stages - 1) / virtual),
+        ("zero-bubble", 1, 1.0 * (stages - 1)),
+    ):
+        micro_batches = 3 * stages
+        found = simulate(name, equal, micro_batches, chunks).makespan
+        assert found - 3.0 * micro_batches == pytest.approx(bubble)
+        assert closed_form(name, equal, float(micro_batches), float(chunks)) == pytest.approx(found, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 8), st.integers(2, 6), st.integers(1, 4), st.floats(0.1, 1.0), st.floats(0.1, 1.0))
+def test_hidden_transfers_of_interleaved_stages(stages, virtual, groups, backward, share):
+    """T = (m v + p - 1)(f + b) + 2 c (p v - 1) per chunk, for transfers shorter than both passes."""
+    latency = share * min(1.0, backward) * 0.99
+    equal = [StageTimes(forward=virtual * 1.0, backward=virtual * backward, positions=float(stages))]
+    found = simulate("interleaved", equal, groups * stages, virtual, latency).makespan
+    whole = (groups * stages * virtual + stages - 1) * (1.0 + backward) + 2.0 * latency * (stages * virtual - 1)
+    assert found == pytest.approx(whole, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 10), st.integers(0, 20), st.floats(0.0, 3.0))
+def test_transfers_of_plain_pipelines(stages, more, latency):
+    """T = (m + p - 1)(f + b) + 2 c ((p - 1) + (m - 1) - ceil((m - 1) / p)) where nothing hides them."""
+    micro_batches = stages + more
+    equal = [StageTimes(forward=1.0, backward=2.0, positions=float(stages))]
+    found = simulate("1f1b", equal, micro_batches, 1, latency).makespan
+    trips = (stages - 1) + (micro_batches - 1) - -(-(micro_batches - 1) // stages)
+    assert found == pytest.approx(3.0 * (micro_batches + stages - 1) + 2.0 * latency * trips, rel=1e-9)
+
+
+@settings(max_examples=60)
+@given(NEAR, st.integers(1, 5), st.sampled_from([("interleaved", 2), ("interleaved", 4), ("zero-bubble", 1)]))
+def test_error_of_closed_forms_that_are_not_exact(pairs, groups, schedule):
+    name, virtual = schedule
+    stages, micro_batches = kinds(pairs), groups * len(pairs)
+    found = simulate(name, stages, micro_batches, virtual).makespan
+    said = closed_form(name, stages, float(micro_batches), float(virtual))
+    assert said == pytest.approx(found, rel=LARGEST_ERROR[name])
+    assert makespan(name, stages, float(micro_batches), float(virtual)) == found
+
+
+@settings(max_examples=60)
+@given(NEAR, st.integers(1, 5))
+def test_fewer_micro_batches_than_stages(pairs, micro_batches):
+    stages, micro_batches = kinds(pairs), min(micro_batches, len(pairs) - 1)
+    found = simulate("1f1b", stages, micro_batches).makespan
+    assert closed_form("1f1b", stages, float(micro_batches)) == pytest.approx(found, rel=LARGEST_ERROR["1f1b"])
+    assert makespan("1f1b", stages, float(micro_batches)) == found
+
+
+@settings(max_examples=40)
+@given(NEAR, st.integers(1, 9), st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]))
+def test_order_of_events(pairs, micro_batches, name):
+    """Nothing runs twice at once on a stage, nothing runs before what it needs, and all of it runs."""
+    virtual = 2 if name == "interleaved" else 1
+    stages = len(pairs)
+    ran = simulate(name, kinds(pairs), micro_batches, virtual)
+    parts = 3 if name == "zero-bubble" else 2
+    assert ran.plan.size == stages * virtual * micro_batches * parts
+    for stage in range(stages):
+        own = np.flatnonzero(ran.plan.stage == stage)
+        assert (ran.start[own][1:] >= ran.end[own][:-1] - 1e-12).all()
+        forward, backward = pairs[stage]
+        assert ran.busy(stage) == pytest.approx(micro_batches * (forward + backward))
+    needed = ran.plan.needs < ran.plan.size
+    assert (ran.start[needed] >= ran.end[ran.plan.needs[needed]] - 1e-12).all()
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zero-bubble"])
+@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 4), (4, 12), (8, 16), (4, 2)])
+def test_micro_batches_in_flight_follow_the_order(name, stages, micro_batches):
+    virtual = 2 if name == "interleaved" else 1
+    held = plan(name, stages, micro_batches, virtual).most_held(stages)
+    said = [
+        in_flight(name, float(stage), float(stages), float(virtual), float(micro_batches)) for stage in range(stages)
+    ]
+    assert held == pytest.approx(said)
+
+
+def test_weight_gradients_of_zero_bubble_are_late():
+    order = order_of("zero-bubble", 2, 4, 8, 1)
+    first = next(place for place, work in enumerate(order) if work[0] == WEIGHTS)
+    assert [work for work in order[:first] if work[0] == 1] == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
+
+
+@pytest.mark.parametrize(("name", "virtual"), [("interleaved", 2), ("zero-bubble", 1)])
+def test_long_schedules_go_on_as_they_began(monkeypatch, name, virtual):
+    stages = [
+        StageTimes(forward=1.1, backward=2.1),
+        StageTimes(forward=1.0, backward=2.0, positions=3.0),
+        StageTimes(forward=1.4, backward=2.2),
+    ]
+    whole = simulate(name, stages, 200, virtual).makespan
+    monkeypatch.setattr(simulation, "MOST_WORK", 1)
+    assert simulated_makespan(name, stages, 200, virtual) == pytest.approx(whole, rel=1e-4)
+
+
+def test_arrays_are_their_elements():
+    forward, backward = np.array([1.0, 1.3, 0.7]), np.array([2.0, 1.9, 2.4])
+    for name, virtual in (("gpipe", 1.0), ("1f1b", 1.0), ("interleaved", 2.0), ("zero-bubble", 1.0)):
+        together = makespan(
+            name, [StageTimes(forward=forward, backward=backward, positions=3.0), StageTimes(forward=1.5, backward=2.0)],
+            8.0, virtual,
+        )  # fmt: skip
+        for place in range(3):
+            one = StageTimes(forward=float(forward[place]), backward=float(backward[place]), positions=3.0)
+            alone = makespan(name, [one, StageTimes(forward=1.5, backward=2.0)], 8.0, virtual)
+            assert together[place] == pytest.approx(alone, rel=1e-12)
+
+
+def test_sweeps_of_stages_use_the_closed_form():
+    positions = np.array([2.0, 4.0])
+    found = makespan("1f1b", [StageTimes(forward=1.0, backward=2.0, positions=positions)], np.array([8.0, 16.0]))
+    assert list(found) == [27.0, 57.0]
