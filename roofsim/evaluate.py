@@ -170,16 +170,23 @@ def step_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[StepTime, int]:
     """Compose the step of a program on scaled hardware; with the stage that sets a pipeline's pace."""
+    costs, shown = stage_costs(resolved, program, priced, scales)
+    if program.pipelined:
+        stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
+        return schedule_of(resolved).pipelined(stages, program.num_micro_batches)
+    weighted = [(cost, stage.times) for cost, stage in zip(costs, program.stages, strict=True)]
+    return compose(weighted, program.num_micro_batches, shown), 0
+
+
+def stage_costs(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
+) -> tuple[list[PassCost], list[Exposed]]:
+    """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
     costs = [
         _scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales)
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
-    shown = _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
-    if program.pipelined:
-        stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
-        return _schedule(resolved).pipelined(stages, program.num_micro_batches)
-    weighted = [(cost, stage.times) for cost, stage in zip(costs, program.stages, strict=True)]
-    return compose(weighted, program.num_micro_batches, shown), 0
+    return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
 
 def _shown(
@@ -195,7 +202,7 @@ def _shown(
         return []
     messages = messages_of(resolved) if resolved.gpus > 1 else None
     found = [{} if messages is None else messages.traffic(graph.graph, scales) for _, graph in stages]
-    schedule = _schedule(resolved)
+    schedule = schedule_of(resolved)
     shown = [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
     if not offloads:
         return shown
@@ -239,7 +246,8 @@ def messages_of(resolved: Resolved) -> Messages:
     )
 
 
-def _schedule(resolved: Resolved) -> Schedule:
+def schedule_of(resolved: Resolved) -> Schedule:
+    """Return how the passes run on the ranks of the layout."""
     parallel = resolved.parallel
     return Schedule(
         name=parallel.schedule,

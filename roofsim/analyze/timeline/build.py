@@ -1,0 +1,192 @@
+"""Lay out a step in time: of pipelines the work of every stage, else the ops of a rank."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.analyze.timeline.exposure import GroupTime, group_times, rows
+from roofsim.analyze.timeline.passes import Writer
+from roofsim.analyze.timeline.spans import COMPUTE, Lane, Span, Timeline
+from roofsim.cost.pricing import Scales
+from roofsim.errors import Problem, SpecError
+from roofsim.evaluate import stage_costs
+from roofsim.numeric import is_scalar
+from roofsim.schedule.orders import BACKWARD, FORWARD, KINDS
+from roofsim.schedule.ranks import stage_times
+from roofsim.schedule.simulation import Timed, simulate
+from roofsim.schedule.step import StepTime, compose
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+    from roofsim.schedule.simulation import StageTimes
+
+#: Pieces of work of a pipeline that are written out at most.
+MOST_PIECES: Final = 40_000
+
+
+def timeline(evaluation: Evaluation) -> Timeline:
+    """Return when things happen.
+
+    Raises
+    ------
+    SpecError
+        For sizes or hardware that are arrays: one picture shows one step.
+    """
+    if not is_scalar(evaluation.step.step, evaluation.device.bandwidth, evaluation.program.num_micro_batches):
+        raise SpecError(Problem("a timeline needs single numbers; sizes or hardware are arrays"))
+    return _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
+
+
+def _title(evaluation: Evaluation) -> str:
+    resolved = evaluation.resolved
+    return f"{resolved.model.name} · {resolved.workload.phase} · {resolved.gpus} x {resolved.gpu.name}"
+
+
+# -- one rank -------------------------------------------------------------------------------------------------------
+
+
+def _alone(evaluation: Evaluation) -> Timeline:
+    """Lay out the ops of one rank; all ranks do the same."""
+    program = evaluation.program
+    costs, shown = stage_costs(evaluation.resolved, program, evaluation.priced, Scales())
+    micro_batches = float(program.num_micro_batches)
+    writer, table, first = Writer(evaluation), [], 0.0
+    for place, (stage, priced, cost) in enumerate(zip(program.stages, evaluation.priced, costs, strict=True)):
+        groups = group_times(evaluation, stage, priced, cost)
+        times = float(stage.times)
+        table += rows(stage.name, groups, micro_batches * times)
+        step = compose([(cost, 1.0)], micro_batches, shown[place : place + 1])
+        once = float(step.breakdown["optimizer"] + step.once)
+        each = (float(step.step) - once) / micro_batches
+        writer.run(place, each, float(step.breakdown["optimizer"]), groups, shown[place].host if shown else None)
+        first = first or each
+    ranks = float(evaluation.resolved.gpus)
+    step_time = float(evaluation.step.step)
+    lane = Lane(
+        name="each rank" if ranks > 1.0 else evaluation.resolved.gpu.name, ranks=ranks, busy=step_time, waits=0.0,
+        micro_batch=first,
+    )  # fmt: skip
+    return Timeline(
+        title=_title(evaluation), step=step_time, lanes=[lane], spans=writer.spans, collectives=table,
+        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches), notes=writer.notes,
+    )  # fmt: skip
+
+
+# -- pipelines ------------------------------------------------------------------------------------------------------
+
+
+def _pipelined(evaluation: Evaluation) -> Timeline:
+    program, parallel = evaluation.program, evaluation.resolved.parallel
+    costs, shown = stage_costs(evaluation.resolved, program, evaluation.priced, Scales())
+    stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
+    micro_batches = program.num_micro_batches
+    alone = [compose([(cost, 1.0)], micro_batches, [one]) for cost, one, _ in stages]
+    times = stage_times(stages, alone, micro_batches)
+    kinds = [kind for kind, one in enumerate(times) for _ in range(int(one.positions))]
+    groups = [
+        group_times(evaluation, stage, priced, cost)
+        for stage, priced, cost in zip(program.stages, evaluation.priced, costs, strict=True)
+    ]
+    count, shown_count = int(micro_batches), _written_out(len(kinds), parallel.virtual_stages, int(micro_batches))
+    ran = simulate(parallel.schedule, times, shown_count, parallel.virtual_stages)
+    found = _Pipeline(ran, times, kinds, groups, alone)
+    spans = found.work(parallel.virtual_stages)
+    notes = []
+    if shown_count == count:
+        spans += found.ends()
+    else:
+        notes.append(f"the first {shown_count} of {count} micro batches are written out")
+    step_time = float(evaluation.step.step)
+    table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
+    return Timeline(
+        title=_title(evaluation), step=step_time, lanes=found.lanes(evaluation, step_time), spans=spans, collectives=table,
+        micro_batches=count, shown_micro_batches=shown_count, schedule=_schedule_name(evaluation), notes=notes,
+    )  # fmt: skip
+
+
+def _schedule_name(evaluation: Evaluation) -> str:
+    parallel = evaluation.resolved.parallel
+    return "interleaved" if parallel.virtual_stages > 1 else parallel.schedule
+
+
+def _written_out(stages: int, virtual: int, micro_batches: int) -> int:
+    """Return how many micro batches are written out: all, or whole rounds of them."""
+    most = MOST_PIECES // (3 * stages * virtual)
+    return micro_batches if micro_batches <= most else max(most // stages * stages, stages)
+
+
+class _Pipeline:
+    """A schedule that has run, with what each stage does beside it."""
+
+    def __init__(
+        self,
+        ran: Timed,
+        times: list[StageTimes],
+        kinds: list[int],
+        groups: list[list[GroupTime]],
+        alone: list[StepTime],
+    ) -> None:
+        self.ran, self.times, self.kinds, self.groups, self.alone = ran, times, kinds, groups, alone
+
+    def work(self, virtual: int) -> list[Span]:
+        """Return every forward and backward pass, with the collectives that run in it."""
+        plan, spans = self.ran.plan, []
+        columns = (plan.kind, plan.stage, plan.micro, plan.chunk, self.ran.start, self.ran.end)
+        for kind, stage, micro, chunk, start, end in zip(*(column.tolist() for column in columns), strict=True):
+            facts = {"micro_batch": micro, "chunk": chunk}
+            spans.append(Span(stage, COMPUTE, f"{KINDS[kind]} {micro}", KINDS[kind], start, end - start, facts))
+            spans += self._beside(kind, stage, start, end, virtual, facts)
+        return spans
+
+    def _beside(
+        self, kind: int, stage: int, start: float, end: float, virtual: int, facts: dict[str, int]
+    ) -> list[Span]:
+        phases = {FORWARD: ("forward",), BACKWARD: ("backward", "recompute")}.get(kind, ())
+        sums: dict[str, tuple[float, float]] = {}
+        for one in self.groups[self.kinds[stage]]:
+            if one.phase in phases and not one.once:
+                seconds, exposed = sums.get(one.group, (0.0, 0.0))
+                sums[one.group] = seconds + one.seconds / virtual, exposed + one.exposed / virtual
+        spans = []
+        for group, (seconds, exposed) in sums.items():
+            own = facts | {"exposed": exposed, "collectives_of": KINDS[kind]}
+            if group == "pipeline":  # sent when the pass has run; where it shows, the pass lasts until it is sent
+                begin = max(end - exposed, start)
+                spans.append(Span(stage, group, "send", "communication", begin, seconds, own))
+            else:
+                lasts = min(seconds, end - start)
+                spans.append(Span(stage, group, f"{group} collectives", "communication", start, lasts, own))
+        return spans
+
+    def ends(self) -> list[Span]:
+        """Return what each stage does once, after its last backward pass: gradients, update."""
+        spans = []
+        for stage, kind in enumerate(self.kinds):
+            at = self.ran.last_end(stage)
+            for one in self.groups[kind]:
+                if one.once and one.seconds:
+                    gathers = one.phase == "optimizer"
+                    begin = at if gathers else max(at - (one.seconds - one.exposed), 0.0)
+                    name = "parameters" if gathers else "gradients"
+                    facts = {"exposed": one.exposed}
+                    spans.append(Span(stage, one.group, name, "communication", begin, one.seconds, facts))
+                    at = max(at, at + one.exposed)
+            update = float(self.alone[kind].breakdown["optimizer"])
+            if update:
+                spans.append(Span(stage, COMPUTE, "optimizer", "optimizer", at, update))
+        return spans
+
+    def lanes(self, evaluation: Evaluation, step: float) -> list[Lane]:
+        """Return the stages, with what each waits for the others."""
+        ranks = evaluation.resolved.gpus / len(self.kinds)
+        found = []
+        for stage, kind in enumerate(self.kinds):
+            busy = float(self.alone[kind].step)
+            each = float(self.times[kind].both)
+            found.append(
+                Lane(name=f"stage {stage}", ranks=ranks, busy=busy, waits=max(step - busy, 0.0), micro_batch=each)
+            )
+        return found
+
+
+__all__ = ["MOST_PIECES", "timeline"]

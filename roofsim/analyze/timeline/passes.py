@@ -1,0 +1,188 @@
+"""Write out the ops of one rank in the order in which they run, blocks as often as they repeat."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, Span
+from roofsim.cost.communication import FREE
+from roofsim.cost.host import host_path
+from roofsim.cost.pricing import Scales
+from roofsim.evaluate import messages_of
+from roofsim.graph.base import Kind, Phase
+from roofsim.graph.ops import Collective, HostTransfer, HostUpdate
+from roofsim.spec.layout import layout_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from roofsim.analyze.timeline.exposure import GroupTime
+    from roofsim.cost.pricing import OpCost
+    from roofsim.evaluate import Evaluation
+    from roofsim.schedule.host import HostShown
+
+#: Ops that are written out at most; of what is longer, passes stand as one piece each.
+MOST_OPS: Final = 200_000
+#: Micro batches (or runs of a pass) whose ops are written out; the others are one piece a phase.
+WRITTEN: Final = 1
+
+
+class Writer:
+    """Puts passes one after the other on one lane.
+
+    Ops run on the compute stream in program order. Kernels stand apart by as much as the pass takes longer than all of
+    them: while the device waits for launches, or its clock for power. A collective begins when its turn comes and its
+    stream is free; compute waits for the share of it that shows.
+    """
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.evaluation = evaluation
+        self.spans: list[Span] = []
+        self.notes: list[str] = []
+        self.now = 0.0
+        self.free: dict[str, float] = {}
+        resolved = evaluation.resolved
+        self.messages = messages_of(resolved) if resolved.gpus > 1 else None
+        self.path = host_path(resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks)
+
+    def run(self, place: int, each: float, update: float, groups: list[GroupTime], host: HostShown | None) -> None:
+        """Write one program stage: `each` are the seconds of a micro batch, `update` those of the optimizer."""
+        stage, costs = self.evaluation.program.stages[place], self.evaluation.priced[place].per_op()
+        times = float(stage.times) if stage.averaged or stage.times != 1.0 else 1.0
+        micro_batches = int(self.evaluation.program.num_micro_batches)
+        runs = max(round(times), 1) * micro_batches
+        body = [cost for cost in costs if cost.op.phase is not Phase.OPTIMIZER]
+        shares = {(one.phase, one.group): one for one in groups}
+        hidden = _copies_shown(host, self._copies(body))
+        written = _length(body) <= MOST_OPS
+        if not written:
+            self.notes.append(f"{stage.name}: too many ops to write out")
+        for index in range(min(runs, WRITTEN) if written else 0):
+            self._ops(body, each, shares, hidden, index)
+        rest = runs - min(runs, WRITTEN) if written else runs
+        self._whole(stage.name, body, each, rest, runs)
+        self._once(groups)
+        tail = [cost for cost in costs if cost.op.phase is Phase.OPTIMIZER]
+        if tail:
+            self._ops(tail, update, shares, 1.0, runs - 1)
+
+    # -- ops --------------------------------------------------------------------------------------------------------
+
+    def _ops(
+        self, costs: list[OpCost], lasts: float, shares: dict[tuple[str, str], GroupTime], copies: float, index: int
+    ) -> None:
+        """Write the ops of a pass that takes so many seconds."""
+        begin = self.now
+        spans: list[Span] = []
+        for name, cost in _written(costs):
+            spans += self._op(name, cost, shares, copies, index)
+        took = self.now - begin
+        pace = lasts / took if took > 0.0 else 1.0
+        for span in spans:  # starts move apart; what a kernel takes stays
+            start = begin + (span.start - begin) * pace
+            seconds = span.seconds * min(pace, 1.0)
+            self.spans.append(Span(span.lane, span.stream, span.name, span.kind, start, seconds, span.facts))
+        self.now = begin + lasts
+        self.free = {stream: min(at, self.now) for stream, at in self.free.items()}
+
+    def _op(
+        self, name: str, cost: OpCost, shares: dict[tuple[str, str], GroupTime], copies: float, index: int
+    ) -> Iterator[Span]:
+        op = cost.op
+        phase = str(op.phase)
+        if isinstance(op, Collective):
+            one = shares.get((phase, op.group_of))
+            if one is None or one.once or op.function in FREE or self.messages is None:
+                return
+            seconds = _number(self.messages.time_of(op, Scales()).seconds * op.share)
+            facts = {"micro_batch": index, "bytes": _number(op.message()), "exposed": seconds * one.share}
+            yield self._beside(op.group_of, f"{op.function} {name}", "communication", seconds, one.share, facts)
+        elif isinstance(op, HostTransfer):
+            seconds = _number(self.path.transfer(op).pace) * _number(op.share)
+            stream = TO_HOST if op.direction == "to_host" else FROM_HOST
+            yield self._beside(stream, name, "copy", seconds, copies, {"micro_batch": index})
+        elif isinstance(op, HostUpdate):
+            yield self._beside(HOST, name, "host", _number(self.path.update(op).pace), 1.0, {})
+        elif op.kind is not Kind.VIEW:
+            seconds = _number(cost.time) * _number(op.share)
+            facts: dict[str, Any] = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
+            yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
+            self.now += seconds
+
+    def _beside(self, stream: str, name: str, kind: str, seconds: float, share: float, facts: dict[str, Any]) -> Span:
+        start = max(self.now, self.free.get(stream, 0.0))
+        self.free[stream] = start + seconds
+        self.now += seconds * share
+        return Span(0, stream, name, kind, start, seconds, facts)
+
+    def _copies(self, costs: list[OpCost]) -> float:
+        """Return the seconds of all copies to and from the host in one pass."""
+        return sum(
+            _number(self.path.transfer(cost.op).pace) * _number(cost.op.count)
+            for cost in costs
+            if isinstance(cost.op, HostTransfer)
+        )
+
+    # -- whole passes -----------------------------------------------------------------------------------------------
+
+    def _whole(self, name: str, costs: list[OpCost], each: float, runs: int, all_runs: int) -> None:
+        """Write further passes as one piece a phase; of very many, all of them as one."""
+        if not runs:
+            return
+        if runs > MOST_OPS // 100:
+            self.spans.append(Span(0, COMPUTE, f"{name}, {runs} times", "forward", self.now, each * runs))
+            self.now += each * runs
+            return
+        phases: dict[str, float] = {}
+        for cost in costs:
+            phase = str(Phase.BACKWARD if cost.op.phase is Phase.RECOMPUTE else cost.op.phase)
+            phases[phase] = phases.get(phase, 0.0) + _number(cost.time) * _number(cost.op.count)
+        total = sum(phases.values()) or 1.0
+        for index in range(all_runs - runs, all_runs):
+            for phase, seconds in phases.items():
+                lasts = each * seconds / total
+                self.spans.append(Span(0, COMPUTE, f"{phase} {index}", phase, self.now, lasts, {"micro_batch": index}))
+                self.now += lasts
+
+    def _once(self, groups: list[GroupTime]) -> None:
+        """Write collectives that run once a step: the part that hides ends with the last backward pass."""
+        for one in groups:
+            if one.once and one.seconds:
+                gathers = one.phase == "optimizer"
+                start = self.now if gathers else max(self.now - (one.seconds - one.exposed), 0.0)
+                name = "parameters" if gathers else "gradients"
+                facts = {"exposed": one.exposed}
+                self.spans.append(Span(0, one.group, name, "communication", start, one.seconds, facts))
+                self.now += one.exposed
+
+
+def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
+    """Iterate over ops in program order, each block as often as it repeats."""
+    start = 0
+    while start < len(costs):
+        block = costs[start].op.block
+        stop = start + 1
+        while stop < len(costs) and costs[stop].op.block is block:
+            stop += 1
+        times = 1 if block is None else max(round(_number(block.repeat)), 1)
+        for index in range(times):
+            suffix = "" if block is None else f"[{index}]"
+            for cost in costs[start:stop]:
+                yield f"{cost.op.name}{suffix}", cost
+        start = stop
+
+
+def _length(costs: list[OpCost]) -> float:
+    return sum(_number(cost.op.repeats) for cost in costs)
+
+
+def _copies_shown(host: HostShown | None, seconds: float) -> float:
+    """Return which share of the copies of a micro batch shows."""
+    return 0.0 if host is None or not seconds else min(_number(host.micro_batch.pace) / seconds, 1.0)
+
+
+def _number(value: Any) -> float:
+    """Return a number; of the contexts of a decode, their mean."""
+    return float(value) if isinstance(value, float) else float(np.mean(value))

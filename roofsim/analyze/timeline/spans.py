@@ -1,0 +1,123 @@
+"""Hold a timeline: pieces of work on the streams of groups of ranks, and sums over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+#: Streams, in the order in which they are drawn; groups of collectives stand between compute and copies.
+COMPUTE: Final = "compute"
+TO_HOST: Final = "device to host"
+FROM_HOST: Final = "host to device"
+HOST: Final = "host"
+STREAMS: Final = (
+    COMPUTE, "tensor", "context", "expert", "pipeline", "data", "replica", TO_HOST, FROM_HOST, HOST,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of work.
+
+    Attributes
+    ----------
+    lane
+        Number of the group of ranks.
+    stream
+        One of `STREAMS`.
+    kind
+        ``forward``, ``backward``, ``weight gradients``, ``recompute``, ``optimizer``, ``communication``, ``copy`` or
+        ``host``.
+    start, seconds
+        When it begins after the step has, and how long it lasts.
+    facts
+        What else is known of it: micro batch, chunk, class of op ...
+    """
+
+    lane: int
+    stream: str
+    name: str
+    kind: str
+    start: float
+    seconds: float
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lane:
+    """Ranks that do the same at the same time.
+
+    Attributes
+    ----------
+    name
+        ``stage 3``, or what a rank of a layout without stages is called.
+    ranks
+        How many there are.
+    busy
+        Seconds in which one of them works or communicates, of the step.
+    waits
+        Seconds in which it waits for other stages.
+    micro_batch
+        Seconds of one micro batch.
+    """
+
+    name: str
+    ranks: float
+    busy: float
+    waits: float
+    micro_batch: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeline:
+    """A step, or one pass of inference.
+
+    Attributes
+    ----------
+    step
+        Seconds of all of it.
+    collectives
+        A row for each phase and group of each kind of stage: seconds of a step, and what of them shows.
+    shown_micro_batches, micro_batches
+        How many micro batches are written out, of how many.
+    """
+
+    title: str
+    step: float
+    lanes: list[Lane]
+    spans: list[Span]
+    collectives: list[dict[str, Any]]
+    micro_batches: int
+    shown_micro_batches: int
+    schedule: str | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every micro batch is written out."""
+        return self.shown_micro_batches == self.micro_batches
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the sums as plain data; spans are for traces and pictures."""
+        slowest = max((lane.micro_batch for lane in self.lanes), default=0.0)
+        return {
+            "schema": "roofsim/timeline/1",
+            "title": self.title,
+            "step_time": self.step,
+            "schedule": self.schedule,
+            "micro_batches": self.micro_batches,
+            "lanes": [
+                {
+                    "name": lane.name,
+                    "ranks": lane.ranks,
+                    "busy": lane.busy,
+                    "waits": lane.waits,
+                    "waits_share": lane.waits / self.step if self.step else 0.0,
+                    "micro_batch": lane.micro_batch,
+                    "of_slowest": lane.micro_batch / slowest if slowest else 1.0,
+                }
+                for lane in self.lanes
+            ],
+            "collectives": self.collectives,
+            "notes": self.notes,
+        }
