@@ -8,7 +8,21 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli import calibrate, collectives, compare, explain, fit, listing, memory, ops, run, schema, show, validate
+from roofsim.cli import (
+    calibrate,
+    collectives,
+    compare,
+    explain,
+    fit,
+    listing,
+    memory,
+    ops,
+    run,
+    schema,
+    show,
+    timeline,
+    validate,
+)
 
 app = typer.Typer(
     name="roofsim",
@@ -25,6 +39,7 @@ app.command("compare")(compare.compare)
 app.command("fit")(fit.fit)
 app.command("ops")(ops.ops)
 app.command("memory")(memory.memory)
+app.command("timeline")(timeline.timeline)
 app.command("collectives")(collectives.collectives)
 app.command("explain")(explain.explain)
 app.command("list")(listing.list_names)

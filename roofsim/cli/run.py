@@ -18,12 +18,27 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory.")]
 
 
+Trace = Annotated[
+    Path | None,
+    typer.Option("--trace", metavar="FILE.json", help="Write a trace for chrome://tracing or ui.perfetto.dev."),
+]
+
+
 @scenario_options
-def run(*, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, overrides: Overrides) -> None:
+def run(
+    *,
+    scenario: Scenario,
+    json: Json = False,
+    csv: Csv = False,
+    plot: Plot = None,
+    trace: Trace = None,
+    overrides: Overrides,
+) -> None:
     """Predict step time, throughput, limits and memory of one scenario."""
     from roofsim.api import answer
 
     checked_path(plot, ".png", ".svg", ".pdf")
+    checked_path(trace, ".json")
     evaluation = evaluated(scenario, overrides, with_curve=plot is not None)
     result = answer(evaluation)
     if not as_rows([result.to_dict()], json=False, csv=csv):
@@ -40,3 +55,8 @@ def run(*, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot 
         from roofsim.report.plot import draw_run
 
         draw_run([(evaluation, result)], plot)
+    if trace is not None:
+        from roofsim.analyze.timeline import timeline
+        from roofsim.report.trace import write_trace
+
+        write_trace(timeline(evaluation), trace)

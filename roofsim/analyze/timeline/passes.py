@@ -97,7 +97,11 @@ class Writer:
             if one is None or one.once or op.function in FREE or self.messages is None:
                 return
             seconds = _number(self.messages.time_of(op, Scales()).seconds * op.share)
-            facts = {"micro_batch": index, "bytes": _number(op.message()), "exposed": seconds * one.share}
+            facts: dict[str, Any] = {
+                "micro_batch": index,
+                "bytes": _number(op.message()),
+                "exposed": seconds * one.share,
+            }
             yield self._beside(op.group_of, f"{op.function} {name}", "communication", seconds, one.share, facts)
         elif isinstance(op, HostTransfer):
             seconds = _number(self.path.transfer(op).pace) * _number(op.share)
@@ -107,7 +111,7 @@ class Writer:
             yield self._beside(HOST, name, "host", _number(self.path.update(op).pace), 1.0, {})
         elif op.kind is not Kind.VIEW:
             seconds = _number(cost.time) * _number(op.share)
-            facts: dict[str, Any] = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
+            facts = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
             self.now += seconds
 

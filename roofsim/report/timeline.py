@@ -1,0 +1,88 @@
+"""Print a timeline: what each stage does of the step, what of the communication shows, a picture in letters."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.analyze.timeline import COMPUTE
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.analyze.timeline import Timeline
+
+#: Columns of the picture in letters.
+WIDTH: Final = 96
+#: Stages that it shows at most, and rows of the table.
+MOST_ROWS: Final = 32
+LETTERS: Final = {"forward": "F", "backward": "B", "weight gradients": "W", "optimizer": "o", "recompute": "R"}
+
+
+def print_timeline(console: Console, timeline: Timeline) -> None:
+    """Print the step, its stages, its collectives."""
+    console.print(Text(timeline.title, style="bold"))
+    line = f"step {words.seconds(timeline.step)}, micro batches: {timeline.micro_batches}"
+    console.print(line if timeline.schedule is None else f"{line}, schedule {timeline.schedule}", highlight=False)
+    if len(timeline.lanes) > 1:
+        _print_stages(console, timeline)
+        _print_letters(console, timeline)
+    if timeline.collectives:
+        _print_collectives(console, timeline.collectives)
+    if not timeline.collectives and len(timeline.lanes) == 1:
+        console.print("one GPU: no collectives; --trace and --plot show the ops of the step", style="dim")
+    for note in timeline.notes:
+        console.print(f"Note: {note}.", style="yellow", highlight=False)
+
+
+def _print_stages(console: Console, timeline: Timeline) -> None:
+    table = Table(box=SIMPLE, pad_edge=False)
+    table.add_column("stage")
+    for name in ("ranks", "micro batch", "of the slowest", "busy", "waits", "share"):
+        table.add_column(name, justify="right")
+    for row in timeline.to_dict()["lanes"][:MOST_ROWS]:
+        table.add_row(
+            row["name"], words.count(row["ranks"]), words.seconds(row["micro_batch"]), words.percent(row["of_slowest"]),
+            words.seconds(row["busy"]), words.seconds(row["waits"]), words.percent(row["waits_share"]),
+        )  # fmt: skip
+    console.print(table)
+
+
+def _print_letters(console: Console, timeline: Timeline) -> None:
+    """Draw what each stage does, a column a slice of the time written out."""
+    end = max(span.start + span.seconds for span in timeline.spans)
+    for number, lane in enumerate(timeline.lanes[:MOST_ROWS]):
+        cells = [" "] * WIDTH
+        for span in timeline.spans:
+            if span.lane == number and span.stream == COMPUTE:
+                first, last = (int(at / end * WIDTH) for at in (span.start, span.start + span.seconds))
+                cells[first : max(last, first + 1)] = LETTERS[span.kind] * max(last - first, 1)
+        console.print(f"{lane.name:>9} {''.join(cells[:WIDTH])}", highlight=False, no_wrap=True)
+    console.print(
+        "F forward, B backward, W gradients of weights, o optimizer; blank: waits", style="dim", highlight=False
+    )
+
+
+def _print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
+    table = Table(box=SIMPLE, pad_edge=False)
+    stages = len({row["stage"] for row in rows}) > 1
+    for name in (["stage"] if stages else []) + ["group", "phase"]:
+        table.add_column(name)
+    for name in ("per step", "shown", "hidden", "shown share"):
+        table.add_column(name, justify="right")
+    before = None
+    for row in rows:
+        if stages and before not in (None, row["stage"]):
+            table.add_section()
+        before = row["stage"]
+        share = row["exposed"] / row["time"] if row["time"] else 0.0
+        cells = [row["stage"]] if stages else []
+        table.add_row(
+            *cells, row["group"], row["phase"], words.seconds(row["time"]), words.seconds(row["exposed"]),
+            words.seconds(row["hidden"]), words.percent(share),
+        )  # fmt: skip
+    console.print(table)

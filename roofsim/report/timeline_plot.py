@@ -1,0 +1,157 @@
+"""Draw timelines: the table of micro batches by stage, or the streams of a rank over the step."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.timeline import COMPUTE, STREAMS
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from roofsim.analyze.timeline import Span, Timeline
+
+COLOURS: Final = {
+    "forward": "#6f9bd1", "backward": "#e3a15f", "weight gradients": "#f2d5a9", "recompute": "#a58bc4",
+    "optimizer": "#55a868", "communication": "#c44e52", "copy": "#64b5cd", "host": "#937860",
+}  # fmt: skip
+#: Colours of further chunks of interleaved stages: lighter, so that the model's parts can be told apart.
+FADE: Final = 0.55
+#: Micro batches beyond which the picture has panels of the beginning and the end beside the whole.
+MOST_IN_ONE: Final = 24
+#: Rounds (of as many micro batches as stages) that these panels show.
+ROUNDS: Final = 2.5
+WIDTH, DPI = 15.0, 110
+
+
+def draw_timeline(timeline: Timeline, path: Path) -> None:
+    """Draw a timeline to a file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    piped = len(timeline.lanes) > 1
+    panels = _panels(timeline) if piped else [("", 0.0, _end(timeline))]
+    rows = len(timeline.lanes) if piped else len({span.stream for span in timeline.spans})
+    height = max(min(0.34 * rows, 11.0), 1.0) + 1.0
+    figure = Figure(figsize=(WIDTH, height * len(panels) + 0.9), layout="constrained")
+    for place, (title, start, end) in enumerate(panels):
+        axes = figure.add_subplot(len(panels), 1, place + 1)
+        (_stages if piped else _streams)(axes, timeline, start, end)
+        axes.set_title(title, fontsize=10, loc="left")
+    figure.axes[-1].set_xlabel("time since the step began")
+    _legend(figure, timeline)
+    figure.suptitle(_headline(timeline), fontsize=12)
+    figure.savefig(path, dpi=DPI)
+
+
+def _headline(timeline: Timeline) -> str:
+    parts = [timeline.title]
+    if timeline.schedule is not None:
+        parts.append(f"{timeline.schedule}, {len(timeline.lanes)} stages, {timeline.micro_batches} micro batches")
+    parts.append(f"step {words.seconds(timeline.step)}")
+    if not timeline.is_whole:
+        parts.append(timeline.notes[0])
+    return " · ".join(parts)
+
+
+def _end(timeline: Timeline) -> float:
+    return max(span.start + span.seconds for span in timeline.spans)
+
+
+def _panels(timeline: Timeline) -> list[tuple[str, float, float]]:
+    end = _end(timeline)
+    if timeline.shown_micro_batches <= MOST_IN_ONE:
+        return [("", 0.0, end)]
+    each = max(lane.micro_batch for lane in timeline.lanes)
+    window = min(ROUNDS * len(timeline.lanes) * each, end / 2.0)
+    return [("the whole step", 0.0, end), ("its beginning", 0.0, window), ("its end", end - window, end)]
+
+
+# -- stages ---------------------------------------------------------------------------------------------------------
+
+
+def _stages(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
+    """Draw one row a stage, one box a pass, with the number of its micro batch where it fits."""
+    inside = [
+        span
+        for span in timeline.spans
+        if span.stream == COMPUTE and span.start < end and span.start + span.seconds > start
+    ]
+    _bars(axes, [(span.lane, span) for span in inside])
+    for span in inside:
+        if (span.seconds / (end - start)) * WIDTH * DPI > 9.0 * (1 + len(_number(span))) and span.start >= start:
+            axes.text(
+                span.start + span.seconds / 2.0,
+                span.lane,
+                _number(span),
+                ha="center",
+                va="center",
+                fontsize=7,
+                clip_on=True,
+            )
+    axes.set_yticks(range(len(timeline.lanes)), [lane.name for lane in timeline.lanes], fontsize=8)
+    _time_axis(axes, start, end, len(timeline.lanes))
+
+
+def _number(span: Span) -> str:
+    return str(span.facts["micro_batch"]) if "micro_batch" in span.facts else ""
+
+
+def _bars(axes: Axes, rows: list[tuple[int, Span]]) -> None:
+    """Draw boxes, of each colour and row at once."""
+    groups: dict[tuple[int, Any], list[tuple[float, float]]] = {}
+    for row, span in rows:
+        groups.setdefault((row, _colour(span)), []).append((span.start, span.seconds))
+    for (row, colour), boxes in groups.items():
+        edge = "white" if len(boxes) < 400 else "none"
+        axes.broken_barh(boxes, (row - 0.42, 0.84), facecolors=colour, edgecolors=edge, linewidth=0.4)
+
+
+def _colour(span: Span) -> Any:
+    from matplotlib.colors import to_rgb
+
+    red, green, blue = to_rgb(COLOURS[span.kind])
+    if not span.facts.get("chunk"):
+        return (red, green, blue)
+    keep = FADE ** min(int(span.facts["chunk"]), 3)
+    return tuple(1.0 - (1.0 - part) * keep for part in (red, green, blue))
+
+
+# -- streams --------------------------------------------------------------------------------------------------------
+
+
+def _streams(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
+    used = [stream for stream in STREAMS if any(span.stream == stream for span in timeline.spans)]
+    rows = {stream: row for row, stream in enumerate(used)}
+    _bars(axes, [(rows[span.stream], span) for span in timeline.spans])
+    axes.set_yticks(range(len(used)), used)
+    _time_axis(axes, start, end, len(used))
+
+
+def _time_axis(axes: Axes, start: float, end: float, rows: int) -> None:
+    axes.set_xlim(start, end)
+    axes.set_ylim(rows - 0.4, -0.6)
+    axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
+    axes.set_facecolor("#f4f4f4")
+    axes.grid(visible=True, axis="x", alpha=0.4)
+    axes.set_axisbelow(True)
+
+
+def _legend(figure: Any, timeline: Timeline) -> None:
+    from matplotlib.patches import Patch
+
+    piped = len(timeline.lanes) > 1
+    kinds = [
+        kind
+        for kind in COLOURS
+        if any(span.kind == kind and (not piped or span.stream == COMPUTE) for span in timeline.spans)
+    ]
+    handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+    if piped:
+        handles.append(Patch(facecolor="#f4f4f4", edgecolor="#bbbbbb", label="waits for other stages"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)
