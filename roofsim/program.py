@@ -145,6 +145,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
     return Flavour(
         attention="flash" if fused else engine.attention,
         attention_copies=training or engine.attention_copies,
+        grouped_heads=engine.grouped_heads if training else "shared",
         rms_norm=engine.rms_norm,
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,

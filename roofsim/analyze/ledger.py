@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.analyze.host import away_of
+from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import Real, maximum, real, where
@@ -36,6 +37,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
         later = _fuller(fullest, other, averaged=stage.averaged)
         graph = graph if later is fullest else stage.graph
         fullest = later
+    fullest = _or_loading(fullest, loading(evaluation, graph))
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
     components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory
@@ -58,6 +60,19 @@ def memory_of(evaluation: Evaluation) -> Memory:
         peak_phase=fullest.peak_phase,
         away=away_of(evaluation) if places(resolved.parallel.offload) else {},
     )
+
+
+def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> MemoryProfile:
+    """Return the profile, or what loading the model took where that is more (told by the first element, for arrays)."""
+    if load is None:
+        return profile
+    weights, parts = load
+    higher: Any = weights + parts > profile.peak
+    components = {name: where(higher, 0.0, amount) for name, amount in profile.components.items()}
+    components["parameters"] = where(higher, weights, profile.components["parameters"])
+    components["temporary"] = where(higher, parts, profile.components["temporary"])
+    found = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
+    return replace(found, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else found
 
 
 def communicators(resolved: Resolved) -> Real:

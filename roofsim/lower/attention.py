@@ -99,7 +99,7 @@ def _fused(
     dimensions = _dimensions(heads, q, k)
     # PyTorch turns a mask of booleans into an additive one at each call.
     extra = tuple(_additive(layers, q, tensor) if tensor.dtype is BOOL else tensor for tensor in extra)
-    if kernel == "efficient" and heads.grouped:
+    if heads.grouped and (kernel == "efficient" or layers.flavour.grouped_heads == "written_out"):
         k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
         dimensions["kv_heads"] = heads.heads
     rows = round_up(length, 32.0) if kernel == "efficient" else length
@@ -212,7 +212,8 @@ def _softmax_of_scores(
     if sinks is not None:
         return _softmax_with_sinks(layers, scores, sinks)
     wide = layers.cast(scores, FP32) if heads.wide_softmax else scores
-    return layers.softmax(wide)
+    # Without autograd, what the name of the scores still refers to is alive beside their wide copy.
+    return layers.softmax(wide, *(() if layers.flavour.training else (scores,)))
 
 
 def _softmax_with_sinks(layers: Layers, scores: Tensor, sinks: Tensor) -> Tensor:

@@ -37,6 +37,7 @@ class Flavour:
 
     attention: str = "flash"
     attention_copies: bool = True
+    grouped_heads: str = "shared"
     rms_norm: str = "fused"
     gelu_new: str = "fused"
     rotary: str = "fused"
@@ -234,11 +235,11 @@ class Layers:
         tanh = self.pointwise("tanh", self.pointwise("mul_scalar", inner))
         return self.mul(half, self.pointwise("add_scalar", tanh))
 
-    def softmax(self, x: Tensor, *, logarithm: bool = False) -> Tensor:
-        """Apply softmax over the last axis."""
+    def softmax(self, x: Tensor, *alive: Tensor, logarithm: bool = False) -> Tensor:
+        """Apply softmax over the last axis; `alive` are tensors that the calling code still holds."""
         leaf = "log_softmax" if logarithm else "softmax"
         out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
-        return self._one(Softmax, leaf, (x,), out, row=x.shape[-1], logarithm=logarithm)
+        return self._one(Softmax, leaf, (x,), out, row=x.shape[-1], logarithm=logarithm, holds=alive)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool | None = None) -> Tensor:
         """Return the mean cross entropy of ``[tokens, classes]`` logits.

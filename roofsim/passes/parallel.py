@@ -10,6 +10,7 @@ from roofsim.numeric import same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
+from roofsim.passes.whole_gradients import CopyIntoBuckets, KeepWholeGradients
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -59,6 +60,8 @@ class DataParallel:
             return [*front, ShardOptimizer(replicas=self.replicas)]
         behind = _behind_accumulation(passes, at)
         result = [*passes[:behind], reduce, *passes[behind:]]
+        if self.level == "none" and engine.gradient_buckets == "copied":
+            result.insert(behind + 1, CopyIntoBuckets(ranks=self.replicas.all))
         return [*result, ShardOptimizer(replicas=self.replicas)] if keeps or self.level == "optimizer" else result
 
     def _fully_sharded(
@@ -72,6 +75,9 @@ class DataParallel:
         )
         shard = FullyShard(replicas=self.replicas, stored=stored, rest_together=together)
         result: list[Pass] = [*passes[:at], shard, reduce]
+        if engine.sharded_accumulation == "whole" and not same(num_micro_batches, 1.0):
+            result[-1] = replace(reduce, share=1.0 / num_micro_batches)
+            result.append(KeepWholeGradients(share=1.0 - 1.0 / num_micro_batches))
         if not same(self.replicas.shards, self.replicas.all):
             across = replace(self.replicas, all=self.replicas.all / self.replicas.shards, experts=1.0)
             result.append(ReduceGradients(replicas=across, group="replica"))

@@ -96,6 +96,11 @@ class Engine(_Strict):
         description="Unfused products of inference read contiguous copies of queries, keys and values, shared heads "
         "written out; false: they read the cache as it lies.",
     )
+    grouped_heads: Literal["shared", "written_out"] = Field(
+        default="shared",
+        description="Whether fused attention reads keys and values that query heads share as they are, or a copy for each "
+        "query head (repeat_kv), in training.",
+    )
     cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="Share of the memory bandwidth with which unfused products read the cache in decode steps; null: as "
@@ -293,6 +298,11 @@ class Engine(_Strict):
     host_time_per_sequence: SecondsOrNone = Field(
         default=0.0, description="The same, per running sequence and decode step."
     )
+    merged_weights: Literal["in_place", "beside_parts"] = Field(
+        default="in_place",
+        description="How weights that `fusion` merges come to the device: as they stay; or concatenated there, the parts being "
+        "freed when the whole model is built.",
+    )
     reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."
     )
@@ -304,6 +314,15 @@ class Engine(_Strict):
         default="one",
         description="How fully sharded parameters of no layer are gathered: embedding and head as one unit, kept from the "
         "first op to the last; or each when it is read first, freed behind its last reader.",
+    )
+    gradient_buckets: Literal["in_place", "copied"] = Field(
+        default="in_place",
+        description="Whether replicas reduce gradients where they lie, or copy them into buckets of the same size, which stay.",
+    )
+    sharded_accumulation: Literal["shards", "whole"] = Field(
+        default="shards",
+        description="What full sharding sums micro batches in: reduced shards; or whole gradients of each unit that trains "
+        "anything, its frozen parameters included, reduced once (FSDP1's no_sync).",
     )
     pipelined_shards: Literal["again", "kept"] = Field(
         default="again",

@@ -93,6 +93,10 @@ OTHER = {
     "split_cross_entropy": "chain",
     "pipelined_shards": "kept",
     "rest_units": "apart",
+    "gradient_buckets": "in_place",
+    "grouped_heads": "written_out",
+    "sharded_accumulation": "whole",
+    "merged_weights": "beside_parts",
 }
 
 

@@ -1,0 +1,32 @@
+"""Say what a device holds while a model is being loaded, where that can exceed what runs later."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
+
+#: The products of a layer that a fused module merges, by fusion group.
+_MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+
+
+def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
+    """Return the bytes of all weights, and of the parts that merged ones were made of, when both are there.
+
+    None where the engine merges weights in place, or file by file.
+    """
+    engine = evaluation.resolved.engine
+    if engine.merged_weights != "beside_parts":
+        return None
+    names = tuple(f".{part}.weight" for group in engine.fusion for part in _MERGED.get(group, ()))
+    weights: Real = 0.0
+    parts: Real = 0.0
+    for tensor, copies in graph.parameters().items():
+        size = tensor.numel * tensor.dtype.itemsize * copies
+        weights = weights + size
+        if tensor.name.endswith(names):
+            parts = parts + size
+    return weights, parts
