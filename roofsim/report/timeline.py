@@ -44,21 +44,37 @@ def _print_stages(console: Console, timeline: Timeline) -> None:
     table.add_column("stage")
     for name in ("ranks", "micro batch", "of the slowest", "busy", "waits", "share"):
         table.add_column(name, justify="right")
-    for row in timeline.to_dict()["lanes"][:MOST_ROWS]:
+    for first, last, row in _alike(timeline.to_dict()["lanes"]):
+        name = row["name"] if first == last else f"stages {first}-{last}"
         table.add_row(
-            row["name"], words.count(row["ranks"]), words.seconds(row["micro_batch"]), words.percent(row["of_slowest"]),
+            name, words.count(row["ranks"]), words.seconds(row["micro_batch"]), words.percent(row["of_slowest"]),
             words.seconds(row["busy"]), words.seconds(row["waits"]), words.percent(row["waits_share"]),
         )  # fmt: skip
     console.print(table)
 
 
+def _alike(rows: list[dict[str, Any]]) -> list[tuple[int, int, dict[str, Any]]]:
+    """Return (first, last, row) of runs of stages that take the same."""
+    found: list[tuple[int, int, dict[str, Any]]] = []
+    for place, row in enumerate(rows):
+        if found and all(row[key] == found[-1][2][key] for key in ("micro_batch", "busy", "waits")):
+            found[-1] = (found[-1][0], place, found[-1][2])
+        else:
+            found.append((place, place, row))
+    return found
+
+
 def _print_letters(console: Console, timeline: Timeline) -> None:
     """Draw what each stage does, a column a slice of the time written out."""
-    end = max(span.start + span.seconds for span in timeline.spans)
+    work = [span for span in timeline.spans if span.stream == COMPUTE]
+    whole = max(span.start + span.seconds for span in work)
+    end = min(min(span.seconds for span in work if "micro_batch" in span.facts) * WIDTH / 2.0, whole)
+    if end < whole:
+        console.print(f"the first {words.seconds(end)}:", style="dim", highlight=False)
     for number, lane in enumerate(timeline.lanes[:MOST_ROWS]):
         cells = [" "] * WIDTH
-        for span in timeline.spans:
-            if span.lane == number and span.stream == COMPUTE:
+        for span in work:
+            if span.lane == number and span.start < end:
                 first, last = (int(at / end * WIDTH) for at in (span.start, span.start + span.seconds))
                 cells[first : max(last, first + 1)] = LETTERS[span.kind] * max(last - first, 1)
         console.print(f"{lane.name:>9} {''.join(cells[:WIDTH])}", highlight=False, no_wrap=True)

@@ -22,8 +22,10 @@ COLOURS: Final = {
 FADE: Final = 0.55
 #: Micro batches beyond which the picture has panels of the beginning and the end beside the whole.
 MOST_IN_ONE: Final = 24
-#: Rounds (of as many micro batches as stages) that these panels show.
-ROUNDS: Final = 2.5
+#: Pieces of work that such a panel shows side by side: as many as leave room for their numbers.
+SIDE_BY_SIDE: Final = 70
+#: Boxes of one colour in a row beyond which they have no outline.
+MOST_OUTLINED: Final = 100
 WIDTH, DPI = 15.0, 110
 
 
@@ -67,8 +69,8 @@ def _panels(timeline: Timeline) -> list[tuple[str, float, float]]:
     end = _end(timeline)
     if timeline.shown_micro_batches <= MOST_IN_ONE:
         return [("", 0.0, end)]
-    each = max(lane.micro_batch for lane in timeline.lanes)
-    window = min(ROUNDS * len(timeline.lanes) * each, end / 2.0)
+    shortest = min(span.seconds for span in timeline.spans if "micro_batch" in span.facts and span.stream == COMPUTE)
+    window = min(SIDE_BY_SIDE * shortest, end / 2.0)
     return [("the whole step", 0.0, end), ("its beginning", 0.0, window), ("its end", end - window, end)]
 
 
@@ -84,7 +86,7 @@ def _stages(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
     ]
     _bars(axes, [(span.lane, span) for span in inside])
     for span in inside:
-        if (span.seconds / (end - start)) * WIDTH * DPI > 9.0 * (1 + len(_number(span))) and span.start >= start:
+        if (span.seconds / (end - start)) * WIDTH * DPI > 5.0 * (1 + len(_number(span))) and span.start >= start:
             axes.text(
                 span.start + span.seconds / 2.0,
                 span.lane,
@@ -102,13 +104,13 @@ def _number(span: Span) -> str:
     return str(span.facts["micro_batch"]) if "micro_batch" in span.facts else ""
 
 
-def _bars(axes: Axes, rows: list[tuple[int, Span]]) -> None:
+def _bars(axes: Axes, rows: list[tuple[int, Span]], *, outlined: bool = True) -> None:
     """Draw boxes, of each colour and row at once."""
     groups: dict[tuple[int, Any], list[tuple[float, float]]] = {}
     for row, span in rows:
         groups.setdefault((row, _colour(span)), []).append((span.start, span.seconds))
     for (row, colour), boxes in groups.items():
-        edge = "white" if len(boxes) < 400 else "none"
+        edge = "white" if outlined and len(boxes) < MOST_OUTLINED else colour
         axes.broken_barh(boxes, (row - 0.42, 0.84), facecolors=colour, edgecolors=edge, linewidth=0.4)
 
 
@@ -128,7 +130,7 @@ def _colour(span: Span) -> Any:
 def _streams(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
     used = [stream for stream in STREAMS if any(span.stream == stream for span in timeline.spans)]
     rows = {stream: row for row, stream in enumerate(used)}
-    _bars(axes, [(rows[span.stream], span) for span in timeline.spans])
+    _bars(axes, [(rows[span.stream], span) for span in timeline.spans], outlined=False)
     axes.set_yticks(range(len(used)), used)
     _time_axis(axes, start, end, len(used))
 

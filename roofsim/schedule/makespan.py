@@ -29,7 +29,7 @@ def makespan(schedule: str, stages: Sequence[StageTimes], micro_batches: Real, v
     numbers = [one.positions for one in stages]
     if is_closed_exact(schedule, numbers, micro_batches, virtual) or not is_scalar(micro_batches, virtual, *numbers):
         return closed_form(schedule, stages, micro_batches, virtual)
-    count, times = int(micro_batches), int(virtual)  # type: ignore[arg-type]
+    count, times = int(micro_batches), int(virtual)
     elements = max(np.size(one.forward) for one in stages) * min(count * sum(map(int, numbers)) * times, MOST_WORK)
     if elements > MOST_ELEMENTS or count != micro_batches:
         return closed_form(schedule, stages, micro_batches, virtual)

@@ -42,6 +42,7 @@ class Writer:
         self.spans: list[Span] = []
         self.notes: list[str] = []
         self.now = 0.0
+        self.updating = 0.0
         self.free: dict[str, float] = {}
         resolved = evaluation.resolved
         self.messages = messages_of(resolved) if resolved.gpus > 1 else None
@@ -62,11 +63,12 @@ class Writer:
         for index in range(min(runs, WRITTEN) if written else 0):
             self._ops(body, each, shares, hidden, index)
         rest = runs - min(runs, WRITTEN) if written else runs
-        self._whole(stage.name, body, each, rest, runs)
+        self._whole(stage.name, body, each, range(runs - rest, runs), groups)
         self._once(groups)
         tail = [cost for cost in costs if cost.op.phase is Phase.OPTIMIZER]
         if tail:
-            self._ops(tail, update, shares, 1.0, runs - 1)
+            self._ops(tail, update, shares, 0.0, runs - 1)
+        self.now += 0.0 if host is None else _number(host.step.pace)
 
     # -- ops --------------------------------------------------------------------------------------------------------
 
@@ -106,8 +108,11 @@ class Writer:
         elif isinstance(op, HostTransfer):
             seconds = _number(self.path.transfer(op).pace) * _number(op.share)
             stream = TO_HOST if op.direction == "to_host" else FROM_HOST
-            yield self._beside(stream, name, "copy", seconds, copies, {"micro_batch": index})
+            # What the host has updated travels while it goes on with the next parameters.
+            begin = self.updating if op.phase is Phase.OPTIMIZER else self.now
+            yield self._beside(stream, name, "copy", seconds, copies, {"micro_batch": index}, begin)
         elif isinstance(op, HostUpdate):
+            self.updating = self.now
             yield self._beside(HOST, name, "host", _number(self.path.update(op).pace), 1.0, {})
         elif op.kind is not Kind.VIEW:
             seconds = _number(cost.time) * _number(op.share)
@@ -115,8 +120,17 @@ class Writer:
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
             self.now += seconds
 
-    def _beside(self, stream: str, name: str, kind: str, seconds: float, share: float, facts: dict[str, Any]) -> Span:
-        start = max(self.now, self.free.get(stream, 0.0))
+    def _beside(
+        self,
+        stream: str,
+        name: str,
+        kind: str,
+        seconds: float,
+        share: float,
+        facts: dict[str, Any],
+        begin: float | None = None,
+    ) -> Span:
+        start = max(self.now if begin is None else begin, self.free.get(stream, 0.0))
         self.free[stream] = start + seconds
         self.now += seconds * share
         return Span(0, stream, name, kind, start, seconds, facts)
@@ -131,24 +145,34 @@ class Writer:
 
     # -- whole passes -----------------------------------------------------------------------------------------------
 
-    def _whole(self, name: str, costs: list[OpCost], each: float, runs: int, all_runs: int) -> None:
+    def _whole(self, name: str, costs: list[OpCost], each: float, indices: range, groups: list[GroupTime]) -> None:
         """Write further passes as one piece a phase; of very many, all of them as one."""
-        if not runs:
-            return
-        if runs > MOST_OPS // 100:
-            self.spans.append(Span(0, COMPUTE, f"{name}, {runs} times", "forward", self.now, each * runs))
-            self.now += each * runs
+        if len(indices) > MOST_OPS // 100:
+            lasts = each * len(indices)
+            self.spans.append(Span(0, COMPUTE, f"{name}, {len(indices)} times", "forward", self.now, lasts))
+            self.now += lasts
             return
         phases: dict[str, float] = {}
         for cost in costs:
-            phase = str(Phase.BACKWARD if cost.op.phase is Phase.RECOMPUTE else cost.op.phase)
-            phases[phase] = phases.get(phase, 0.0) + _number(cost.time) * _number(cost.op.count)
+            seconds = _number(cost.time) * _number(cost.op.count)
+            phases[_way(str(cost.op.phase))] = phases.get(_way(str(cost.op.phase)), 0.0) + seconds
         total = sum(phases.values()) or 1.0
-        for index in range(all_runs - runs, all_runs):
+        for index in indices:
             for phase, seconds in phases.items():
-                lasts = each * seconds / total
-                self.spans.append(Span(0, COMPUTE, f"{phase} {index}", phase, self.now, lasts, {"micro_batch": index}))
+                facts, lasts = {"micro_batch": index}, each * seconds / total
+                self.spans.append(Span(0, COMPUTE, f"{phase} {index}", phase, self.now, lasts, facts))
+                self._all_collectives(groups, phase, lasts, facts)
                 self.now += lasts
+
+    def _all_collectives(self, groups: list[GroupTime], phase: str, lasts: float, facts: dict[str, Any]) -> None:
+        """Write the collectives of a pass as one piece a group."""
+        sums: dict[str, float] = {}
+        for one in groups:
+            if not one.once and _way(one.phase) == phase:
+                sums[one.group] = sums.get(one.group, 0.0) + one.seconds
+        for group, seconds in sums.items():
+            name = f"{group} collectives"
+            self.spans.append(Span(0, group, name, "communication", self.now, min(seconds, lasts), facts))
 
     def _once(self, groups: list[GroupTime]) -> None:
         """Write collectives that run once a step: the part that hides ends with the last backward pass."""
@@ -160,6 +184,11 @@ class Writer:
                 facts = {"exposed": one.exposed}
                 self.spans.append(Span(0, one.group, name, "communication", start, one.seconds, facts))
                 self.now += one.exposed
+
+
+def _way(phase: str) -> str:
+    """Return the phase that a piece of a pass is shown as: what is computed again belongs to the backward pass."""
+    return str(Phase.BACKWARD) if phase == Phase.RECOMPUTE else phase
 
 
 def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
