@@ -122,7 +122,7 @@ def stage_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     rows = []
     for place, stage in enumerate(evaluation.program.stages):
         ledger = _alone(evaluation, place)
-        intervals = memory_intervals(ledger) or {}
+        intervals = memory_intervals(ledger, evaluation.resolved) or {}
         rows.append(
             {
                 "name": stage.name,

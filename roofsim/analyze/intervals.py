@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.spec.constants import Spreads
+    from roofsim.spec.resolve import Resolved
 
 #: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.
 GROUPS: Final[dict[str, tuple[str, ...]]] = {
@@ -78,18 +79,30 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
     return step * float(np.exp(-width)), step * float(np.exp(width))
 
 
-def memory_intervals(memory: Memory) -> dict[str, tuple[float, float]] | None:
+def regime_of(phase: str) -> str:
+    """Return what kind of program's memory was measured: that of training steps, or of inference."""
+    return "train" if phase == "train" else "infer"
+
+
+def memory_is_measured(resolved: Resolved) -> bool:
+    """Tell whether the memory of some run of this engine, in this regime, was held against its prediction."""
+    return resolved.engine.name in memory_spreads.shipped().engines.get(regime_of(resolved.workload.phase), ())
+
+
+def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[float, float]] | None:
     """Return the 80 % intervals of what is allocated, reserved and shown by the device; None for arrays.
 
-    Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated.
+    Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated. Engines of which
+    no run was measured have intervals half as wide again.
     """
     if not is_scalar(*(getattr(memory, name) for name in memory_spreads.FIGURES)):
         return None
-    spreads = memory_spreads.shipped()
+    widths = memory_spreads.shipped().widths(regime_of(resolved.workload.phase))
+    factor = 1.0 if memory_is_measured(resolved) else UNMEASURED
     found: dict[str, tuple[float, float]] = {}
     low = high = 0.0
     for name in memory_spreads.FIGURES:
-        value, width = float(getattr(memory, name)), float(getattr(spreads, name))
+        value, width = float(getattr(memory, name)), float(getattr(widths, name)) * factor
         low, high = max(low, value * float(np.exp(-width))), max(high, value * float(np.exp(width)))
         found[name] = low, high
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,30 @@ if TYPE_CHECKING:
 NOMINAL_COVERAGE: Final = 0.8
 #: Rows below which a rank correlation says nothing.
 FEWEST_FOR_RANKS: Final = 3
+
+
+class Measured(Protocol):
+    """Something that was measured, in its unit."""
+
+    @property
+    def measured(self) -> float:
+        """What was measured."""
+
+
+class Scored(Protocol):
+    """A prediction of something measured: a step's seconds, a peak's bytes."""
+
+    @property
+    def case(self) -> Measured:
+        """What it is held against."""
+
+    @property
+    def predicted(self) -> float:
+        """What is predicted, in the unit of what was measured."""
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """Ends of the 80 % interval, if there is one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,6 +103,8 @@ class Score:
     coverage: float | None
 
 
+Row = TypeVar("Row", bound=Scored)
+
 #: What rows are grouped by, in the order of the page.
 GROUPINGS: Final[dict[str, Callable[[Prediction], str]]] = {
     "source": lambda row: row.case.source,
@@ -119,8 +145,8 @@ def predict_cases(cases: Iterable[Case]) -> list[Prediction]:
     return [predict_case(case) for case in cases]
 
 
-def score(rows: Sequence[Prediction], predicted: Sequence[float] | None = None) -> Score:
-    """Score some rows; with `predicted`, score other seconds for the same rows (a baseline), which have no intervals."""
+def score(rows: Sequence[Scored], predicted: Sequence[float] | None = None) -> Score:
+    """Score some rows; with `predicted`, score other values for the same rows (a baseline), which have no intervals."""
     if not rows:
         raise ValueError("a score needs rows")
     measured = np.array([row.case.measured for row in rows])
@@ -155,7 +181,7 @@ def spearman(first: Any, second: Any) -> float | None:
     return float(np.corrcoef(one, two)[0, 1])
 
 
-def _coverage(rows: Sequence[Prediction]) -> float | None:
+def _coverage(rows: Sequence[Scored]) -> float | None:
     known = [(row.interval, row.case.measured) for row in rows if row.interval is not None]
     if not known:
         return None
@@ -175,9 +201,9 @@ def coverage_band(rows: int) -> tuple[float, float]:
     return float(low) / rows, float(high) / rows
 
 
-def grouped(rows: Iterable[Prediction], key: Callable[[Prediction], str]) -> dict[str, list[Prediction]]:
+def grouped(rows: Iterable[Row], key: Callable[[Row], str]) -> dict[str, list[Row]]:
     """Return the rows of each group, groups in order of name."""
-    found: dict[str, list[Prediction]] = {}
+    found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(key(row), []).append(row)
     return dict(sorted(found.items()))

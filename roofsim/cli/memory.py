@@ -185,7 +185,7 @@ def _row(
     )  # fmt: skip
     row = {name: getattr(ledger, name) for name in fields}
     row["peak"] = row["device_total"]
-    row["intervals"] = memory_intervals(ledger)
+    row["intervals"] = memory_intervals(ledger, evaluation.resolved)
     row["phase_peaks"] = evaluation.profiles[0].phase_peaks
     row["allocator"] = None if allocation is None else allocation.to_dict()
     if measured is not None:

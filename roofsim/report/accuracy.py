@@ -52,7 +52,8 @@ def _head(card: Scorecard) -> str:
 This page compares predictions with {total} published measurements of whole steps on one GPU. They are facts of public
 repositories, listed with their sources in [measurements/README.md](../measurements/README.md); `roofsim validate` scores them
 again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks; what was read
-of the sources and did not become a row is listed in that README, with the reason.
+of the sources and did not become a row is listed in that README, with the reason. Memory is scored on
+[a page of its own](memory-accuracy.md).
 
 - **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
   software and a hash of the name) may be used to fit

@@ -8,11 +8,10 @@ from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
-from roofsim.analyze.intervals import memory_intervals
+from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
 from roofsim.report import words
 from roofsim.schedule.in_flight import waiting_bytes
-from roofsim.spec import memory_spreads
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -44,7 +43,7 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
         f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: "
         + ("fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing")
     )
-    _print_intervals(console, ledger)
+    _print_intervals(console, evaluation, ledger)
     console.print(
         f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
     )
@@ -55,12 +54,12 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
         _print_stage(console, stage, profile)
 
 
-def _print_intervals(console: Console, ledger: Memory) -> None:
-    intervals = memory_intervals(ledger)
+def _print_intervals(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
+    intervals = memory_intervals(ledger, evaluation.resolved)
     if intervals is None:
         return
     shown = (f"{_FIGURES[name]} {_span(span)}" for name, span in intervals.items())
-    basis = "" if memory_spreads.shipped().measured else " (provisional)"
+    basis = "" if memory_is_measured(evaluation.resolved) else " (no run of this engine was measured)"
     console.print(f"80 % intervals{basis}: {', '.join(shown)}")
     low, high = intervals["device_total"]
     if low < float(ledger.capacity) < high:

@@ -17,13 +17,15 @@ Width = Annotated[float, Field(gt=0.0, le=1.0)]
 FIGURES: Final = ("allocated_peak", "reserved", "device_total")
 
 
-class MemorySpreads(BaseModel):
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Widths(_Strict):
     """Half widths of the logarithm of each figure of memory; 80 % of measured ones lie within.
 
     Attributes
     ----------
-    measured
-        Whether the widths were fitted to measured runs; else they are read off published differences.
     allocated_peak
         What tensors take (``torch.cuda.max_memory_allocated``).
     reserved
@@ -32,16 +34,33 @@ class MemorySpreads(BaseModel):
         What the device shows (``nvidia-smi``), context included.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-    schema_version: int = Field(default=1, alias="schema")
-    measured: bool = False
     allocated_peak: Width
     reserved: Width
     device_total: Width
+
+
+class MemorySpreads(_Strict):
+    """Widths by regime, and the engines whose memory was measured in it.
+
+    Attributes
+    ----------
+    train, infer
+        Widths of training steps, and of inference.
+    engines
+        Regime -> engines with measured rows; the facts of others were never held against a run.
+    """
+
+    schema_version: int = Field(default=1, alias="schema")
+    train: Widths
+    infer: Widths
+    engines: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     sources: dict[str, str] = Field(default_factory=dict)
     ranges: dict[str, str] = Field(default_factory=dict, description="Plausible values.")
-    fitted: dict[str, str] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
+    fitted: dict[str, str] = Field(default_factory=dict, description="Command, data and coverage of the fit.")
+
+    def widths(self, regime: str) -> Widths:
+        """Return the widths of a regime: train or infer."""
+        return self.train if regime == "train" else self.infer
 
 
 @cache
