@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
@@ -130,6 +131,7 @@ def answer(evaluation: Evaluation) -> Result:
         warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
         assumed=resolved.assumed,
         provenance=(*provenance(resolved), *_assumed(resolved)),
+        goodput=goodput_of(evaluation),
     )
 
 
@@ -161,10 +163,18 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
                 "gpus": resolved.gpus,
                 "system": resolved.system.name,
                 "override": resolved.override,
+                **_of_runs(resolved),
             },
         }
     )
     return result
+
+
+def _of_runs(resolved: Resolved) -> dict[str, float]:
+    """Return what the scenario says of failures and stragglers."""
+    stated = resolved.reliability
+    found = {} if stated.mtbf is None else {"mtbf": stated.mtbf, "restart": stated.restart}
+    return found | ({"jitter": stated.jitter} if stated.jitter else {})
 
 
 def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:

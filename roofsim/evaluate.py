@@ -11,19 +11,21 @@ import numpy as np
 from roofsim.cost.collectives import fabric_of
 from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
+from roofsim.cost.feed import feed
 from roofsim.cost.host import HostPath, host_flows, host_path
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
-from roofsim.numeric import is_scalar
+from roofsim.numeric import is_scalar, real
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.step import StepTime, compose
+from roofsim.schedule.surroundings import with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.offload import places
@@ -173,9 +175,22 @@ def step_of(
     costs, shown = stage_costs(resolved, program, priced, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
-        return schedule_of(resolved).pipelined(stages, program.num_micro_batches)
+        step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
+        return _surrounded(resolved, step, scales), pace
     weighted = [(cost, stage.times) for cost, stage in zip(costs, program.stages, strict=True)]
-    return compose(weighted, program.num_micro_batches, shown), 0
+    return _surrounded(resolved, compose(weighted, program.num_micro_batches, shown), scales), 0
+
+
+def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
+    """Add the wait for ranks that are slower by chance, and for samples."""
+    layout, workload = layout_of(resolved.parallel), resolved.workload
+    step = with_stragglers(step, layout.ranks, resolved.reliability.jitter)
+    if workload.input is None:
+        return step
+    samples = (
+        real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
+    )
+    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales, _without_axis))
 
 
 def stage_costs(

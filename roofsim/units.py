@@ -34,7 +34,7 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
     ),
     "FLOP/s": ({"FLOP/s": Decimal(1), "FLOPS": Decimal(1), "OP/s": Decimal(1)}, False, "989 TFLOP/s"),
     "FLOP": ({"FLOP": Decimal(1)}, False, "312 TFLOP"),
-    "s": ({"s": Decimal(1)}, False, "5 us"),
+    "s": ({"s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}, False, "5 us"),
     "Hz": ({"Hz": Decimal(1)}, False, "1.41 GHz"),
     "W": ({"W": Decimal(1)}, False, "400 W"),
     "J": ({"J": Decimal(1)}, False, "1.5 pJ"),

@@ -24,6 +24,7 @@ RATES_OF: Final = {
     "inter_node_link": ("inter_node_link",),
     "host_link": ("host_link",),
     "host_memory": ("host_memory",),
+    "host_compute": ("host_compute",),
     "storage": ("storage",),
     "bubble": (),
 }

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
+    from roofsim.analyze.goodput import Goodput
     from roofsim.numeric import Real
 
 SCHEMA: Final = "roofsim/result/1"
@@ -70,6 +71,8 @@ class Result:
     assumed: tuple[str, ...] = ()
     provenance: tuple[dict[str, Any], ...] = ()
     summary: dict[str, Any] = field(default_factory=dict)
+    goodput: Goodput | None = None
+    """What checkpoints and failures make of a long run, where the scenario states them."""
 
     @property
     def bandwidth_bound(self) -> bool | None:
@@ -115,6 +118,8 @@ class Result:
                 "provenance": self.provenance,
             }
         )
+        if self.goodput is not None:
+            document["goodput"] = self.goodput.to_dict()
         return document
 
 

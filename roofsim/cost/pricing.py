@@ -33,6 +33,7 @@ class Scales:
     inter_node_link: Real = 1.0
     host_link: Real = 1.0
     host_memory: Real = 1.0
+    host_compute: Real = 1.0
     storage: Real = 1.0
 
     @classmethod

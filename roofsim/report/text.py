@@ -14,6 +14,7 @@ from roofsim.report import words
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from roofsim.analyze.goodput import Goodput
     from roofsim.analyze.result import Result
 
 
@@ -58,8 +59,27 @@ def _answer_rows(result: Result) -> list[tuple[str, str]]:
     rows.append(("memory", _memory(result)))
     if result.memory.away:
         rows.append(("elsewhere", f"{words.elsewhere(result.memory.away)} (each GPU)"))
+    if result.goodput is not None:
+        rows += _goodput(result.goodput)
     if result.cost.get("usd_per_hour") is not None:
         rows.append(("cost", _cost(result)))
+    return rows
+
+
+def _goodput(found: Goodput) -> list[tuple[str, str]]:
+    """Return the lines of checkpoints and failures."""
+    size, writing = words.gibibytes(found.checkpoint_bytes), words.duration(found.write_time)
+    line = (
+        f"{size}, written in {writing}; every {words.duration(found.interval)} training waits "
+        f"{words.duration(found.blocking_time)}: {words.percent(found.checkpoint_share)} of the time"
+    )
+    rows = [("checkpoints", line)]
+    if found.mtbf is not None and found.daly is not None and found.goodput_at_daly is not None:
+        line = (
+            f"{words.percent(found.goodput)} of the time is progress, {words.duration(found.mtbf)} between failures; best "
+            f"interval {words.duration(found.daly)}: {words.percent(found.goodput_at_daly)}"
+        )
+        rows.append(("goodput", line))
     return rows
 
 

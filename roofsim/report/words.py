@@ -24,6 +24,7 @@ BOUND_WORDS: Final = {
     "input": "input pipeline",
     "host_link": "link to the host",
     "host_memory": "host memory",
+    "host_compute": "CPU cores of the host",
     "storage": "storage",
 }
 
@@ -42,6 +43,7 @@ RESOURCE_WORDS: Final = {
     "power": "power limit",
     "host_link": "bandwidth of the link to the host",
     "host_memory": "bandwidth of host memory",
+    "host_compute": "speed of the host's cores",
     "storage": "bandwidth of storage",
     "intra_node_link": "links inside the node",
     "inter_node_link": "network between nodes",
@@ -56,6 +58,19 @@ def short_bound(bound: str) -> str:
 def seconds(value: float) -> str:
     """Return a duration with three digits."""
     return humanize(float(value), "s", 3)
+
+
+def duration(value: float) -> str:
+    """Return a duration of a run: minutes and hours from two minutes up.
+
+    >>> duration(5400.0), duration(7.0), duration(36000000.0)
+    ('90.0 min', '7.0 s', '10,000 h')
+    """
+    if value < 120.0:
+        return seconds(value)
+    if value < 3.0 * 3600.0:
+        return f"{value / 60.0:.1f} min"
+    return f"{count(value / 3600.0)} h"
 
 
 def gibibytes(value: float) -> str:

@@ -133,6 +133,9 @@ class Host(_Strict):
 
     memory: BytesOrNone | None = None
     memory_bandwidth: Bandwidth | None = None
+    cores: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
+        default=None, description="Of all processors of the node; null: unknown, and nothing is limited by them."
+    )
     issue_factor: Annotated[float, Field(gt=0.0, le=20.0)] = Field(
         default=1.0, description="Host time per kernel launch against the reference host (a 2020 server CPU)."
     )

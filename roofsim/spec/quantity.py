@@ -21,14 +21,16 @@ _PLAUSIBLE: Final = {
 }
 
 
-def _reader(unit: str, *, zero: bool) -> BeforeValidator:
+def _reader(unit: str, *, zero: bool, plausible: tuple[str, str] | None = None) -> BeforeValidator:
+    limits = _PLAUSIBLE.get(unit) if plausible is None else plausible
+
     def read(value: Any) -> float:
         try:
             number = parse(value, unit)
         except UnitError as error:
             raise ValueError(error.problems[0].message) from None
-        if number > 0 and unit in _PLAUSIBLE:
-            _expect_plausible(number, unit, value)
+        if number > 0 and limits is not None:
+            _expect_plausible(number, unit, value, limits)
         if number < 0 or (number == 0 and not zero):
             raise ValueError(f"expected {'no negative' if zero else 'a positive'} quantity; got {value!r}")
         return number
@@ -36,8 +38,8 @@ def _reader(unit: str, *, zero: bool) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def _expect_plausible(number: float, unit: str, value: Any) -> None:
-    low, high = _PLAUSIBLE[unit]
+def _expect_plausible(number: float, unit: str, value: Any, limits: tuple[str, str]) -> None:
+    low, high = limits
     if not parse(low, unit) <= number <= parse(high, unit):
         raise ValueError(f"expected a plausible quantity, {low} to {high}; got {value!r}")
 
@@ -53,6 +55,8 @@ FlopRate = Annotated[float, _reader("FLOP/s", zero=False), _schema("FLOP/s")]
 Frequency = Annotated[float, _reader("Hz", zero=False), _schema("Hz")]
 Seconds = Annotated[float, _reader("s", zero=False), _schema("s")]
 SecondsOrNone = Annotated[float, _reader("s", zero=True), _schema("s")]
+#: Of runs and of what happens between steps, where `Seconds` is of kernels and links.
+Duration = Annotated[float, _reader("s", zero=False, plausible=("1 ms", "10000000 h")), _schema("s")]
 Power = Annotated[float, _reader("W", zero=False), _schema("W")]
 Energy = Annotated[float, _reader("J", zero=False), _schema("J")]
 Dollars = Annotated[float, _reader("USD", zero=False), _schema("USD")]

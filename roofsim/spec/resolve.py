@@ -14,6 +14,7 @@ from roofsim.spec.find_hardware import find_hardware
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
+from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
@@ -47,6 +48,7 @@ class Resolved:
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
+    reliability: Reliability = field(default_factory=Reliability)
 
 
 class Resolver:
@@ -83,6 +85,8 @@ class Resolver:
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
         check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
+        reliability = reliability_of(scenario.hardware, parallel.gpus, self.document, self.assumed)
+        check_running(workload, reliability, hardware.system, self.document)
         return Resolved(
             model=model,
             workload=workload,
@@ -97,6 +101,7 @@ class Resolver:
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,
+            reliability=reliability,
         )
 
     def _scenario(self) -> Scenario:

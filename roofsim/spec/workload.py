@@ -9,6 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.adapter import Adapter
 from roofsim.spec.families.base import Rate
 from roofsim.spec.precision import PrecisionRoles
+from roofsim.spec.quantity import Duration
+from roofsim.spec.running import Checkpoint, Input
 
 Positive = Annotated[int, Field(gt=0, le=10**12)]
 NonNegative = Annotated[int, Field(ge=0, le=10**12)]
@@ -96,6 +98,13 @@ class Workload(_Strict):
         default=None, description="The engine's own, if left out (vision)."
     )
     dropout: Rate | None = Field(default=None, description="The model's own, if left out.")
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        description="{every: 500} steps, {interval: 30 min}, or {} for the best interval of hardware.mtbf.",
+    )
+    input: Input | None = Field(
+        default=None, description="{bytes_per_sample: 110 kB, decode_time: 8 ms, workers: 8}: what feeds the steps."
+    )
 
     @model_validator(mode="after")
     def _one_batch_word(self) -> Self:
@@ -162,6 +171,14 @@ class HardwareChoice(_Strict):
         default=None, description="An overlay of the card's constants, written by `roofsim calibrate fit --overlay`."
     )
     override: dict[str, Any] = Field(default_factory=dict, description="gpu.memory.bandwidth: 3 TB/s")
+    mtbf: Duration | None = Field(default=None, description="Mean time between failures of the whole job.")
+    mtbf_per_gpu: Duration | None = Field(default=None, description="The same of one GPU with its part of the node.")
+    restart: Duration | None = Field(
+        default=None, description="From a failure to the next step, beside reading the checkpoint; 5 min if left out."
+    )
+    jitter: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        default=0.0, description="Standard deviation of the time of one rank's step, as a share of it."
+    )
 
 
 class Scenario(_Strict):

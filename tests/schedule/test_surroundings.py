@@ -1,0 +1,96 @@
+"""Stragglers and inputs: expected maxima from tables, input-bound steps by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from roofsim.api import run
+from roofsim.schedule.surroundings import largest_of
+
+RESNET = {
+    "model": "resnet50",
+    "workload": {"micro_batch_size": 256, "precision": "fp16-amp"},
+    "parallel": {"data": 8},
+    "hardware": {"gpu": "a100-sxm4-80gb", "gpus": 8},
+}
+
+
+@pytest.mark.parametrize(
+    ("ranks", "expected"),
+    [(1.0, 0.0), (2.0, 0.56419), (3.0, 0.84628), (5.0, 1.16296), (10.0, 1.53875), (100.0, 2.50759), (1000.0, 3.24144)],
+)
+def test_largest_of_many(ranks, expected):
+    """Expected largest order statistics of the normal distribution (Harter, Biometrika 48, 1961)."""
+    assert largest_of(ranks) == pytest.approx(expected, abs=1e-5)
+
+
+def test_largest_of_arrays():
+    ranks = np.array([[1.0, 8.0], [8.0, 64.0]])
+    assert largest_of(ranks).tolist() == [[largest_of(float(n)) for n in row] for row in ranks]
+
+
+def test_stragglers_lengthen_a_step():
+    calm, rough = run(RESNET), run(RESNET, hardware__jitter=0.03)
+    assert rough.step_time == pytest.approx(calm.step_time * (1.0 + 0.03 * largest_of(8.0)))
+    assert sum(rough.time.values()) == pytest.approx(rough.step_time)
+    assert rough.time["bubble"] == pytest.approx(rough.step_time - calm.step_time)
+
+
+def fed(**given):
+    return run(RESNET, workload__input={"bytes_per_sample": "110 kB"} | given)
+
+
+def test_enough_workers_hide_the_input():
+    found = fed(decode_time="8 ms", workers=64)
+    assert found.step_time == pytest.approx(run(RESNET).step_time, rel=1e-3)
+    assert found.time["input"] < 1e-3 * found.step_time
+    assert found.bound == run(RESNET).bound
+
+
+def test_few_workers_bind():
+    found = fed(decode_time="8 ms", workers=4)
+    assert found.step_time == pytest.approx(256 * 8e-3 / 4, rel=1e-3)
+    assert found.bound == "host_compute"
+    assert found.time["input"] == pytest.approx(found.step_time - run(RESNET).step_time)
+    assert sum(found.time.values()) == pytest.approx(found.step_time)
+    assert found.elasticity["host_compute"] == pytest.approx(-1.0, abs=0.01)
+    assert sum(found.elasticity.values()) == pytest.approx(-1.0, abs=0.01)
+    assert found.runner_up["bound"] == run(RESNET).bound
+
+
+def test_cores_are_shared():
+    override = {"system.host.cores": 16}
+    found = run(
+        RESNET,
+        workload__input={"bytes_per_sample": "110 kB", "decode_time": "8 ms", "workers": 64},
+        hardware__override=override,
+    )
+    assert found.step_time == pytest.approx(2048 * 8e-3 / 16, rel=1e-3)
+
+
+def test_slow_storage_binds():
+    override = {"system.storage.read": "100 MB/s"}
+    found = run(RESNET, workload__input={"bytes_per_sample": "110 kB"}, hardware__override=override)
+    assert found.bound == "storage"
+    assert found.step_time == pytest.approx(2048 * 110e3 / 100e6, rel=1e-3)
+    assert found.elasticity["storage"] == pytest.approx(-1.0, abs=0.01)
+
+
+def test_the_link_to_the_host_binds():
+    found = fed(decoded_bytes="50 MB")
+    assert found.bound == "host_link"
+    assert found.elasticity["host_link"] == pytest.approx(-1.0, abs=0.01)
+
+
+def test_tensor_ranks_share_samples():
+    """Two ranks of one replica read the same samples: half as many a node."""
+    gpt = {
+        "model": "gpt2-124m",
+        "workload": {"micro_batch_size": 4, "sequence_length": 512, "engine": "megatron-core", "global_batch_size": 32},
+        "hardware": {"gpu": "a100-sxm4-80gb", "gpus": 8, "override": {"system.storage.read": "1 MB/s"}},
+    }
+    each = {"bytes_per_sample": "1 MB"}
+    split = run(gpt, parallel__tensor=2, workload__input=each)
+    alone = run(gpt, workload__input=each)
+    assert split.step_time == pytest.approx(alone.step_time, rel=1e-3) == pytest.approx(32.0, rel=1e-3)
