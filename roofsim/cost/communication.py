@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.collectives import CollectiveTime, Fabric, collective_time
 from roofsim.graph.ops import Collective
-from roofsim.numeric import maximum, where
+from roofsim.numeric import is_scalar, maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import Scales
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 #: What a point-to-point message is to the fabric; the receiver only waits.
 _PRICED_AS: Final = {"send": "send_recv"}
 FREE: Final = ("identity", "receive")
+#: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
+_OVERLAPPED: Final = ("data", "replica", "context")
 _UNLIMITED: Final = float(2**60)
 
 
@@ -69,15 +71,28 @@ class Messages:
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
         found: dict[tuple[str, str], Traffic] = {}
+        seen: dict[tuple[object, ...], Traffic] = {}  # layers send the same messages again and again
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
+                one = self._remembered(op, scales, seen)
                 key = (str(op.phase), op.group_of)
-                found[key] = found.get(key, Traffic()).plus(self._one(op, scales), op.count)
+                found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found
+
+    def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
+        message = op.message()
+        if not is_scalar(message, op.ranks):
+            return self._one(op, scales)
+        same = (op.function, op.group_of, op.ranks, message)
+        if same not in seen:
+            seen[same] = self._one(op, scales)
+        return seen[same]
 
     def _one(self, op: Collective, scales: Scales) -> Traffic:
         found = self.time_of(op, scales)
-        own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
+        own = found.intra_node
+        if op.group_of in _OVERLAPPED:
+            own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
         return Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)

@@ -138,17 +138,22 @@ class OpGraph:
             raise GraphError(f"op names must be unique; repeated: {', '.join(repeated[:5])}")
         made: set[Tensor] = set()
         entering = {inner for block in self.blocks for inner, _ in block.carries}
+        backwards = False
         for op in self.ops:
             for tensor in op.inputs + op.holds:
-                if tensor not in made and not tensor.root.persistent and tensor not in entering:
+                if tensor in made or tensor.root.persistent:
+                    continue
+                if tensor not in entering:
                     raise GraphError(f"{op.name!r} reads {tensor}, which nothing makes before it{self._context(op)}")
+                backwards = True
             for tensor in op.outputs:
                 if tensor in made:
                     raise GraphError(f"{op.name!r} makes {tensor} a second time")
                 made.add(tensor)
             op.check()
         self._verify_blocks(made)
-        if not nx.is_directed_acyclic_graph(self.digraph):
+        # Where every edge goes forward there is no cycle.
+        if backwards and not nx.is_directed_acyclic_graph(self.digraph):
             cycle = " -> ".join(edge[0].name for edge in nx.find_cycle(self.digraph))
             raise GraphError(f"the graph has a cycle: {cycle}")
         return self

@@ -107,9 +107,13 @@ def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCA
     return Liveness(graph, granule).run(with_curve=with_curve)
 
 
-def peak_of_stream(graph: OpGraph, stream: str) -> Real:
-    """Return the largest sum of what one stream allocated; what stands before the step counts as the kernels' stream."""
-    return Liveness(graph, ALLOCATION_GRANULE, stream).run(with_curve=False).peak
+def peaks_of_streams(graph: OpGraph) -> list[Real]:
+    """Return the largest sum of all, and of what each stream allocated; what stands before the step is the kernels'."""
+    walk, found = Liveness(graph), []
+    for stream in (None, *STREAMS):
+        walk.stream = stream
+        found.append(walk.run(with_curve=False).peak)
+    return found
 
 
 def _stream_of(op: AbstractOp, root: Tensor) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Cast
-from roofsim.schedule.memory import STREAMS, peak_of_stream, profile
+from roofsim.schedule.memory import peaks_of_streams
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -28,8 +28,8 @@ def stranded(graph: OpGraph) -> Real:
 
 def apart(graph: OpGraph) -> Real:
     """Return the bytes that streams of their own cost: each keeps its largest need, whenever that is."""
-    together = profile(graph).peak
-    alone: Real = 0.0
-    for stream in STREAMS:
-        alone = alone + peak_of_stream(graph, stream)
-    return alone - together
+    together, *alone = peaks_of_streams(graph)
+    total: Real = 0.0
+    for peak in alone:
+        total = total + peak
+    return total - together
