@@ -10,6 +10,7 @@ from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
+from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
 from roofsim.analyze.sensitivity import elasticities
@@ -249,6 +250,7 @@ def _unpriced(resolved: Resolved) -> list[str]:
 def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
     resolved = evaluation.resolved
     found = [*(_basis(resolved) if scalar else []), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
+    found += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         found.append(
             f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"

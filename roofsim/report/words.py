@@ -24,7 +24,7 @@ BOUND_WORDS: Final = {
     "input": "input pipeline",
     "host_link": "link to the host",
     "host_memory": "host memory",
-    "host_compute": "CPU cores of the host",
+    "host_compute": "CPU of the host",
     "storage": "storage",
 }
 
