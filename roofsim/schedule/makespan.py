@@ -20,20 +20,23 @@ MOST_ELEMENTS: Final = 512 * MOST_WORK
 LARGEST_ERROR: Final = {"interleaved": 0.13, "zero-bubble": 0.1, "1f1b": 0.15}
 
 
-def makespan(schedule: str, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0) -> Real:
+def makespan(
+    schedule: str, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0, latency: Real = 0.0
+) -> Real:
     """Return the seconds from the first forward pass to the last backward pass of a step.
 
-    `stages` are the kinds of stages, in the order of the pipeline. Sweeps, whose numbers of stages or micro batches are
+    `stages` are the kinds of stages, in the order of the pipeline; `latency` are the seconds of a message that keeps neither
+    of two interleaved stages from working. Sweeps, whose numbers of stages or micro batches are
     arrays, use the closed form; so does what it is exact for. All else runs event by event.
     """
     numbers = [one.positions for one in stages]
     if is_closed_exact(schedule, numbers, micro_batches, virtual) or not is_scalar(micro_batches, virtual, *numbers):
-        return closed_form(schedule, stages, micro_batches, virtual)
+        return closed_form(schedule, stages, micro_batches, virtual, latency)
     count, times = int(micro_batches), int(virtual)
     elements = max(np.size(one.forward) for one in stages) * min(count * sum(map(int, numbers)) * times, MOST_WORK)
     if elements > MOST_ELEMENTS or count != micro_batches:
-        return closed_form(schedule, stages, micro_batches, virtual)
-    return simulated_makespan(schedule, stages, count, times)
+        return closed_form(schedule, stages, micro_batches, virtual, latency)
+    return simulated_makespan(schedule, stages, count, times, latency)
 
 
 def is_closed_exact(schedule: str, positions: Sequence[Real], micro_batches: Real, virtual: Real) -> bool:
@@ -49,8 +52,13 @@ def is_closed_exact(schedule: str, positions: Sequence[Real], micro_batches: Rea
     return schedule != "zero-bubble" and not any_above(virtual, 1.0) and not any_above(stages, micro_batches)
 
 
-def closed_form(schedule: str, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0) -> Real:
-    """Return the seconds of a schedule without running it; see `is_closed_exact`."""
+def closed_form(
+    schedule: str, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0, latency: Real = 0.0
+) -> Real:
+    """Return the seconds of a schedule without running it; see `is_closed_exact`.
+
+    Messages that hide show once on the way through all chunks and once on the way back.
+    """
     if schedule == "gpipe":
         return _one_way_and_back(stages, micro_batches)
     if schedule == "zero-bubble":
@@ -58,8 +66,8 @@ def closed_form(schedule: str, stages: Sequence[StageTimes], micro_batches: Real
     if is_scalar(virtual):
         if virtual == 1.0:
             return _alternating(stages, micro_batches)
-        return _paced(stages, micro_batches, [one.both / virtual for one in stages])
-    spread = _paced(stages, micro_batches, [one.both / virtual for one in stages])
+        return _interleaved(stages, micro_batches, virtual, latency)
+    spread = _interleaved(stages, micro_batches, virtual, latency)
     return where(virtual > 1.0, spread, _alternating(stages, micro_batches))
 
 
@@ -93,6 +101,11 @@ def _paced(stages: Sequence[StageTimes], micro_batches: Real, waits: Sequence[Re
     """
     whole = _sum(waits, stages)
     return _largest([micro_batches * one.both + whole - wait for one, wait in zip(stages, waits, strict=True)])
+
+
+def _interleaved(stages: Sequence[StageTimes], micro_batches: Real, virtual: Real, latency: Real) -> Real:
+    chunks = _sum([virtual for _ in stages], stages)
+    return _paced(stages, micro_batches, [one.both / virtual for one in stages]) + 2.0 * latency * (chunks - 1.0)
 
 
 def _alternating(stages: Sequence[StageTimes], micro_batches: Real) -> Real:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.communication import Traffic
-from roofsim.numeric import Real, divide, maximum
+from roofsim.numeric import Real, divide, maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -32,6 +32,8 @@ class Exposed:
 
     micro_batch: Traffic
     step: Traffic
+    latency: Real = 0.0
+    """Seconds of a message between pipeline stages that hides behind other micro batches: the next stage waits for it."""
     host: HostShown | None = None
     """Waiting for the host and for copies to and from it, where there are any."""
 
@@ -45,6 +47,7 @@ def exposed(
     many messages per micro batch.
     """
     micro, step = Traffic(), Traffic()
+    latency: Real = 0.0
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
@@ -54,13 +57,14 @@ def exposed(
                 beside = _compute(cost, "forward" if phase == "optimizer" else phase)
                 step = step.plus(_buckets(whole, beside, hides=overlap.data))
         elif group == "pipeline":
-            hidden = overlap.pipeline and not (isinstance(virtual, float) and virtual == 1.0)
-            micro = micro.plus(traffic, 0.0 if hidden else virtual)
+            hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
+            micro = micro.plus(traffic, virtual * (1.0 - hidden))
+            latency = maximum(latency, traffic.seconds * hidden)
         elif group == "context":
             micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=True))
         else:
             micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
-    return Exposed(micro_batch=micro, step=step)
+    return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
 def _compute(cost: PassCost, phase: str) -> Real:

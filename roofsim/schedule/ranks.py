@@ -54,7 +54,11 @@ class Schedule:
         """
         alone = [compose([(cost, 1.0)], num_micro_batches, [shown]) for cost, shown, _ in stages]
         times = stage_times(stages, alone, num_micro_batches)
-        step = self._step(alone, times, makespan(self.name, times, num_micro_batches, self.virtual_stages))
+        latency: Real = 0.0
+        for _, shown, _ in stages:
+            latency = maximum(latency, shown.latency)
+        whole = makespan(self.name, times, num_micro_batches, self.virtual_stages, latency)
+        step = self._step(alone, times, whole)
         best, index = alone[0], 0
         for place, one in enumerate(alone[1:], start=1):
             longer = one.step > best.step

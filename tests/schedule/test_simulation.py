@@ -75,6 +75,7 @@ def test_hidden_transfers_of_interleaved_stages(stages, virtual, groups, backwar
     found = simulate("interleaved", equal, groups * stages, virtual, latency).makespan
     whole = (groups * stages * virtual + stages - 1) * (1.0 + backward) + 2.0 * latency * (stages * virtual - 1)
     assert found == pytest.approx(whole, rel=1e-9)
+    assert closed_form("interleaved", equal, float(groups * stages), float(virtual), latency) == pytest.approx(whole)
 
 
 @settings(max_examples=60)

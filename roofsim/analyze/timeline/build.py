@@ -88,7 +88,8 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
         for stage, priced, cost in zip(program.stages, evaluation.priced, costs, strict=True)
     ]
     count, shown_count = int(micro_batches), _written_out(len(kinds), parallel.virtual_stages, int(micro_batches))
-    ran = simulate(parallel.schedule, times, shown_count, parallel.virtual_stages)
+    latency = max((float(one.latency) for one in shown), default=0.0)
+    ran = simulate(parallel.schedule, times, shown_count, parallel.virtual_stages, latency)
     found = _Pipeline(ran, times, kinds, groups, alone)
     spans = found.work(parallel.virtual_stages)
     notes = []
