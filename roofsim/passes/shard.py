@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, OptimizerUpdate
-from roofsim.graph.rewire import rewired
+from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class ReduceGradients:
         ops: Body = []
         for at, (block, body) in enumerate(graph.segments()):
             finished = [root for root, segment in last.items() if segment == at]
-            ops += [_with_outputs(rewired(op, env), env) for op in body] if env else body
+            ops += _rewired_outputs(body, env) if env else body
             ops += self._reductions(body[0].name, finished, experts, env, block)
         return graph.replaced(ops, *self.ensures)
 
@@ -169,16 +169,16 @@ class FullyShard:
                 root |= twin
                 ops += gather
             if block is None:
-                ops += _rewired_all(body, root)
+                ops += rewired_all(body, root)
                 continue
             source = block if block.mirror is None else block.mirror
             if block.mirror is not None and not self.regathers:
-                ops += _rewired_all(body, kept[source] | root)
+                ops += rewired_all(body, kept[source] | root)
                 continue
             inner = [t for t in roots if t not in root]
             twin, gather = self._gather(inner, shards, experts, block, body)
             kept[source] = twin
-            ops += [*gather, *self._holding(_rewired_all(body, twin | root), gather)]
+            ops += [*gather, *self._holding(rewired_all(body, twin | root), gather)]
         if self.rest_together:
             ops[-1] = replace(ops[-1], holds=(*ops[-1].holds, *root.values()))
         return graph.replaced(ops, *self.ensures)
@@ -284,18 +284,15 @@ def _read(parameters: set[Tensor], ops: Iterable[AbstractOp]) -> list[Tensor]:
     return list(dict.fromkeys(t.root for op in ops for t in op.inputs if t.root in parameters))
 
 
-def _rewired_all(body: Body, twin: dict[Tensor, Tensor]) -> Body:
-    env = dict(twin)
-    result = []
+def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
+    """Return ops that read and make the twins; views that follow them join the twins, since later ops read those."""
+    result: Body = []
     for op in body:
         new = rewired(op, env)
+        new = replace(new, outputs=tuple(env.get(tensor, tensor) for tensor in new.outputs))
         env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         result.append(new)
     return result
-
-
-def _with_outputs(op: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:
-    return replace(op, outputs=tuple(env.get(tensor, tensor) for tensor in op.outputs))
 
 
 def _expert_parameters(graph: OpGraph) -> set[str]:

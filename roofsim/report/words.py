@@ -200,6 +200,8 @@ def bound_sentence(result: Result) -> str:
         return "varies over the array"
     second, headroom = BOUND_WORDS[result.runner_up["bound"]], result.runner_up["headroom"]
     first = BOUND_WORDS[result.bound]
+    if headroom is None and result.bound == "bubble":  # no rate shortens it: fewer stages or more micro batches do
+        return f"{first}: fewer stages or more micro batches would shorten it; {second} would be next"
     if headroom is None:
         return f"{first}; {second} would come next, but not before {first} is 1000 times as fast"
     return f"{first}; {second} would be next, once {first} is {headroom:.3g} times as fast"

@@ -45,7 +45,11 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
         When a name is unknown, a value is wrong, or a peak looks like one with sparsity.
     """
     stated = isinstance(scenario.data, dict) and "gpu" in (scenario.data.get("hardware") or {})
-    assumed: list[str] = [] if stated else [f"gpu: {choice.gpu}, as none is named"]
+    assumed: list[str] = []
+    if not stated:
+        own = _gpu_of_system(choice.system, scenario)
+        assumed = [f"gpu: {choice.gpu}, as none is named" if own is None else f"gpu: {own}, that of {choice.system}"]
+        choice = choice if own is None else choice.model_copy(update={"gpu": own})
     override = _overrides(choice.override, scenario)
     document = _gpu_document(choice.gpu, scenario, assumed)
     for path, value, place in override["gpu"]:
@@ -127,6 +131,14 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
     for path, value in _leaves(inline.data):
         document = document.with_value(path, value, inline.place(path))
     return document.with_value(("name",), given.get("name", f"{inherits} (changed)"), place)
+
+
+def _gpu_of_system(given: str | dict[str, Any] | None, scenario: Document) -> str | None:
+    """Return the card that a named node is sold with; None where no node is named or none belongs to it."""
+    if not isinstance(given, str):
+        return None
+    node = catalog.load("system", given, scenario.place(("hardware", "system")), "hardware.system")
+    return node.data.get("gpu") if isinstance(node.data.get("gpu"), str) else None
 
 
 def _system_document(given: str | dict[str, Any] | None, gpu: Gpu, scenario: Document, assumed: list[str]) -> Document:

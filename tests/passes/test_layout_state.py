@@ -6,6 +6,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from roofsim.api import resolve
+from roofsim.evaluate import evaluate
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
 from tests.scenarios import TINY, TINY_LLAMA, spread
@@ -154,3 +156,12 @@ def test_recomputation_never_saves_more(layers, policy, tensor, pipeline, sequen
     )
     for before, after in zip(plain.profiles, again.profiles, strict=True):
         assert after.saved_activations <= before.saved_activations
+
+
+@pytest.mark.parametrize("sharding", ["gradients", "full"])
+def test_a_matrix_used_three_times_is_reduced_once(sharding):
+    """T5 reads one matrix in the encoder, the decoder and the head; its gradient is the sum of three."""
+    request = {"model": "t5-base", "parallel": {"data": 4, "sharding": sharding}, "workload": {"global_batch_size": 8}}
+    graph = evaluate(resolve(request)).program.stages[0].graph
+    reduced = [t.name for op in graph if op.name.startswith("data.reduce") for t in op.inputs]
+    assert reduced.count("embedding.weight.grad") == 1

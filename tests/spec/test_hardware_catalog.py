@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from roofsim.api import resolve
 from roofsim.spec.hardware import Gpu, System
 
 HARDWARE = Path(__file__).parents[2] / "hardware"
@@ -363,3 +364,12 @@ def test_generic_hosts():
     for name in generic:
         assert SYSTEMS[name].gpus_per_node == 1
         assert SYSTEMS[name].nics_per_node is None
+
+
+def test_a_named_node_brings_its_cards():
+    named = resolve({"model": "gpt2", "hardware": {"system": "dgx-h100"}})
+    assert named.gpu.name == "h100-sxm5-80gb"
+    assert any("that of dgx-h100" in line for line in named.assumed)
+    assert resolve({"model": "gpt2", "hardware": {"system": "server-pcie4"}}).gpu.name == "a100-sxm4-80gb"
+    stated = {"model": "gpt2", "hardware": {"system": "dgx-h100", "gpu": "h200"}}
+    assert resolve(stated).gpu.name == "h200-sxm-141gb"

@@ -162,6 +162,12 @@ def _only(stated: int | None, otherwise: Iterable[int]) -> Iterable[int]:
     return otherwise if stated is None else (stated,)
 
 
+def _beyond(attempt: Attempt) -> bool:
+    """Tell whether tensors alone exceed the memory, without what only sharding itself takes: whole units it gathers."""
+    besides = ("communication_buffers", "context", "fragmentation")
+    return sum(amount for name, amount in attempt.components.items() if name not in besides) > attempt.capacity
+
+
 class _Search:
     def __init__(self, space: Space) -> None:
         self.space = space
@@ -230,23 +236,28 @@ class _Search:
             index += 1
         return index
 
-    def _lean(self, gpus: int) -> Iterator[Attempt]:
-        """Return the layouts with the leanest recomputation."""
+    def _lean(self, gpus: int) -> Iterator[tuple[Attempt, int]]:
+        """Return the layouts with the leanest recomputation, and how many each stands for: itself and what it rules out."""
         space = self.space
         for degrees in space.degrees(gpus):
-            for sharding in space.shardings(degrees[2]):
+            levels = space.shardings(degrees[2])
+            for at, sharding in enumerate(levels):
                 found = self.bench.attempted(space.changes(gpus, degrees, sharding, space.recomputes()[0]))
-                if found is not None:
-                    yield found
+                if found is None:
+                    continue
+                hopeless = _beyond(found)  # with less sharding a rank holds more
+                yield found, len(levels) - at if hopeless else 1
+                if hopeless:
+                    break
 
     def _fits(self, gpus: int) -> bool:
-        return any(attempt.fits for attempt in self._lean(gpus))
+        return any(attempt.fits for attempt, _ in self._lean(gpus))
 
     def _closest(self, gpus: int) -> Attempt | None:
-        return min(self._lean(gpus), key=lambda attempt: attempt.memory, default=None)
+        return min((attempt for attempt, _ in self._lean(gpus)), key=lambda attempt: attempt.memory, default=None)
 
     def _tried(self, gpus: int) -> int:
-        return sum(1 for _ in self._lean(gpus))
+        return sum(layouts for _, layouts in self._lean(gpus))
 
     def _ranked(self, gpus: int) -> tuple[Attempt, ...]:
         """Return the layouts that fit, by time per sample.
