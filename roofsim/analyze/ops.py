@@ -19,6 +19,8 @@ ORDERS: Final = ("time", "flops", "bytes", "intensity", "program")
 def op_rows(evaluation: Evaluation, *, by: str = "op", sort: str = "time") -> list[dict[str, Any]]:
     """Return one row an op (or group): amounts of one step, seconds, share of the step, what binds it.
 
+    Of a pipeline they are those of all its stages, one rank each.
+
     Raises
     ------
     SpecError
@@ -31,8 +33,11 @@ def op_rows(evaluation: Evaluation, *, by: str = "op", sort: str = "time") -> li
     for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
         for cost in priced.per_op():
             if cost.op.kind is not Kind.VIEW:
-                _add(rows, evaluation, cost, _key(cost, by), stage.times)
-    found = [_finished(row, evaluation) for row in rows.values()]
+                _add(rows, evaluation, cost, _key(cost, by), stage.times * stage.positions)
+    whole = float(evaluation.step.device)
+    if evaluation.program.pipelined:  # stages work side by side: shares are of the work of all
+        whole = sum(row["time"] for row in rows.values())
+    found = [_finished(row, whole) for row in rows.values()]
     if sort != "program":
         found.sort(key=lambda row: -(row[sort] if row[sort] is not None else 0.0))
     return found
@@ -66,7 +71,7 @@ def _number(value: Any) -> float:
     return float(value) if isinstance(value, float) else float(value.mean())
 
 
-def _finished(row: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
+def _finished(row: dict[str, Any], whole: float) -> dict[str, Any]:
     intensity = row["flops"] / row["bytes"] if row["bytes"] else None
     bound = max(BOUNDS, key=lambda part: row[part])
     return {
@@ -78,6 +83,6 @@ def _finished(row: dict[str, Any], evaluation: Evaluation) -> dict[str, Any]:
         "bytes": row["bytes"],
         "intensity": intensity,
         "time": row["time"],
-        "share": row["time"] / float(evaluation.step.device),
+        "share": row["time"] / whole if whole else 0.0,
         "bound": bound,
     }

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Eighths of a character cell, for the memory curve in text.
 _BARS: Final = " ▁▂▃▄▅▆▇█"
+#: Phases that the curve names by their first letters.
+_PHASES: Final = ("forward", "backward", "recompute", "optimizer")
 _CURVE_WIDTH: Final = 80
 _FIGURES: Final = {"allocated_peak": "allocated", "reserved": "reserved", "device_total": "device total"}
 
@@ -97,7 +99,8 @@ def _print_bars(console: Console, curve: list[tuple[str, str, dict[str, float]]]
     phases = "".join(curve[index * len(curve) // width][1][0] for index in range(width))
     console.print(f"allocated over the step, 0 to {words.gibibytes(peak)}:")
     console.print(bars, highlight=False)
-    console.print(f"{phases}   f forward, b backward, r recompute, o optimizer", style="dim", highlight=False)
+    meanings = ", ".join(f"{phase[0]} {phase}" for phase in _PHASES if phase[0] in phases)
+    console.print(f"{phases}   {meanings}", style="dim", highlight=False)
 
 
 def print_alive(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:

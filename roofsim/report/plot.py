@@ -64,7 +64,7 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     _time_bars(figure.add_subplot(grid[1, 0]), pairs)
     evaluation, result = pairs[0]
     name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
-    _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name)
+    _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name, columns=3)
     figure.suptitle(words.headline(result), fontsize=13)
     figure.savefig(path, dpi=110)
 
@@ -134,6 +134,7 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
                 textcoords="offset points",
                 fontsize=8,
             )
+    axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
     axes.set_title("roofline: one mark a class of ops, its area its share of the step", fontsize=10)
     axes.grid(visible=True, which="major", alpha=0.3)
@@ -204,7 +205,7 @@ def _memory_bars(axes: Axes, results: list[Result]) -> None:
 
 
 def _legend_below(axes: Axes) -> None:
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=4, frameon=False)
+    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False)
 
 
 def _bytes_axis(axis: Any, longest: float) -> None:
@@ -255,7 +256,9 @@ def _apart(point: Point, waiting: float) -> Point:
     return op, phase, live | {"activations": live["activations"] - others, WAITING: others}
 
 
-def _memory_curve(axes: Axes, points: list[Point], ledger: Memory, title: str, *, legend: bool = True) -> None:
+def _memory_curve(
+    axes: Axes, points: list[Point], ledger: Memory, title: str, *, legend: bool = True, columns: int = 5
+) -> None:
     """Draw the stacked curve of live bytes with phases shaded, the peak marked and the capacity as a line."""
     curve = _widened(points)
     if not curve:
@@ -283,7 +286,7 @@ def _memory_curve(axes: Axes, points: list[Point], ledger: Memory, title: str, *
     axes.set_title(title, fontsize=10)
     if legend:
         axes.set_xlabel(_KERNELS)
-        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=5, frameon=False)
+        axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=columns, frameon=False)
 
 
 def _mark_peak(axes: Axes, curve: list[Point], total: Any) -> None:
