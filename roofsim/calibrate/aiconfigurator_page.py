@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.aiconfigurator_scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally
+from roofsim.calibrate.aiconfigurator_scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim.calibrate.kernel_fit import class_of
+from roofsim.calibrate.kernel_table import measured_file, read_rows
+from roofsim.calibrate.kernels import MEASURED
 from roofsim.spec import catalog
 from roofsim.units import humanize, parse
 
@@ -25,6 +27,14 @@ COMMAND: Final = "roofsim calibrate fit --aiconfigurator --hold-out --page docs/
 NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
 #: Bounds of the table by length of a kernel.
 LENGTHS: Final = ("20 us", "100 us", "1 ms")
+NEW: Final = ("## Cards without a single fitted kernel", "")
+LEFT_OUT: Final = (
+    "## Each card with constants of the other cards only",
+    "",
+    "What a card would get that nobody measured: the constants were fitted again without any row of the card that is scored.",
+    "L40S and RTX PRO 6000 are the only measured cards of their architectures for these kernels: their rows say how far off a",
+    "new architecture is. Two facts of the RTX PRO 6000's catalog file (clock, memory bandwidth) were compared with this source.",
+)
 LEGEND: Final = """\
 **median**, **p90**: of |predicted / measured - 1|. **bias**: median of predicted / measured - 1; above zero, predictions are
 too slow. **roofline**: median error of the datasheet alone, max(FLOPs / dense peak, bytes / bandwidth), on the same rows.
@@ -33,7 +43,12 @@ Every row counts once: the tables hold many more short kernels than a step has, 
 
 def page(found: Examination, version: str, *, groups: bool = False) -> str:
     """Return the page; with `groups` a line for every card, operation, format and engine."""
-    parts = [_head(found, version), _new_cards(found.shipped), _measured_cards(found.shipped)]
+    parts = [_head(found, version)]
+    if any(key.basis == "new card" for key in found.shipped.ratios):
+        parts.append(_new_cards(found.shipped, NEW))
+    if found.left_out is not None:
+        parts.append(_new_cards(found.left_out, LEFT_OUT))
+    parts.append(_measured_cards(found.shipped))
     if found.refit is not None:
         parts.append(_refit(found.refit))
     if groups:
@@ -45,6 +60,8 @@ def page(found: Examination, version: str, *, groups: bool = False) -> str:
 def _head(found: Examination, version: str) -> str:
     read = sum(found.counts.read.values())
     skipped = sum(found.counts.skipped.values())
+    shipped = sum(row["source"].startswith("aiconfigurator:") for row in read_rows(measured_file(MEASURED)))
+    cards = len({group.gpu for group in shipped_rows()})
     return f"""\
 # Kernels elsewhere
 
@@ -52,7 +69,7 @@ def _head(found: Examination, version: str) -> str:
 
 The kernel constants that ship (`hardware/constants/kernels.yaml`, sha256 {_fingerprint()}) against all kernels that
 aiconfigurator-core {version} holds (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigurator): {read:,} rows read,
-{skipped:,} left out ([what was read](#what-was-read)). 8,060 rows of that project, on four cards, ship in
+{skipped:,} left out ([what was read](#what-was-read)). {shipped:,} rows of that project, on {cards} cards, ship in
 `measurements/kernels.csv.gz` and were fitted; they are not scored here. How right whole steps are is on the
 [accuracy page](accuracy.md).
 
@@ -66,16 +83,14 @@ def _fingerprint() -> str:
     return hashlib.sha256(text).hexdigest()[:12]
 
 
-def _new_cards(tally: Tally) -> str:
-    """Return the section on cards without a fitted kernel: the out-of-sample test."""
+def _new_cards(tally: Tally, about: Sequence[str]) -> str:
+    """Return a section on cards with constants of others: the out-of-sample test."""
     return "\n".join(
         [
-            "## Cards without a single fitted kernel",
-            "",
+            *about,
             "Constants are lent by other cards: the geometric mean over the groups of the same operation, engine and format on",
-            "cards of the same architecture, else of the nearest years. `lent by` names them. No kernel constant has seen these",
-            "rows; two facts of the RTX PRO 6000's catalog file (clock, memory bandwidth) and the plausible range of one step",
-            "constant (`cache_gain`) were compared with this source.",
+            "cards of the same architecture, else of those nearest in years and in the FLOP per clock of their matrix units.",
+            "`lent by` names them.",
             "",
             _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "new card", donors=True),
             "The same by number format:",

@@ -13,7 +13,7 @@ from roofsim.calibrate.aiconfigurator import Chunk, Counts, data_folder, read_ch
 from roofsim.calibrate.kernel_files import SECONDS
 from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
 from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, measured_file, read_rows
-from roofsim.calibrate.kernels import MEASURED, Score
+from roofsim.calibrate.kernels import MEASURED, Score, load_kernels, without_card
 from roofsim.spec import catalog
 from roofsim.spec.source import read_yaml
 from roofsim.units import parse
@@ -89,12 +89,15 @@ class Examination:
         Errors of constants fitted to some rows of each group, on the others; None when no fit was asked for.
     found
         Those constants.
+    left_out
+        Errors on each card with constants fitted to the shipped rows of the others; None when no fit was asked for.
     """
 
     counts: Counts
     shipped: Tally
     refit: Tally | None = None
     found: KernelFit | None = None
+    left_out: Tally | None = None
 
 
 def shipped_fit() -> KernelFit:
@@ -115,6 +118,26 @@ def _constants(row: dict[str, Any]) -> Constants:
     return {
         name: parse(value, "s") if name in SECONDS else float(value) for name, value in row.items() if name not in NAMES
     }
+
+
+@cache
+def shipped_table() -> KernelTable:
+    """Return the shipped rows; groups carry catalog names."""
+    table, _ = load_kernels(measured_file(MEASURED))
+    groups = tuple(group._replace(gpu=card(group.gpu).name) for group in table.groups)
+    return KernelTable(groups, table.group, table.sizes, table.other, table.seconds)
+
+
+@cache
+def shipped_cards() -> frozenset[str]:
+    """Return the cards that have constants of their own."""
+    return frozenset(group.gpu for group in shipped_fit().own)
+
+
+@cache
+def fit_without(gpu: str) -> KernelFit:
+    """Return the constants that ship if a card had not been measured."""
+    return without_card(shipped_table(), shipped_fit(), gpu)
 
 
 @cache
@@ -194,18 +217,21 @@ def examine(folder: Path | None = None, *, refit: bool = False, rows: int = FITT
     folder = data_folder(folder)
     counts, tally, fit = Counts(), Tally(), shipped_fit()
     picked: list[KernelTable] = []
+    left_out = Tally()
     for chunk in read_chunks(folder, counts):
         fresh = not_shipped(chunk.table)
         _score(chunk, fresh, fit, tally)
+        if refit and chunk.gpu in shipped_cards():
+            _score(chunk, fresh, fit_without(chunk.gpu), left_out)
         if refit and (some := thinned(chunk.table, rows)).any():
             picked.append(chunk.table.select(some))
     if not picked:
-        return Examination(counts, tally)
+        return Examination(counts, tally, left_out=left_out if refit else None)
     found = fit_kernels(merged(picked))
     again = Tally()
     for chunk in read_chunks(folder, Counts()):
         _score(chunk, ~thinned(chunk.table, rows), found, again)
-    return Examination(counts, tally, again, found)
+    return Examination(counts, tally, again, found, left_out)
 
 
 def scores(tally: Tally) -> list[Score]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import Columns, Parameter
-from roofsim.cost.kernel_models.silicon import Silicon, power_share
+from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.units import parse
 
@@ -31,6 +31,8 @@ PEAKS: Final = {
 }
 EIGHT_BITS: Final = ("fp8", "fp8_block", "sq", "w4a8_mxfp4_mxfp8")
 SIXTEEN_BITS: Final = ("bf16", "fp16")
+#: Peaks of matrix units in 16 bits; GeForce cards accumulate in fp16 at twice the rate.
+FULL_RATE: Final = ("bf16", "fp16", "fp16_fp16")
 #: Format -> bytes of one element of activations, weights and results. Scales of blocks of 16 (nvfp4) and 32 or 128 count.
 ITEMSIZES: Final = {
     "fp32": (4.0, 4.0, 4.0),
@@ -141,6 +143,33 @@ def power_cap(group: Group) -> float:
     return power_share(peak(group), gpu.tdp, gpu.architecture, bits)
 
 
+def per_clock(group: Group) -> float:
+    """Return the FLOP that a compute unit of a group's card does per clock in the group's arithmetic."""
+    clock = card(group.gpu).clock
+    return USUAL_RATE if clock is None else peak(group) / (compute_units(group) * clock.boost)
+
+
+def matrix_rate(group: Group) -> float:
+    """Return the FLOP that a compute unit of a group's card does per clock in 16 bits, however wide it accumulates.
+
+    On one card and the next it says whether kernels feed data-centre units or those of workstation and consumer cards.
+    """
+    gpu = card(group.gpu)
+    peaks = [gpu.peak[name] for name in FULL_RATE if name in gpu.peak]
+    peaks = peaks or [gpu.vector_peak[name] for name in (*SIXTEEN_BITS, "fp32") if name in gpu.vector_peak]
+    if gpu.clock is None or gpu.compute_units is None or not peaks:
+        return USUAL_RATE
+    return max(peaks) / (gpu.compute_units * gpu.clock.boost)
+
+
+def units_per_bandwidth(group: Group) -> float | None:
+    """Return compute units times clock over memory bandwidth: how much faster than memory units can ask caches."""
+    gpu = card(group.gpu)
+    if gpu.clock is None or gpu.compute_units is None:
+        return None
+    return gpu.compute_units * gpu.clock.boost / gpu.memory.bandwidth
+
+
 def silicon(table: KernelTable) -> Silicon:
     """Return the card facts of every row."""
 
@@ -153,6 +182,7 @@ def silicon(table: KernelTable) -> Silicon:
         peak=table.per_row(peak),
         bandwidth=table.per_row(lambda group: card(group.gpu).memory.bandwidth),
         cache=table.per_row(cache),
+        per_clock=table.per_row(per_clock),
     )
 
 

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import arithmetic, generation
+from roofsim.calibrate.kernel_classes import EIGHT_BITS, arithmetic, generation, matrix_rate, peak, units_per_bandwidth
 from roofsim.calibrate.kernel_fit import KernelFit, class_of
 from roofsim.calibrate.kernel_shapes import TILING_NAMES
 from roofsim.calibrate.kernel_table import Group, card
+from roofsim.cost.inference_constants import NARROW, WIDE_UNITS
+from roofsim.cost.kernel_models.silicon import sustained_share
 from roofsim.spec import catalog
 from roofsim.units import humanize
 
@@ -32,7 +34,7 @@ KERNELS: Final = f"""\
 schema: 1
 """
 TILINGS: Final = f"""\
-# How the matrix products of each generation are tiled, written by `{COMMAND}`
+# How the matrix products of each generation are tiled, written by `{COMMAND} --tilings`
 # from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
 # roofsim/cost/kernel_models/gemm.py (Tiling). shared: medians, for generations without measurements.
 schema: 1
@@ -41,11 +43,20 @@ INFERENCE: Final = f"""\
 # What kernels of inference achieve, by operation, architecture, kernel generation and arithmetic; written by
 # `{COMMAND}`
 # from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
-# roofsim/cost/kernel_models. any: medians over generations; shared: medians over architectures.
+# roofsim/cost/kernel_models. any: medians over generations; shared: medians over architectures, narrow: over those with
+# the matrix units of workstation and consumer cards. Cards of an architecture of
+# which several were measured follow by name; the others of that architecture take after the one whose compute units have the
+# most similar share of the memory bandwidth (bytes_per_clock). compute of ada and blackwell-rtx: share of what power sustains.
 schema: 1
 """
+#: Inference engines that were measured through.
+ENGINES: Final = ("sglang", "trtllm", "vllm")
 #: Operations that steps of inference are priced with.
 SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "moe_gemm")
+#: Those whose long kernels lower the clock of a board.
+SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
+#: Those of them whose share of the bandwidth differs between cards of an architecture.
+BY_CARD: Final = ("attention_decode",)
 #: Arithmetic that steps cannot ask for, or not of these kernels.
 UNASKED: Final = ("fp32", "sq", "fp8_block")
 #: Architecture -> measuring engine -> generation of its attention kernels there (aiconfigurator's collectors).
@@ -53,14 +64,20 @@ GENERATIONS: Final = {
     "ampere-ga100": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
     "hopper": {"vllm": "flash3", "sglang": "flash3", "trtllm": "trtllm"},
     "blackwell": {"vllm": "flashinfer", "sglang": "trtllm", "trtllm": "trtllm"},
+    "ada": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
+    "blackwell-rtx": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
 }
 
 
-def write_constants(found: KernelFit, scores: Sequence[Score]) -> None:
-    """Write kernels.yaml, and tilings.yaml and inference.yaml with parts of it, into the catalog's folder of constants."""
+def write_constants(found: KernelFit, scores: Sequence[Score], *, tilings: bool = False) -> None:
+    """Write kernels.yaml and inference.yaml, a part of it, into the catalog's folder of constants.
+
+    tilings.yaml, another part, only when asked: the constants of training steps (steps.yaml) are fitted on top of it.
+    """
     folder = catalog.root() / "hardware" / "constants"
     (folder / "kernels.yaml").write_text(kernels_text(found, scores), encoding="utf-8")
-    (folder / "tilings.yaml").write_text(tilings_text(found), encoding="utf-8")
+    if tilings:
+        (folder / "tilings.yaml").write_text(tilings_text(found), encoding="utf-8")
     (folder / "inference.yaml").write_text(inference_text(found), encoding="utf-8")
 
 
@@ -121,7 +138,11 @@ def inference_text(found: KernelFit) -> str:
     for place, constants in _served(found).items():
         op, architecture, kernels, kind = place
         tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
-    lines = []
+    lines = ["cards:"]
+    for group in sorted({_card_of(group) for group in _several(found)}):
+        rate = units_per_bandwidth(group)
+        if rate is not None:
+            lines.append(f"  {group.gpu}: {{architecture: {generation(group)}, bytes_per_clock: {_plain(1.0 / rate)}}}")
     for op, architectures in tree.items():
         lines.append(f"{op}:")
         for architecture, generations in architectures.items():
@@ -138,18 +159,49 @@ def inference_text(found: KernelFit) -> str:
 def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
     """Return medians by operation, architecture, kernel generation and arithmetic."""
     gathered: dict[tuple[str, ...], list[Constants]] = {}
+    several = _several(found)
     for group in sorted(found.own):
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED:
             continue
-        constants = found.constants(class_of(group.op), group)
+        constants = _by_power(group, found.constants(class_of(group.op), group))
         places = [(architecture, "any"), ("shared", "any")]
+        if matrix_rate(group) < WIDE_UNITS:
+            places.append((NARROW, "any"))
+        names = [architecture]
+        if group in several and group.op in BY_CARD:
+            names.append(card(group.gpu).name)
+            places.append((names[-1], "any"))
         kernels = GENERATIONS.get(architecture, {}).get(group.engine)
         if kernels is not None and group.op.startswith("attention"):
-            places.append((architecture, kernels))
+            places += [(name, kernels) for name in names]
         for where in places:
             gathered.setdefault((group.op, *where, kind), []).append(constants)
     return {place: _median(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
+
+
+def _several(found: KernelFit) -> set[Group]:
+    """Return the groups that steps are priced with, of architectures of which several cards were measured there."""
+    groups = {group for group in found.own if group.op in SERVED and group.engine in ENGINES}
+    cards: dict[str, set[str]] = {}
+    for group in groups:
+        cards.setdefault(generation(group), set()).add(card(group.gpu).name)
+    return {group for group in groups if len(cards[generation(group)]) > 1}
+
+
+def _card_of(group: Group) -> Group:
+    return Group(card(group.gpu).name, "", "", "")
+
+
+def _by_power(group: Group, constants: Constants) -> Constants:
+    """Return constants with the compute share as one of what the board's power sustains, so that it fits other boards."""
+    gpu = card(group.gpu)
+    if group.op not in SUSTAINED:
+        return constants
+    bits = "8-bit" if group.dtype in EIGHT_BITS else "16-bit"
+    return constants | {
+        "compute": constants["compute"] / float(sustained_share(peak(group), gpu.tdp, gpu.architecture, bits))
+    }
 
 
 def _kind(group: Group) -> dict[str, str]:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import ITEMSIZES, KernelClass, arithmetic, generation, power_cap
+from roofsim.calibrate.kernel_classes import (
+    ITEMSIZES,
+    KernelClass,
+    arithmetic,
+    generation,
+    matrix_rate,
+    power_cap,
+    units_per_bandwidth,
+)
 from roofsim.calibrate.kernel_shapes import CLASSES
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
@@ -20,6 +28,11 @@ if TYPE_CHECKING:
 Family = tuple[str, ...]
 
 UNKNOWN_YEAR: Final = 2020
+#: What counts as much as a doubling of matrix units when donors are sought (`python -m roofsim.calibrate.kernels --transfer`:
+#: two, three and four do alike; none makes L40S and RTX PRO 6000 twice as far off).
+YEARS_A_DOUBLING: Final = 3.0
+#: Highest carried speed of a cache against memory: that of the kernel classes.
+MOST_SPEEDUP: Final = 10.0
 #: The floor of a group is sought around this share of its shortest kernels (their 3rd percentile).
 SHORTEST: Final = (3.0, 0.9)
 
@@ -165,8 +178,8 @@ def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]
 
     Donors are measured groups of the same operation on cards of the same vendor, whose runtime sets the launch cost (any
     vendor if there are none): of the same engine and format where there are any, of the same arithmetic otherwise; among
-    those of the same architecture if one is measured, else of the years nearest to this card's. Compute shares are carried
-    over as shares of what power sustains.
+    those of the same architecture if one is measured, else of the cards least apart in kind and age (`_apart`). Compute
+    shares are carried over as shares of what power sustains, the speed of caches with what compute units can ask of them.
     """
     donors = [other for other in found.own if other.op == group.op and other.gpu != group.gpu]
     donors = [other for other in donors if card(other.gpu).vendor == card(group.gpu).vendor] or donors
@@ -176,23 +189,43 @@ def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]
         or [other for other in donors if arithmetic(other) == arithmetic(group)]
     )
     lent = []
-    for donor in _nearest(group, near):
+    matrix = any(parameter.name == "compute" for parameter in kernel.own)
+    for donor in _nearest(group, near, YEARS_A_DOUBLING if matrix else 0.0):
         constants = dict(found.constants(kernel, donor))
         if "compute" in constants:
             constants["compute"] *= (power_cap(group) / power_cap(donor)) ** kernel.sustained
+        if "cache_speedup" in constants:
+            constants["cache_speedup"] = _carried_speedup(constants["cache_speedup"], donor, group)
         lent.append(constants)
     return lent
 
 
-def _nearest(group: Group, donors: list[Group]) -> list[Group]:
-    """Return the donors of the same architecture, else those whose cards came out within a year of the nearest."""
+def _nearest(group: Group, donors: list[Group], doubling: float) -> list[Group]:
+    """Return the donors of the same architecture, else those no further apart than the nearest and a year."""
     if not donors:
         return []
     sisters = [donor for donor in donors if generation(donor) == generation(group)]
     if sisters:
         return sisters
-    apart = [abs(_year(donor) - _year(group)) for donor in donors]
-    return [donor for donor, years in zip(donors, apart, strict=True) if years <= min(apart) + 1]
+    apart = [_apart(donor, group, doubling) for donor in donors]
+    return [donor for donor, years in zip(donors, apart, strict=True) if years <= min(apart) + 1.0]
+
+
+def _apart(one: Group, other: Group, doubling: float) -> float:
+    """Return how far two cards are apart, in years: those between them, and some for every doubling of matrix units.
+
+    Matrix units of workstation and consumer cards (512 to 1,024 FLOP per clock) run other kernels than data-centre ones (2,048 to
+    8,192); their generations resemble each other more than cards of one year do.
+    """
+    doublings = abs(np.log2(matrix_rate(one) / matrix_rate(other)))
+    return float(abs(_year(one) - _year(other)) + doubling * doublings)
+
+
+def _carried_speedup(speedup: float, donor: Group, group: Group) -> float:
+    """Return the speed of a cache against memory on another card: units ask it, at their clock, but it has limits too."""
+    here, there = units_per_bandwidth(group), units_per_bandwidth(donor)
+    carried = speedup if here is None or there is None else speedup * float(np.sqrt(here / there))
+    return min(max(carried, 1.0), MOST_SPEEDUP)
 
 
 def _year(group: Group) -> int:

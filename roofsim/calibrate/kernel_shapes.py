@@ -232,13 +232,13 @@ CLASSES: Final = (
         ops=("attention_prefill",),
         own=(FLOOR, Parameter("compute", 0.5, 0.4, 0.02, 1.6), BANDWIDTH),
         shared=(
-            Parameter("softmax", 100.0, 1.0, 1.0, 3000.0), Parameter("ramp", 128.0, 1.0, 1.0, 3000.0),
+            Parameter("softmax", 0.05, 1.0, 0.001, 1.0), Parameter("ramp", 128.0, 1.0, 1.0, 3000.0),
             Parameter("balance", 3.0, 0.5, 1.0, 12.0), sharpness(2.0),
         ),
         bind=_prefill,
         work=_attention_work,
         family=lambda group: (generation(group), group.op),
-        starts=({}, {"ramp": 500.0}, {"softmax": 300.0, "balance": 8.0}),
+        starts=({}, {"ramp": 500.0}, {"softmax": 0.1, "balance": 8.0}),
     ),
     KernelClass(
         name="decode",

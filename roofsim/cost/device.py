@@ -45,6 +45,8 @@ class Device:
         Bytes of the last-level cache, or None when unknown.
     compute_units
         Streaming multiprocessors, or None when unknown.
+    clock
+        Their clock at the stated peaks, or None when unknown.
     pace, attention_factor
         Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
     power
@@ -67,6 +69,7 @@ class Device:
     power: Real | None
     cache: Real | None
     compute_units: int | None
+    clock: Real | None
     pace: float
     attention_factor: float
     issue_time: Real
@@ -220,6 +223,7 @@ def device_of(
         level=level,
         cache=None if gpu.l2 is None else real(gpu.l2.capacity),
         compute_units=gpu.compute_units,
+        clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),

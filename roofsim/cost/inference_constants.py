@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.numeric import real
+from roofsim.numeric import is_scalar, real
 from roofsim.spec import catalog
 from roofsim.spec.source import read_yaml
 from roofsim.units import parse
 
 if TYPE_CHECKING:
+    from roofsim.cost.device import Device
     from roofsim.spec.architecture import Architecture
 
 #: What a table is called that holds for all kernel generations, or for all architectures.
 ANY, SHARED = "any", "shared"
+#: Cards whose matrix units do fewer FLOP than this per clock, in 16 bits, run other kernels than data-centre cards of their
+#: years: constants of such architectures are lent to those of them that nobody measured.
+WIDE_UNITS: Final = 1500.0
+NARROW: Final = "narrow"
 
 
 @cache
@@ -23,23 +29,63 @@ def _table() -> dict[str, Any]:
     return found
 
 
+def constants_for(
+    device: Device, operation: str, generation: str | None, arithmetic: str
+) -> tuple[bool, dict[str, float]]:
+    """Return what `constants_of` does, for a card."""
+    rate = device.architecture.flops_per_clock
+    narrow = rate is not None and rate < WIDE_UNITS
+    return constants_of(
+        operation, device.architecture.name, generation, arithmetic, card=_measured_card(device), narrow=narrow
+    )
+
+
+def _measured_card(device: Device) -> str | None:
+    """Return the measured card of a device's architecture that it takes after, where there are several to choose from.
+
+    Itself, else the one whose compute units have the most similar share of the memory bandwidth.
+    """
+    cards: dict[str, dict[str, Any]] = _table()["cards"]
+    if device.name in cards:
+        return device.name
+    clock, units, bandwidth = device.clock, device.compute_units, device.bandwidth
+    sisters = {
+        name: float(facts["bytes_per_clock"])
+        for name, facts in cards.items()
+        if facts["architecture"] == device.architecture.name
+    }
+    if not sisters or clock is None or units is None or not is_scalar(clock, bandwidth):
+        return None
+    rate = bandwidth / (clock * units)
+    return min(sisters, key=lambda name: abs(math.log(sisters[name] / float(real(rate)))))
+
+
 @cache
 def constants_of(
-    operation: str, architecture: str, generation: str | None, arithmetic: str
+    operation: str,
+    architecture: str,
+    generation: str | None,
+    arithmetic: str,
+    *,
+    card: str | None = None,
+    narrow: bool = False,
 ) -> tuple[bool, dict[str, float]]:
     """Return whether an architecture's kernels were measured, and the constants of a kernel generation.
 
-    The generation's own, else medians over the architecture's, else medians over architectures.
+    The generation's own (on a measured card, else medians over the architecture's), else medians over generations, else over
+    architectures, those with `narrow` matrix units if it has such too.
 
     >>> constants_of("gemm", "hopper", None, "16-bit")[0], constants_of("gemm", "rdna3", None, "16-bit")[0]
     (True, False)
     """
     table = _table()[operation]
-    own = table.get(architecture, {})
     for name in (generation, ANY):
-        if arithmetic in own.get(name, {}):
-            return True, _numbers(own[name][arithmetic])
-    return False, _numbers(table[SHARED][ANY][arithmetic])
+        for place in (card, architecture):
+            own = table.get(place, {}).get(name, {})
+            if arithmetic in own:
+                return True, _numbers(own[arithmetic])
+    lenders = table.get(NARROW, {}).get(ANY, {}) if narrow else {}
+    return False, _numbers(lenders[arithmetic] if arithmetic in lenders else table[SHARED][ANY][arithmetic])
 
 
 def _numbers(written: dict[str, Any]) -> dict[str, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.silicon import Silicon
+from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, sustained_share
 from roofsim.numeric import divide, maximum
 
 if TYPE_CHECKING:
@@ -63,7 +63,18 @@ def card(context: Pricing, peak: Real) -> Silicon:
     device = context.device
     units = 1.0 if device.compute_units is None else float(device.compute_units)
     cache = 0.0 if device.cache is None else device.cache
-    return Silicon(compute_units=units, peak=peak, bandwidth=device.bandwidth, cache=cache)
+    if device.compute_units is None or device.clock is None:
+        rate: Real = device.architecture.flops_per_clock or USUAL_RATE
+    else:
+        rate = divide(peak, units * device.clock)
+    return Silicon(compute_units=units, peak=peak, bandwidth=device.bandwidth, cache=cache, per_clock=rate)
+
+
+def sustained(context: Pricing, peak: Real, arithmetic: str) -> Real:
+    """Return the share of a peak that compute shares of measured kernels count against (`sustained_share`)."""
+    device = context.device
+    bits = "8-bit" if arithmetic == "fp8" else "16-bit"
+    return sustained_share(peak, device.power, device.architecture.name, bits)
 
 
 def rated(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.inference_constants import constants_of, factor_of
+from roofsim.cost.inference_constants import constants_for, factor_of
 from roofsim.cost.kernel_models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -17,7 +17,7 @@ from roofsim.cost.kernel_models.attention import (
 )
 from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import ARITHMETIC, card, rated
+from roofsim.cost.serving import ARITHMETIC, card, rated, sustained
 from roofsim.numeric import where
 from roofsim.units import parse
 
@@ -44,10 +44,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     if query.itemsize != 2.0 or not work.on_tensor:
         return work
     kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
-    name = context.device.architecture.name
     operation = "attention_decode" if serving.decodes else "attention_prefill"
     generation = UNSPLIT.get(serving.attention or "", serving.attention)
-    measured, numbers = constants_of(operation, name, generation, kind)
+    measured, numbers = constants_for(context.device, operation, generation, kind)
     if not (serving.decodes or measured):
         return work
     floor, sharpness = numbers["floor"], numbers["sharpness"]
@@ -63,8 +62,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
             )
         limits = decode_limits(shape, chip, constants)
         return rated(work, context, _on_vectors(op, limits, context, serving), floor, sharpness)
-    numbers = {**numbers, "compute": numbers["compute"] * factor_of(context.device.architecture, operation, generation)}
-    return rated(work, context, prefill_limits(shape, chip, PrefillConstants(**numbers)), floor, sharpness)
+    speed = factor_of(context.device.architecture, operation, generation) * sustained(context, work.flop_peak, kind)
+    prefill = replace(PrefillConstants(**numbers), compute=numbers["compute"] * speed)
+    return rated(work, context, prefill_limits(shape, chip, prefill), floor, sharpness)
 
 
 def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:
@@ -93,8 +93,10 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     plain = packed_weight(op) is None and op.inputs[1].dtype.itemsize in (1.0, 2.0)
     if kind is None or not work.on_tensor or not plain:
         return work
-    _, numbers = constants_of("moe_gemm", context.device.architecture.name, None, kind)
+    _, numbers = constants_for(context.device, "moe_gemm", None, kind)
     numbers = {**numbers, "floor": 0.0, "asleep": 0.0}
+    share = numbers["compute"] * sustained(context, work.flop_peak, kind)
+    constants = replace(ExpertConstants(**numbers), compute=share)
     one, none = np.asarray(1.0), np.asarray(0.0)
     experts = np.asarray(op.experts)
     shape = ExpertShape(
@@ -102,6 +104,6 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
         local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
         itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
     )  # fmt: skip
-    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), ExpertConstants(**numbers))
+    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), constants)
     floor = context.device.architecture.kernel_floor + scheduling
     return rated(work, context, (compute, memory), floor, numbers["sharpness"])

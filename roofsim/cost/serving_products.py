@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.inference_constants import constants_of
+from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
 from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import ARITHMETIC, card, rated
+from roofsim.cost.serving import ARITHMETIC, card, rated, sustained
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
@@ -81,14 +81,15 @@ def _products_of(
     serving: Serving,
 ) -> None:
     device = context.device
-    measured, numbers = constants_of("gemm", device.architecture.name, None, kind)
-    _, wide = constants_of("gemm", device.architecture.name, None, "16-bit")
+    measured, numbers = constants_for(device, "gemm", None, kind)
+    _, wide = constants_for(device, "gemm", None, "16-bit")
     # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
     numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
     numbers.pop("quantise")
     floor = numbers.pop("floor")
     floor = floor if measured else device.architecture.kernel_floor
-    own = numbers.pop("compute")
+    peak = works[groups[0][0]].flop_peak
+    own = numbers.pop("compute") * sustained(context, peak, kind)
     if serving.stream_share is not None:
         numbers["bandwidth"] = serving.stream_share
     tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
@@ -99,7 +100,6 @@ def _products_of(
         whole = first.compute_share / first.tiling
         shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
         shapes.append(_merged_shape([ops[place] for place in places]))
-    peak = works[groups[0][0]].flop_peak
     for places, limits in zip(groups, _all_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
         total: Real = 0.0
         for place in places:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.cost.inference_constants import constants_of, factor_of
+from roofsim.cost.inference_constants import constants_for, constants_of, factor_of
+from roofsim.cost.kernel_models.silicon import sustained_share
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
 from roofsim.spec.mesh import with_values
@@ -36,9 +37,31 @@ def test_constants_come_from_the_generation_then_the_architecture_then_all():
     assert own[0]
     assert own[1] != constants_of("attention_decode", "hopper", "trtllm", "16-bit")[1]
     assert constants_of("attention_decode", "hopper", "cudnn", "16-bit")[0]
-    measured, lent = constants_of("attention_decode", "ada", "flash2", "16-bit")
+    measured, lent = constants_of("attention_decode", "ampere-ga10x", "flash2", "16-bit")
     assert not measured
     assert 0.5 < lent["bandwidth"] < 1.1
+
+
+def test_consumer_cards_take_after_workstation_cards_and_boards_after_the_most_similar_one():
+    _, lent = constants_of("attention_decode", "turing", "flash2", "16-bit", narrow=True)
+    assert lent != constants_of("attention_decode", "turing", "flash2", "16-bit")[1]
+    ada, rtx = (
+        constants_of("attention_decode", name, None, "16-bit")[1]["bandwidth"] for name in ("ada", "blackwell-rtx")
+    )
+    assert min(ada, rtx) <= lent["bandwidth"] <= max(ada, rtx)
+    decode = {
+        gpu: constants_for(evaluated("gpt2-124m", hardware_gpu=gpu).device, "attention_decode", "flash3", "16-bit")
+        for gpu in ("h100", "h800-sxm-80gb", "h200-sxm-141gb", "h20-96gb")
+    }
+    assert decode["h800-sxm-80gb"] == decode["h100"] != decode["h200-sxm-141gb"] == decode["h20-96gb"]
+
+
+def test_power_holds_back_products_of_boards_with_little_of_it():
+    shares = [float(sustained_share(362e12, watts, "ada", "16-bit")) for watts in (100.0, 350.0, 10000.0)]
+    assert shares == sorted(shares)
+    assert shares[-1] == pytest.approx(1.0, abs=0.01)
+    assert sustained_share(362e12, 100.0, "hopper", "16-bit") == 1.0
+    assert sustained_share(362e12, None, "ada", "16-bit") == 1.0
 
 
 def test_a_generation_without_measurements_follows_its_factor():

@@ -86,7 +86,7 @@ class PrefillConstants:
     bandwidth
         Share of the memory bandwidth.
     softmax
-        Work on the ordinary units per score, in matrix FLOP that take as long.
+        Clocks that a compute unit's ordinary units need per score; those that matrix units do not wait for do not count.
     ramp
         Prologue and epilogue of a tile, in keys.
     balance
@@ -99,7 +99,7 @@ class PrefillConstants:
     floor: Real
     compute: Real
     bandwidth: Real
-    softmax: Real = 100.0
+    softmax: Real = 0.05
     ramp: Real = 128.0
     balance: Real = 3.0
     sharpness: Real = 2.0
@@ -120,7 +120,7 @@ def prefill_limits(shape: AttentionShape, silicon: Silicon, constants: PrefillCo
     tiles = shape.batch * shape.heads * np.ceil(shape.query / QUERY_TILE)
     reach = np.minimum(np.minimum(shape.window, shape.context) + QUERY_TILE, shape.context)
     mean = np.minimum(shape.mean_keys() + np.where(shape.causal > 0.0, QUERY_TILE / 2.0, 0.0), reach)
-    per_key = QUERY_TILE * (2.0 * (shape.head_dim + shape.value_dim) + constants.softmax)
+    per_key = QUERY_TILE * (2.0 * (shape.head_dim + shape.value_dim) + constants.softmax * silicon.per_clock)
     rate = silicon.peak * constants.compute / silicon.compute_units
     load = tiles * (mean + constants.ramp) / silicon.compute_units
     compute = corner(load, reach + constants.ramp, constants.balance) * per_key / rate

@@ -10,6 +10,9 @@ import numpy as np
 from roofsim.numeric import Array, Real
 from roofsim.units import parse
 
+#: FLOP of a compute unit's matrix units per clock in 16 bits, where nobody states them: Volta, GeForce and workstation cards.
+USUAL_RATE: Final = 1024.0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silicon:
@@ -25,12 +28,15 @@ class Silicon:
         Bytes per second of device memory.
     cache
         Bytes of the last-level cache; 0 when unknown.
+    per_clock
+        FLOP of one compute unit per clock in the arithmetic of the kernel: against it counts what other units do meanwhile.
     """
 
     compute_units: Real
     peak: Real
     bandwidth: Real
     cache: Real
+    per_clock: Real = USUAL_RATE
 
 
 def corner(a: Real, b: Real, p: Real) -> Array:
@@ -63,6 +69,10 @@ PROCESS: Final = {
     "blackwell": 0.55, "blackwell-rtx": 0.55, "cdna4": 0.55, "rdna4": 0.55,
 }  # fmt: skip
 
+#: The same in 16 and 8 bits, of matrix units that are fed from registers and not from shared memory, where it was measured: an
+#: L40S sustains 200 of 362 TFLOP/s at 350 W, an RTX PRO 6000 390 of 468 at 600 W (large products of aiconfigurator).
+REGISTER_FED: Final = {"ada": 1.15, "blackwell-rtx": 1.0}
+
 
 def power_share(peak: float, watts: float, architecture: str, arithmetic: str = "fp32") -> float:
     """Return the share of a peak that a board's power sustains in long products.
@@ -74,3 +84,18 @@ def power_share(peak: float, watts: float, architecture: str, arithmetic: str = 
     """
     sustained = watts / (ENERGY[arithmetic] * PROCESS.get(architecture, 1.0))
     return float(1.0 / corner(1.0, peak / sustained, 4.0))
+
+
+def sustained_share(peak: Real, watts: Real | None, architecture: str, arithmetic: str) -> Real:
+    """Return the share of a matrix peak that power sustains on cards of a generation in `REGISTER_FED`; 1 on all others.
+
+    Shares of the peak were measured on one board of such a generation, and others have other powers.
+
+    >>> round(float(sustained_share(362e12, 350.0, "ada", "16-bit")), 2), sustained_share(1e15, 700.0, "hopper", "16-bit")
+    (0.55, 1.0)
+    """
+    if architecture not in REGISTER_FED or watts is None:
+        return 1.0
+    sustained = watts / (ENERGY[arithmetic] * REGISTER_FED[architecture])
+    share: Real = 1.0 / corner(1.0, peak / sustained, 4.0)
+    return share
