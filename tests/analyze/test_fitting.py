@@ -260,7 +260,7 @@ def test_more_gpus_that_do_not_help_end_the_search():
         pipeline=1, fewest="gpus",
     ).fewest  # fmt: skip
     assert found.gpus is None
-    assert found.reason == "more GPUs no longer help"
+    assert found.reason.startswith("more GPUs no longer help")
 
 
 def test_numbers_of_gpus_are_powers_of_two_then_nodes():

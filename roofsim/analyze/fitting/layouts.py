@@ -204,7 +204,12 @@ class _Search:
     def _reason(self, last: int) -> str:
         if self.space.limit < MOST_GPUS:
             return beyond_reach(self.space.resolved)
-        return "more GPUs no longer help" if last < MOST_GPUS else ""
+        if last >= MOST_GPUS:
+            return ""
+        if not self.space.splits:
+            return "more GPUs no longer help"
+        untried = "tensor beyond a node" + (", context and expert" if self.space.trains else "")
+        return f"more GPUs no longer help with what was tried; degrees of {untried} are tried only as stated"
 
     def _gallop(self) -> tuple[int | None, int]:
         """Return the place of a number that fits (None: none does), and of one below it that does not (-1: none is)."""
@@ -217,8 +222,9 @@ class _Search:
                 return index, failed
             closest = self._closest(gpus)
             memory = None if closest is None else closest.memory
-            gained = memory is not None and (least is None or memory < (1.0 - _GAIN) * least)
-            stuck, least = (0, memory) if gained else (stuck + 1, least)
+            if memory is not None:  # a number that what is stated does not divide says nothing
+                gained = least is None or memory < (1.0 - _GAIN) * least
+                stuck, least = (0, memory) if gained else (stuck + 1, least)
             failed = index
             if stuck > _PATIENCE:
                 break
