@@ -92,15 +92,15 @@ def memory_is_measured(resolved: Resolved) -> bool:
 def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[float, float]] | None:
     """Return the 80 % intervals of what is allocated, reserved and shown by the device; None for arrays.
 
-    Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated. Engines of which
-    no run was measured have intervals half as wide again.
+    Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated, and that the
+    parameters and the cache, whose bytes are known. Engines of which no run was measured have intervals half as wide again.
     """
     if not is_scalar(*(getattr(memory, name) for name in memory_spreads.FIGURES)):
         return None
     widths = memory_spreads.shipped().widths(regime_of(resolved.workload.phase))
     factor = 1.0 if memory_is_measured(resolved) else UNMEASURED
     found: dict[str, tuple[float, float]] = {}
-    low = high = 0.0
+    low = high = sum(float(memory.components[name]) for name in ("parameters", "key_value_cache"))
     for name in memory_spreads.FIGURES:
         value, width = float(getattr(memory, name)), float(getattr(widths, name)) * factor
         low, high = max(low, value * float(np.exp(-width))), max(high, value * float(np.exp(width)))

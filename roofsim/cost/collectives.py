@@ -123,8 +123,10 @@ def collective_time(
     if kind == "send_recv":
         within = within * (1.0 - crossing)
     network = _nic_share(fabric, members, groups) * inter_scale
-    _refuse_missing(crossing, network, "the nodes' network (system.node_network)")
-    _refuse_missing(within, 1.0 * bool(fabric.tiers), "the links between a node's GPUs (system.link.bandwidth)")
+    _refuse_missing(crossing, network, ("the network between nodes", "system.node_network='400 Gbit/s'"))
+    _refuse_missing(
+        within, 1.0 * bool(fabric.tiers), ("the links between a node's GPUs", "system.link.bandwidth='300 GB/s'")
+    )
     task = _Task(
         kind=kind, message=message, ranks=maximum(ranks, 2.0), members=members, nodes=nodes, crossing=crossing,
         within=within, intra_scale=intra_scale, network=network, in_switch=in_switch,
@@ -141,15 +143,18 @@ def collective_time(
 def host_transfer_time(size: Real, fabric: Fabric) -> Real:
     """Return the time to copy bytes between a GPU and pinned memory of its host, one direction."""
     moving = where(size > 0.0, 1.0, 0.0)
-    _refuse_missing(moving, fabric.host_bandwidth, "the link to the host (system.host_link.bandwidth)")
+    _refuse_missing(moving, fabric.host_bandwidth, ("the link to the host", "system.host_link.bandwidth='32 GB/s'"))
     seconds: Real = moving * fabric.host_latency + divide(size, fabric.host_bandwidth)
     return seconds
 
 
-def _refuse_missing(used: Real, bandwidth: Real, name: str) -> None:
+def _refuse_missing(used: Real, bandwidth: Real, name: tuple[str, str]) -> None:
     """Refuse to price traffic over links whose bandwidth nobody stated."""
     if np.any((np.asarray(used) > 0.0) & (np.asarray(bandwidth) <= 0.0)):
-        raise NoDataError(f"no bandwidth is known of {name}: state it")
+        raise NoDataError(
+            f"no bandwidth is known of {name[0]}. State it, for example --set hardware.override.{name[1]}, "
+            "or name a --system that has it (`roofsim list systems`)"
+        )
 
 
 def _nic_share(fabric: Fabric, members: Real, groups: Real | None) -> Real:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -104,10 +105,14 @@ class Space:
         return found | {"parallel.sharding": "none"}
 
     def number(self, index: int) -> int:
-        """Return the number of GPUs at a place of the list 1, 2, 4 ... node, 2 nodes, 3 nodes ..."""
+        """Return the number of GPUs at a place of the list 1, 2, 4 ... node, 2 nodes, 3 nodes ...
+
+        Only numbers that the stated degrees divide stand in it.
+        """
         node = max(self.node, _SMALLEST_NODE)
-        small = [2**power for power in range(node.bit_length()) if 2**power < node]
-        return small[index] if index < len(small) else node * (index - len(small) + 1)
+        unit = math.prod(self._stated(name) or 1 for name in ("tensor", "pipeline", "context"))
+        small = [2**power for power in range(node.bit_length()) if 2**power < node and 2**power % unit == 0]
+        return small[index] if index < len(small) else math.lcm(node, unit) * (index - len(small) + 1)
 
     def degrees(self, gpus: int) -> Iterator[tuple[int, int, int]]:
         """Return (tensor, pipeline, data) that multiply to the GPUs, with as stated context; wide tensor first."""
