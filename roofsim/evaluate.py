@@ -293,7 +293,7 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
     host, power = (
         {phase: mean_over_contexts(value) for phase, value in part.items()} for part in (cost.host, cost.power)
     )
-    return PassCost(device=device, host=host, power=power)
+    return PassCost(device=device, host=host, power=power)  # served: nothing is held apart
 
 
 def mean_over_contexts(value: Real) -> Real:

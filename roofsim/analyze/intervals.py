@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.numeric import is_scalar
-from roofsim.spec import memory_spreads
+from roofsim.spec import many_gpus, memory_spreads
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
@@ -75,6 +75,8 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
     width = spreads.quantile * spread(shares(evaluation), spreads)
     if not resolved.architecture.measured or resolved.workload.phase not in ("train", "forward"):
         width *= UNMEASURED
+    if resolved.gpus > 1:
+        width = max(width, _many_gpus(evaluation))
     step = float(evaluation.step.step)
     return step * float(np.exp(-width)), step * float(np.exp(width))
 
@@ -87,6 +89,16 @@ def regime_of(phase: str) -> str:
 def memory_is_measured(resolved: Resolved) -> bool:
     """Tell whether the memory of some run of this engine, in this regime, was held against its prediction."""
     return resolved.engine.name in memory_spreads.shipped().engines.get(regime_of(resolved.workload.phase), ())
+
+
+def _many_gpus(evaluation: Evaluation) -> float:
+    """Return the half width that measured steps of several GPUs ask for; half as much again without such of card or engine."""
+    resolved, table = evaluation.resolved, many_gpus.shipped()
+    parallel = resolved.parallel
+    splits = any(getattr(parallel, name) > 1 for name in ("tensor", "pipeline", "context", "expert"))
+    width = table.model_parallel if splits else table.sharded
+    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines and not resolved.override
+    return width if known else width * UNMEASURED
 
 
 def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[float, float]] | None:

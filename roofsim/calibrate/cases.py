@@ -82,11 +82,12 @@ def load_cases() -> tuple[Case, ...]:
     """Return all shipped cases, in the order of the file."""
     with (folder() / "cases.csv").open(encoding="utf-8", newline="") as file:
         cases = [_case(row) for row in csv.DictReader(file)]
-    drawn = {case.name for case in sorted(cases, key=_order)[::FIT_SHARE]}
+    drawn = {case.name for case in sorted(cases, key=case_order)[::FIT_SHARE]}
     return tuple(replace(case, fits=case.name in drawn) for case in cases)
 
 
-def _order(case: Case) -> tuple[str, ...]:
+def case_order(case: Case) -> tuple[str, ...]:
+    """Return the key of the fixed order in which every third case may be fitted."""
     digest = hashlib.sha256(case.name.encode()).hexdigest()
     return (case.source, case.gpu, case.family, case.precision, case.software, digest)
 

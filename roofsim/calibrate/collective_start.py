@@ -51,6 +51,7 @@ BELIEFS: Final[dict[str, Any]] = {
         "infiniband-staged": _INFINIBAND | {"efficiency": 0.3, "ramp": 0.3, "step": "12 us"},
         "roce": _INFINIBAND | {"efficiency": 0.9, "step": "8 us"},
         "efa": _INFINIBAND | {"efficiency": 0.9, "step": "40 us", "fill": "500 us"},
+        "omnipath": _INFINIBAND | {"efficiency": 0.4, "step": "10 us"},
         "slingshot": _INFINIBAND | {"efficiency": 0.85, "step": "10 us"},
         "ethernet": _INFINIBAND | {"efficiency": 0.7, "step": "25 us", "ramp": 0.5},
     },
@@ -70,7 +71,8 @@ SOURCES: Final = {
         "efa, infiniband-staged (without GPUDirect RDMA), and point and point_efficiency of infiniband: fitted; step of "
         "infiniband: 19 us an all-reduce of two nodes with one A100 each (NVIDIA/nccl-tests issue 150); its efficiency: 46-48 "
         "of 50 GB/s a 400 Gbit/s port (NVIDIA/nccl-tests issue 290), 93-96 of 100 GB/s over four ports (issues 119, 252); "
-        "all others assumed"
+        "omnipath: data-parallel exchange of BigScience's layout search, 100 Gbit/s a pair of A100 without GPUDirect RDMA; all "
+        "others assumed"
     ),
     "shared": (
         "own_copy, exchange_efficiency, corner, sockets, staged: fitted; tree: assumed (on two nodes a tree passes the NICs "

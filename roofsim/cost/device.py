@@ -24,7 +24,13 @@ CACHE_CORNER: Final = 3.0
 #: rest: cuDNN 8.0, June 2020 (SSD-300 in fp32 runs 29-43 % faster on the 2020 container, lambdal/deeplearning-benchmark).
 SEARCHED: Final = 2020.45
 #: Energy of a FLOP of matrix arithmetic in a format, against one in 16 bits: it follows the operands' width.
-WIDTH_ENERGY: Final = {"fp8": 0.5, "int8": 0.5, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
+WIDTH_ENERGY: Final = {"fp8": 0.42, "int8": 0.42, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
+
+#: Energy of a FLOP of fused attention against one of a large product: exponentials, and operands that pass through registers
+#: (plausible 1.2 to 1.8; long rows in published steps of A100 at 400 W and H100 at 500 W). Kernels of Hopper's and later
+#: instructions feed the matrix units from shared memory.
+ATTENTION_EFFORT: Final = 1.35
+DIRECT: Final = ("flash3", "cudnn", "trtllm", "flashinfer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +53,8 @@ class Device:
         Streaming multiprocessors, or None when unknown.
     clock
         Their clock at the stated peaks, or None when unknown.
+    attention_effort
+        Energy of a FLOP of this engine's attention kernels against one of a large product.
     pace, attention_factor
         Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
     power
@@ -72,6 +80,7 @@ class Device:
     clock: Real | None
     pace: float
     attention_factor: float
+    attention_effort: float
     issue_time: Real
     call_time: Real
     searched: bool = False
@@ -164,6 +173,14 @@ class Device:
         joules: Real = flops * (each * process) + traffic * (table.byte * process**0.5)
         return joules
 
+    def heat(self, flops: Real, math: str) -> Real:
+        """Return the joules of the arithmetic of a long product on matrix units, at the clock that it can hold."""
+        each = self.architecture.product_energy or 0.0
+        if math in ("tf32", "fp32"):
+            each = each * self.constants.energy.tf32 / self.constants.energy.tensor16
+        joules: Real = flops * each * WIDTH_ENERGY.get(math, 1.0)
+        return joules
+
     def host_time(self, phase: Phase) -> Real:
         """Return the host's seconds to issue a kernel in a phase."""
         return self.call_time if phase in (Phase.FORWARD, Phase.RECOMPUTE) else self.issue_time
@@ -225,6 +242,7 @@ def device_of(
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
+        attention_effort=1.0 if attention in DIRECT else ATTENTION_EFFORT,
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         searched=library is not None and library < SEARCHED,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.inference import served
+from roofsim.cost.kernel_models.attention import QUERY_TILE
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.cost.quantised import FEW_ROWS, expanding
@@ -57,6 +58,10 @@ BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
 NARROW: Final = 2.0
 #: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
 SOFTMAX_ROW: Final = 1024.0
+#: Prologue and epilogue of a tile of fused attention, in keys (128 in kernel tables of A100, H100, B200; plausible 64 to 256).
+TILE_START: Final = 128.0
+#: Rate of the backward kernel of fused attention against the forward one (arXiv 2307.08691, figures 4 to 6: 0.75 to 0.85).
+BACKWARD_RATE: Final = 0.8
 #: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
 ALIGNMENT: Final = 8.0
 #: Channels of an image.
@@ -159,7 +164,16 @@ def _odd(*leading: Real) -> Real:
 @kernels_of.register
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    return (context.heavy(op, op.executed_flops(), traffic, "fused_attention"),)
+    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
+    left = _attention_tiles(op)
+    return (replace(work, compute_share=work.compute_share * left, tiling=left),)
+
+
+def _attention_tiles(op: Attention) -> Real:
+    """Return the share of the rate of long rows that tiles leave: each computes its diagonal in full, and must begin."""
+    seen = op.visible_share() * op.kv_length
+    left = seen / (seen + TILE_START + (QUERY_TILE / 2.0 if op.causal else 0.0))
+    return left * BACKWARD_RATE if op.backward else left
 
 
 @kernels_of.register
@@ -261,9 +275,11 @@ def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
 @kernels_of.register
 def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    if not op.backward:
+    traffic = traffic - (1.0 - op.visible) * sum(tensor.bytes for tensor in op.inputs)
+    if not op.backward and not op.on_chip:
         traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
-    return (context.light(op.flops(), traffic, str(op.kind)),)
+    # A kernel that keeps rows in registers streams as elementwise kernels do.
+    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind)),)
 
 
 @kernels_of.register

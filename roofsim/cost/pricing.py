@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.cost.device import reach
 from roofsim.cost.kernels import kernels_of_all
 from roofsim.cost.roofline import Price, price
+from roofsim.cost.sustained import Sustained, sustained, window
 from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, is_scalar, minimum
@@ -59,17 +60,26 @@ class PassCost:
     """Seconds of one pass over a graph by phase, split by what takes them, the host's time to issue it, and its energy.
 
     `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue; `power[phase]`
-    to the seconds in which the card may draw the phase's energy (none where its power is unknown).
+    to the seconds in which the card may draw the phase's energy (none where its power is unknown), `sustained[phase]` to
+    what long products are held to by their own power.
     """
 
     device: dict[str, dict[str, Real]]
     host: dict[str, Real]
     power: dict[str, Real]
+    sustained: dict[str, Sustained] = field(default_factory=dict)
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
         parts = self.device.get(phase)
-        return 0.0 if parts is None else parts["compute"] + parts["memory_bandwidth"] + parts["launch"]
+        if parts is None:
+            return 0.0
+        apart = self.sustained_in(phase)
+        return parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + apart.held - apart.alone
+
+    def sustained_in(self, phase: str) -> Sustained:
+        """Return what long products of a phase are held to."""
+        return self.sustained.get(phase, Sustained())
 
 
 PARTS = ("compute", "memory_bandwidth", "launch")
@@ -85,6 +95,21 @@ class PricedGraph:
         self.counts = [op.count for op in graph.ops]
         scalar = is_scalar(context.device.bandwidth, *self.counts) and all(_scalar(work) for _, work in self.works)
         self._stack = _stack([work for _, work in self.works]) if scalar and self.works else None
+        self.windows = self._windows()
+
+    def _windows(self) -> list[Real] | None:
+        """Return the share of each product that the power controller does not average with its neighbours.
+
+        None in serving, whose kernels' measured rates hold what power leaves of them, and where nobody measured steps of
+        long products.
+        """
+        device = self.context.device
+        if self.context.serving is not None or device.power is None or device.architecture.product_energy is None:
+            return None
+        prices, mean = self._prices(Scales()), device.architecture.power_window
+        return [
+            window(cost.time, mean) if work.apart else 0.0 for (_, work), cost in zip(self.works, prices, strict=True)
+        ]
 
     # -- per op -------------------------------------------------------------------------------------------------
 
@@ -141,8 +166,9 @@ class PricedGraph:
         device: dict[str, dict[str, Real]] = {}
         host: dict[str, Real] = {}
         power: dict[str, Real] = {}
+        apart: dict[str, Sustained] = {}
         watts = self._watts(scales)
-        for (index, work), cost in zip(self.works, self._prices(scales), strict=True):
+        for place, ((index, work), cost) in enumerate(zip(self.works, self._prices(scales), strict=True)):
             op, count = self.graph.ops[index], self.counts[index]
             phase = str(op.phase)
             parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
@@ -153,7 +179,10 @@ class PricedGraph:
                 + work.launches * count * self.context.device.host_time(op.phase) / scales.host_issue_rate
             )
             power[phase] = power.get(phase, 0.0) + (0.0 if watts is None else work.energy * count / watts)
-        return PassCost(device=device, host=host, power=power)
+            if watts is not None and self.windows is not None:
+                own = sustained(cost.time, work.heat / watts, work.energy / watts, self.windows[place])
+                apart[phase] = apart.get(phase, Sustained()).plus(own, count)
+        return PassCost(device=device, host=host, power=power, sustained=apart)
 
     def _watts(self, scales: Scales) -> Real | None:
         return None if self.context.device.power is None else self.context.device.power * scales.power
@@ -167,6 +196,11 @@ class PricedGraph:
         watts = self._watts(scales)
         joules = np.asarray(self._stack.energy) * counts
         device, host, power = {}, {}, {}
+        apart: dict[str, Sustained] = {}
+        own = None
+        if watts is not None and self.windows is not None:
+            heat, energy = np.asarray(self._stack.heat) / watts, np.asarray(self._stack.energy) / watts
+            own = Sustained().plus(sustained(cost.time, heat, energy, np.array(self.windows)), counts)
         for number, phase in enumerate(Phase):
             chosen = phases == number
             if chosen.any():
@@ -175,7 +209,12 @@ class PricedGraph:
                     launches * self.context.device.host_time(phase) / scales.host_issue_rate, chosen
                 )
                 power[str(phase)] = 0.0 if watts is None else _sum(joules / watts, chosen)
-        return PassCost(device=device, host=host, power=power)
+                if own is not None:
+                    apart[str(phase)] = Sustained(
+                        alone=_sum(own.alone, chosen), held=_sum(own.held, chosen), drawn=_sum(own.drawn, chosen),
+                        power=_sum(own.power, chosen),
+                    )  # fmt: skip
+        return PassCost(device=device, host=host, power=power, sustained=apart)
 
 
 def _sum(values: Any, chosen: Any) -> Real:

@@ -42,6 +42,8 @@ class KernelWork:
         Class of kernel.
     energy
         Joules.
+    apart, heat
+        Whether it is a product, which is held to the power limit on its own if it is long, and the joules of its arithmetic.
     product
         m, n, k and number of the matrix products that the kernel cuts into tiles; None: it is not cut so.
     tiling
@@ -74,6 +76,8 @@ class KernelWork:
     limit: Real = math.inf
     floor: Real = 0.0
     norm: float = 0.0
+    heat: Real = 0.0
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -112,6 +116,7 @@ class Pricing:
         for name, factor in conditions:
             share = share * factor
             spared = factor if name.startswith("winograd") else spared  # arithmetic that is not done takes no energy
+        effort = device.attention_effort if kind == "fused_attention" else 1.0
         kind = "attention" if kind == "fused_attention" else kind
         return KernelWork(
             flops=flops,
@@ -127,6 +132,8 @@ class Pricing:
             on_tensor=on_tensor,
             energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
             product=product,
+            heat=device.heat(flops * effort, math),
+            apart=on_tensor and kind != "convolution",
         )
 
     def _adds_in_half(self, math: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View
+from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.shares import whole_context
 from roofsim.numeric import Real, minimum, round_up, same
@@ -95,6 +95,8 @@ def _fused(
     layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, extra: tuple[Tensor, ...]
 ) -> Tensor:
     b = layers.b
+    if layers.flavour.attention_unpads:
+        q, k, v = (layers.copy(tensor, "unpad") for tensor in (q, k, v))
     batch, length = q.shape[0], q.shape[1]
     dimensions = _dimensions(heads, q, k)
     # PyTorch turns a mask of booleans into an additive one at each call.
@@ -118,6 +120,8 @@ def _fused(
         shards=layers.shares.context,
         **dimensions,
     )
+    if layers.flavour.attention_unpads:
+        return layers.copy(out, "repad")
     return layers.copy(out, "contiguous") if heads.head_major and kernel == "flash" else out
 
 
@@ -201,7 +205,9 @@ def _softmax_of_scores(
 ) -> Tensor:
     if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap:
         # One kernel scales, masks and normalises, in the scores' type; the product before it adds ALiBi's slopes.
-        return layers.softmax(scores)
+        length, kv_length = scores.shape[2:]
+        seen = visible_share(length * layers.shares.context, kv_length, causal=heads.causal)
+        return layers.softmax(scores, on_chip=True, visible=seen)
     if heads.scale:
         scores = layers.pointwise("mul_scalar", scores)
     if heads.soft_cap:

@@ -37,12 +37,14 @@ class Flavour:
 
     attention: str = "flash"
     attention_copies: bool = True
+    attention_unpads: bool = False
     grouped_heads: str = "shared"
     rms_norm: str = "fused"
     gelu_new: str = "fused"
     rotary: str = "fused"
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
+    loss_metrics: int = 0
     fused: frozenset[str] = frozenset()
     """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
@@ -235,11 +237,17 @@ class Layers:
         tanh = self.pointwise("tanh", self.pointwise("mul_scalar", inner))
         return self.mul(half, self.pointwise("add_scalar", tanh))
 
-    def softmax(self, x: Tensor, *alive: Tensor, logarithm: bool = False) -> Tensor:
-        """Apply softmax over the last axis; `alive` are tensors that the calling code still holds."""
+    def softmax(
+        self, x: Tensor, *alive: Tensor, logarithm: bool = False, on_chip: bool = False, visible: Real = 1.0
+    ) -> Tensor:
+        """Apply softmax over the last axis; `alive` are tensors that the calling code still holds.
+
+        `on_chip`: no row is read twice; `visible`: share of the elements that a mask leaves to read.
+        """
         leaf = "log_softmax" if logarithm else "softmax"
         out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
-        return self._one(Softmax, leaf, (x,), out, row=x.shape[-1], logarithm=logarithm, holds=alive)
+        fields = {"row": x.shape[-1], "logarithm": logarithm, "on_chip": on_chip, "visible": visible, "holds": alive}
+        return self._one(Softmax, leaf, (x,), out, **fields)
 
     def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool | None = None) -> Tensor:
         """Return the mean cross entropy of ``[tokens, classes]`` logits.
@@ -250,6 +258,11 @@ class Layers:
         with self.b.scope("loss"):
             if self.flavour.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
+            for _ in range(self.flavour.loss_metrics):
+                # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
+                log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
+                metric = self.b.tensor("metric", dtype=FP32)
+                self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
             if self.flavour.cross_entropy == "fused":
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Phase
-from roofsim.graph.ops import Elementwise, Matmul
+from roofsim.graph.ops import Cast, Elementwise, Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ class AccumulateGradients:
         Whether the weight-gradient matmul adds into the buffer itself: no extra pass over the gradient.
     only_layers
         Whether only the matmuls of repeated layers do; another's gradient is made in the buffer's type and added.
+    casts
+        Whether a kernel of its own brings the gradient into the buffer's type before the sum.
     """
 
     name: ClassVar[str] = "accumulate"
@@ -39,6 +41,7 @@ class AccumulateGradients:
     buffer_type: DType | None = None
     fused: bool = False
     only_layers: bool = False
+    casts: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with gradients added into kept buffers."""
@@ -54,7 +57,8 @@ class AccumulateGradients:
                     continue
                 current = self._wide(current, env)
             ops.append(current)
-            ops += [self._add(op, tensor, env[tensor]) for tensor in finished]
+            for tensor in finished:
+                ops += self._added(op, tensor, env[tensor])
         return graph.replaced(ops, *self.ensures)
 
     def _buffer(self, gradient: Tensor) -> Tensor:
@@ -74,6 +78,16 @@ class AccumulateGradients:
         wider = dict(zip(current.outputs, outputs, strict=True))
         env.update({old: wider[new] for old, new in env.items() if new in wider})
         return replace(current, outputs=outputs)
+
+    def _added(self, op: AbstractOp, gradient: Tensor, temporary: Tensor) -> list[AbstractOp]:
+        if not self.casts or self.buffer_type is None:
+            return [self._add(op, gradient, temporary)]
+        wide = replace(temporary, name=f"{gradient.name}.wide", dtype=self.buffer_type, base=temporary)
+        cast = Cast(
+            name=f"{op.name}.widen.{gradient.name}", inputs=(temporary,), outputs=(wide,), phase=Phase.BACKWARD,
+            block=op.block, origin=op.origin,
+        )  # fmt: skip
+        return [cast, self._add(op, gradient, wide)]
 
     def _add(self, op: AbstractOp, gradient: Tensor, temporary: Tensor) -> Elementwise:
         share = 1.0 if self.buffer_type is not None else self.share

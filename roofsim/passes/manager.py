@@ -160,7 +160,13 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
     fused = engine.gradient_accumulation == "fused"
     layers = engine.fused_accumulation_in == "layers"
     return [
-        AccumulateGradients(share=1.0 - 1.0 / num_micro_batches, buffer_type=buffer, fused=fused, only_layers=layers)
+        AccumulateGradients(
+            share=1.0 - 1.0 / num_micro_batches,
+            buffer_type=buffer,
+            fused=fused,
+            only_layers=layers,
+            casts=engine.gradient_accumulation == "cast_then_add",
+        )
     ]
 
 

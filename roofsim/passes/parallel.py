@@ -71,9 +71,10 @@ class DataParallel:
         stored = DTYPES[precision.master_parameters or precision.parameters]
         within = replace(self.replicas, all=self.replicas.shards)
         reduce = ReduceGradients(
-            replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together
-        )
-        shard = FullyShard(replicas=self.replicas, stored=stored, rest_together=together)
+            replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together,
+            copies=engine.reduction_copies,
+        )  # fmt: skip
+        shard = FullyShard(replicas=self.replicas, stored=stored, rest_together=together, copies=engine.gather_copies)
         result: list[Pass] = [*passes[:at], shard, reduce]
         if engine.sharded_accumulation == "whole" and not same(num_micro_batches, 1.0):
             result[-1] = replace(reduce, share=1.0 / num_micro_batches)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import Collective, GroupedMatmul, OptimizerUpdate
+from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
 
@@ -51,6 +51,8 @@ class ReduceGradients:
         ``data``, or ``replica`` for the second sum of hybrid sharding.
     rest_together
         Whether what belongs to no layer is one unit, reduced last of all.
+    copies
+        Passes over a unit's gradients before they travel: into one buffer, into the type of the wire, a division.
     """
 
     name: ClassVar[str] = "reduce_gradients"
@@ -65,6 +67,7 @@ class ReduceGradients:
     kept_in: DType | None = None
     group: str = "data"
     rest_together: bool = False
+    copies: int = 0
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a collective behind the last op of each unit that makes gradients."""
@@ -96,8 +99,30 @@ class ReduceGradients:
         for kind, ranks in self._kinds():
             chosen = [root for root in finished if _kind(root, experts) == kind]
             if chosen:
-                found.append(self._reduced(chosen, env, ranks, f"{kind}.{_unit(block)}.{unit}", block))
+                name = f"{kind}.{_unit(block)}.{unit}"
+                found += self._copied(chosen, env, name, block)
+                found.append(self._reduced(chosen, env, ranks, name, block))
         return found
+
+    def _copied(self, gradients: list[Tensor], env: dict[Tensor, Tensor], unit: str, block: Block | None) -> Body:
+        """Return the passes over the gradients; the last but one (or the only one) changes their type."""
+        current = tuple(env.get(tensor, tensor) for tensor in gradients)
+        ops: Body = []
+        for number in range(self.copies):
+            casts = self.travels_in if number >= self.copies - 2 else None
+            written = tuple(
+                replace(
+                    tensor, name=f"{tensor.name}.copy", dtype=casts or tensor.dtype,
+                    role=Role.TEMPORARY, base=tensor,
+                )
+                for tensor in current
+            )  # fmt: skip
+            name = f"{self.group}.copy{number}.{unit}"
+            ops.append(
+                Copy(name=name, inputs=current, outputs=written, phase=Phase.BACKWARD, block=block, share=self.share)
+            )
+            current = written
+        return ops
 
     def _reduced(
         self, gradients: list[Tensor], env: dict[Tensor, Tensor], ranks: Real, unit: str, block: Block | None
@@ -140,6 +165,8 @@ class FullyShard:
     rest_together
         Whether what belongs to no layer is one unit, gathered first and freed last; else each run of ops outside of layers
         gathers what it is the first to read, which is freed behind its last reader.
+    copies
+        Passes over the gathered parameters before they are used: out of the buffer that the collective filled.
     """
 
     name: ClassVar[str] = "fully_shard"
@@ -151,6 +178,7 @@ class FullyShard:
     prefetch: float = 1.0
     regathers: bool = True
     rest_together: bool = True
+    copies: int = 0
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with gathers before each unit and whole parameters that die behind it."""
@@ -214,6 +242,7 @@ class FullyShard:
                     whole=tuple(twin[t] for t in chosen),
                 )
             )  # fmt: skip
+            ops += [_copy_out(tuple(twin[t] for t in chosen), ops[-1]) for _ in range(self.copies)]
         return twin, ops
 
     @staticmethod
@@ -265,6 +294,12 @@ class ShardOptimizer:
                 every = every + elements
                 own = own + elements / (self.replicas.experts if tensor.name in experts else self.replicas.shards)
         return own / every
+
+
+def _copy_out(whole: tuple[Tensor, ...], gather: AbstractOp) -> Copy:
+    """Return the pass that gives gathered parameters tensors of their own."""
+    written = tuple(replace(tensor, name=f"{tensor.name}.copy", role=Role.TEMPORARY, base=tensor) for tensor in whole)
+    return Copy(name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block)
 
 
 def _scaled(op: OptimizerUpdate, factor: Real) -> OptimizerUpdate:

@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 
 #: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
 #: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).
-TILED: Final = 0.5
+TILED: Final = 0.35
 #: Share of bucketed gradient reductions that stays visible: the last bucket has nothing left to hide behind (plausible
 #: 0.1 to 0.3; Megatron's 2020 table, data-parallel 128 against 1).
 LAST_BUCKET: Final = 0.2
 #: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
 #: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
-CONTENTION: Final = 0.8
+CONTENTION: Final = 0.9
+#: Share of the compute units that a collective's kernels hold while it runs, also while it waits for the network (NCCL: 16 to
+#: 32 blocks on 108 to 148 units; plausible 0.1 to 0.25).
+OCCUPIED: Final = 0.15
 
 Found = dict[tuple[str, str], Traffic]
 
@@ -51,10 +54,12 @@ def exposed(
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
-                micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=overlap.data))
+                beside = _compute(cost, phase) + _waits(found, phase, overlap)
+                micro = micro.plus(_behind(traffic, beside, CONTENTION, hides=overlap.data))
             else:
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
-                beside = _compute(cost, "forward" if phase == "optimizer" else phase)
+                during = "forward" if phase == "optimizer" else phase
+                beside = _compute(cost, during) + _waits(found, during, overlap)
                 step = step.plus(_buckets(whole, beside, hides=overlap.data))
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
@@ -65,6 +70,15 @@ def exposed(
         else:
             micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
     return Exposed(micro_batch=micro, step=step, latency=latency)
+
+
+def _waits(found: Found, phase: str, overlap: Overlap) -> Real:
+    """Return the seconds in which a phase waits for its tensor group, while other links are free."""
+    seconds: Real = 0.0
+    for (during, group), traffic in found.items():
+        if group == "tensor" and (during == phase or (phase, during) == ("backward", "recompute")):
+            seconds = seconds + traffic.intra_node * (TILED if overlap.tensor else 1.0)
+    return seconds
 
 
 def _compute(cost: PassCost, phase: str) -> Real:
@@ -78,7 +92,8 @@ def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) 
     """Hide traffic behind arithmetic; what moves over the GPU's own links slows that down."""
     if not hides:
         return traffic
-    shown = maximum(traffic.seconds - compute, contention * traffic.local)
+    beside = contention * traffic.local + OCCUPIED * maximum(traffic.seconds - traffic.local, 0.0)
+    shown = maximum(traffic.seconds - compute, beside)
     return _scaled(traffic, shown)
 
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host import RESOURCES
-from roofsim.numeric import Real, smooth_shares
+from roofsim.cost.sustained import Sustained
+from roofsim.numeric import Real, divide, maximum, smooth_shares
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -69,6 +70,7 @@ def compose(
     update: dict[str, Real] = dict(parts)
     host: Real = 0.0
     power: Real = 0.0
+    apart = Sustained()
     for cost, weight in passes:
         for phase, seconds in cost.device.items():
             target, times = (update, weight) if phase == "optimizer" else (parts, weight * num_micro_batches)
@@ -76,11 +78,12 @@ def compose(
                 target[name] = target[name] + value * times
             host = host + cost.host[phase] * times
             power = power + cost.power[phase] * times
+            apart = apart.plus(cost.sustained_in(phase), times)
     weights = [weight for _, weight in passes]
     waits = _waits(weights, num_micro_batches, communication) if communication else {}
     optimizer = update["compute"] + update["memory_bandwidth"] + update["launch"]
     device = parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + optimizer
-    settled = _settled(parts, update, waits, device, host, power)
+    settled = _settled(parts, update, waits, device, apart, host, power)
     alone: Real = 0.0
     for weight, shown in zip(weights, communication or (), strict=bool(communication)):
         alone = alone + (shown.step.seconds + (0.0 if shown.host is None else shown.host.step.pace)) * weight
@@ -134,6 +137,7 @@ def _settled(
     update: dict[str, Real],
     waits: dict[str, dict[str, Real]],
     device: Real,
+    apart: Sustained,
     host: Real,
     power: Real,
 ) -> StepTime:
@@ -142,12 +146,17 @@ def _settled(
     The host's share is launches; the card's is divided as its busy time is, for the breakdown also where its power
     limits: that has no line of its own there. While communication shows, or copies of its host, the card computes nothing
     and draws little; while the host updates, it issues nothing.
+
+    Long products, `apart`, are held to the power limit one by one, all else together.
     """
     links, copies, work = (
         _sum(waits.get(line, {})) for line in ("exposed_communication", "host_transfer", "optimizer")
     )
-    limited, busy = smooth_shares(device, throttled(device, power), NORM)
-    busy = busy + (1.0 - busy) * (1.0 - 1.0 / CLOCK_POWER)
+    short = device - apart.alone
+    limited, busy = smooth_shares(short, throttled(short, maximum(power - apart.power, 0.0)), NORM)
+    busy = limited * (busy + (1.0 - busy) * (1.0 - 1.0 / CLOCK_POWER)) + apart.held - apart.drawn
+    limited = limited + apart.held
+    busy = divide(busy, limited)
     body, card = smooth_shares(limited + links + copies, host, NORM)
     step = body + work
     each = body * card / (limited + links + copies)

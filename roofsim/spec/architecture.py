@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from roofsim.spec.quantity import BytesOrNone, Seconds
+from roofsim.spec.quantity import BytesOrNone, Energy, Seconds
 
 Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
 
@@ -45,6 +45,16 @@ class Architecture(BaseModel):
     )
     process_energy: Annotated[float, Field(gt=0.1, le=4.0)] = Field(
         default=1.0, description="Energy of an operation against the 7 nm class."
+    )
+    product_energy: Energy | None = Field(
+        default=None,
+        description="Energy of a 16-bit FLOP of products that run for milliseconds, at the clock that they can hold, static power "
+        "included; null: nobody measured steps of such, they share the step-wide limit.",
+    )
+    power_window: Seconds = Field(
+        default=1.5e-3,
+        description="Time over which the card's controller holds the mean power: products much longer than that are held to the "
+        "limit one by one, shorter kernels with their neighbours over the step (plausible 0.1 to 10 ms).",
     )
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
         default=None,

@@ -101,6 +101,10 @@ class Engine(_Strict):
         description="Whether fused attention reads keys and values that query heads share as they are, or a copy for each "
         "query head (repeat_kv), in training.",
     )
+    attention_unpads: bool = Field(
+        default=False,
+        description="Queries, keys, values and the result are copied without padding (and back) in training.",
+    )
     cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="Share of the memory bandwidth with which unfused products read the cache in decode steps; null: as "
@@ -123,6 +127,9 @@ class Engine(_Strict):
         default="same",
         description="The loss of a vocabulary that is split over tensor ranks: as cross_entropy, or kernel by kernel "
         "(DTensor's loss_parallel).",
+    )
+    loss_metrics: Annotated[int, Field(ge=0, le=10)] = Field(
+        default=0, description="Metrics that the trainer computes of every micro batch's logits, each in fp32."
     )
     silu_backward: Literal["fused", "decomposed"] = Field(
         default="fused", description="decomposed: six kernels, as a PyTorch without GPU kernels traces it."
@@ -229,7 +236,7 @@ class Engine(_Strict):
     gradient_accumulation: Literal["separate", "fused", "cast_then_add"] = Field(
         default="separate",
         description="fused: the weight-gradient matmul adds into the buffer; cast_then_add: a cast to fp32 and an add as "
-        "kernels of their own (priced as separate so far).",
+        "kernels of their own.",
     )
     fused_accumulation_in: Literal["all", "layers"] = Field(
         default="all",
@@ -239,7 +246,14 @@ class Engine(_Strict):
     reduction_type: Literal["gradients", "parameters", "fp32"] = Field(
         default="gradients",
         description="Type in which gradients travel between data-parallel ranks: that in which they are kept, that of the "
-        "compute parameters, or fp32. Stated, not yet priced.",
+        "compute parameters, or fp32.",
+    )
+    gather_copies: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=0, description="Passes over fully sharded parameters out of the buffer that a gather filled."
+    )
+    reduction_copies: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=0,
+        description="Passes over gradients before a sharded reduction: 1, a cast; 2, and a division; 3, a copy before.",
     )
     adamw: Literal["foreach", "fused", "loop", "bert_adam"] = Field(
         default="foreach",
@@ -352,9 +366,7 @@ class Engine(_Strict):
         "yet priced.",
     )
     pipeline_message: Literal["whole", "split"] = Field(
-        default="whole",
-        description="split: each tensor rank sends its share of the activations, gathered on arrival. Stated, not yet "
-        "priced.",
+        default="whole", description="split: each tensor rank sends its share of the activations, gathered on arrival."
     )
 
     sources: dict[str, str] = Field(default_factory=dict, description="Fact -> where it is known from.")

@@ -162,8 +162,14 @@ def test_host_time_counts_kernels():
 
 def test_power_limits_what_draws_more_than_the_card_may():
     free, held = (
-        evaluated("llama2-7b", sequence_length=2048, precision="bf16", hardware_override={"gpu.tdp": tdp})
-        for tdp in ("5 kW", "150 W")
+        evaluated(
+            "gpt2-774m",
+            hardware_gpu="v100-sxm2-32gb",
+            sequence_length=1024,
+            precision="fp16",
+            hardware_override={"gpu.tdp": tdp},
+        )
+        for tdp in ("5 kW", "60 W")
     )
     assert free.step.resources["power"] < 0.01 * free.step.step
     # At a lower clock an operation takes less energy: the step follows the power's lack with the exponent 1 / CLOCK_POWER.
@@ -173,6 +179,20 @@ def test_power_limits_what_draws_more_than_the_card_may():
     assert held.step.device == free.step.device
     assert sum(held.step.breakdown.values()) == pytest.approx(held.step.step)
     assert answer(held).bound == "power"
+
+
+def test_long_products_are_held_to_the_power_limit_one_by_one():
+    step = evaluated("llama2-7b", micro_batch_size=8, sequence_length=2048, precision="bf16").step
+    shared = evaluated(
+        "llama2-7b", micro_batch_size=8, sequence_length=2048, precision="fp16", hardware_gpu="v100-sxm2-32gb"
+    )
+    assert step.resources["power"] > 0.3 * step.step
+    assert sum(step.resources.values()) == pytest.approx(step.step)
+    assert not any(part.held for part in shared.priced[0].totals().sustained.values())
+    assert all(
+        part.held >= part.alone
+        for part in evaluated("llama2-7b", precision="bf16").priced[0].totals().sustained.values()
+    )
 
 
 def test_muon_orthogonalises_on_matrix_units():

@@ -30,6 +30,10 @@ SIZES = {
 }
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
+    "attention_unpads": True,
+    "loss_metrics": 1,
+    "gather_copies": 1,
+    "reduction_copies": 2,
     "gradient_clipping": "norm",
     "library_released": 2021.0,
     "phases": ["train", "forward"],

@@ -337,7 +337,8 @@ def test_link_agrees_with_the_gpu(system):
     same = gpu.host_link if system.link.name in PCIE else gpu.link
     assert system.link.name == same.name
     lanes = (system.link.lanes or 1) / (same.lanes or 1) if system.link.name in PCIE else 1.0
-    assert near(system.link.bandwidth, same.bandwidth * lanes, 0.001)
+    links = (system.link.count or 1) / (same.count or 1)  # a maker may wire fewer
+    assert near(system.link.bandwidth, same.bandwidth * lanes * links, 0.001)
 
 
 @every_system

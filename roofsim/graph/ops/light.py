@@ -127,13 +127,23 @@ class Normalization(AbstractOp):
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Softmax(AbstractOp):
-    """Softmax (or log-softmax) over the last axis, forward or backward; `row` is the length of that axis."""
+    """Softmax (or log-softmax) over the last axis, forward or backward; `row` is the length of that axis.
+
+    Attributes
+    ----------
+    on_chip
+        Whether the kernel reads each row once, however long it is.
+    visible
+        Share of the elements that the kernel reads: it skips what a mask hides, and writes zeros there.
+    """
 
     kind: ClassVar[Kind] = Kind.SOFTMAX
 
     row: Real
     logarithm: bool = False
     backward: bool = False
+    on_chip: bool = False
+    visible: Real = 1.0
 
     def flops(self) -> Real:
         return (4.0 if self.backward else 5.0) * self.outputs[0].numel

@@ -208,6 +208,8 @@ def _(op: Softmax, tape: Tape) -> None:
         row=op.row,
         logarithm=op.logarithm,
         backward=True,
+        on_chip=op.on_chip,
+        visible=op.visible,
     )
     tape.give(op.inputs[0], out)
 

@@ -1,0 +1,77 @@
+"""What the page of multi-GPU steps says in words: sources, published errors of other tools, what each mechanism gave."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: The source whose times are no measurements.
+COMPOSED: Final = "vtrain-composed"
+LABELS: Final = {
+    "megatron-2020": "Megatron 2020",
+    "megatron-weak": "Megatron weak scaling",
+    "megatron-recompute": "Megatron, full and selective recomputation",
+    "megatron-2024": "Megatron 2024",
+    "bigscience": "BigScience",
+    "vtrain": "vTrain, many nodes",
+    COMPOSED: "vTrain, one node",
+    "llm-foundry": "llm-foundry",
+    "torchtitan": "torchtitan",
+    "simumax": "SimuMax",
+}
+#: Errors that other tools state on these rows, or on a superset.
+PEERS: Final = {
+    "Megatron, full and selective recomputation": "Calculon 3.7 %",
+    "Megatron weak scaling": "Calculon 8.3 %",
+    "vTrain, many nodes": "vTrain 14.7 %",
+    "llm-foundry": "llm-analysis 15.9 % (A100), 23 % (H100)",
+    "SimuMax": "SimuMax 5.9 % (dense rows)",
+}
+HEAD: Final = """\
+# How well steps of several GPUs are predicted
+
+`{command}` writes this page. {total} published steps of 1 to 6,144 GPUs, listed with their scenario and citation in
+`measurements/multi.csv` ([measurements/README.md](../measurements/README.md)); {fitted} of them, every third when sorted by source,
+card, family, precision, software and a hash of the name, may be used to fit constants, the others only score. Errors are
+|predicted / measured - 1|, bias is the median of signed ones (above zero: predicted too slow), rank is Spearman's correlation,
+"in interval" the share inside the 80 % interval. The page of single GPUs is [accuracy.md](accuracy.md). The few constants that
+these rows decided (energies of long products, rates of attention kernels, shares of what overlaps) were set by hand within their
+plausible ranges while all rows were in sight: read "held out" as "not needed for the fit", not as blind.
+
+A constant belongs to a card, an architecture, an engine, a kind of link or a system, never to a row or a model. What an engine runs
+(attention kernel, what is fused, types of gradients, copies around collectives) is read from its code and stated in
+`hardware/engines`; some of these facts were chosen among readings of the code by these rows, so the table is not blind. A run of
+an engine that nobody described should be expected to be 10 to 30 % off.
+"""
+LEVERS: Final = """\
+## What decides
+
+What each mechanism moved predictions by, on the rows that it touches, when it was added:
+
+- **Long products within the power limit.** A product that runs for milliseconds is held to the clock that the card's power allows
+  on its own (`product_energy`, `power_window` of an architecture): 16-bit products sustain about 0.80 of the peak on A100 at
+  400 W, 0.63 on H100 at 700 W, 0.45 on B200 at 1,000 W. Before, power was averaged with the cheap kernels of the step, and
+  GPT-sized steps came out 5 to 15 % fast on A100, 15 to 25 % on H100 and B200. Steps of single GPUs move by less than their error.
+- **Attention.** The rate of fused attention rises with the length of rows (tiles compute their diagonal in full and must begin);
+  the backward kernel runs at 0.8 of it; generations of kernels differ by a factor of three on H100. 3 to 15 % on long sequences.
+- **Megatron's fused softmax** reads each row once and skips what the causal mask hides: 10 to 20 % on its unfused attention.
+- **Copies of sharded engines**: out of the gathered buffer, into the reduction's, casts and divisions; the unpadding of
+  llm-foundry's attention; the metric that its trainer computes of each micro batch's logits. 2 to 10 %.
+- **Collectives beside kernels.** What FSDP hides still costs compute: the transfer over a GPU's own links (0.9 of it), and the
+  units that its kernels hold while they wait for the network. 2 to 8 %.
+- **BigScience's nodes**: four NVLinks a GPU and Omni-Path; DeepSpeed's cast and sum of every micro batch's gradients. 15 %.
+"""
+REMAINS: Final = """\
+## What is known to be off
+
+- Context parallelism of torchtitan at 131k and 262k tokens is 30 % slower than attention's FLOPs at the rate of 32k: the ring's own
+  cost is not modelled beyond its messages.
+- Tensor parallelism over 8 B200 is 20 to 25 % slower than predicted, over 4 and 2 within 10 %.
+- MPT-13B on 8 A100 of 40 GB (10 to 20 % slow) and MPT-760M on A100 of 80 GB at 512 and 1,024 tokens (20 %) run next to full memory.
+  MPT-1B on 32 A100 differs by 20 % from its own runs on 16 and 64. Both stay in the table.
+- vTrain: TP 2 with PP 8 and 16, and micro batches of 64 at TP 8, are 20 to 60 % slower than their neighbours; no mechanism here
+  explains them.
+- BigScience: the same layout differs by up to 5 % between dates, and some head counts are 10 % slow without a reason in the shape.
+- Megatron's tables of 2021 and 2024 do not state the micro batch (2024: nor interleaving); it is assumed.
+- Row-wise fp8 of torchtitan ran at the speed of bf16 (another kernel); its rows, and those under pipelines with an unstated
+  number of micro batches, are not in the file.
+"""
