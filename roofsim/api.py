@@ -18,6 +18,7 @@ from roofsim.analyze.throughput import units_per_step
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
+from roofsim.spec import many_gpus
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
 
@@ -233,6 +234,13 @@ def _basis(resolved: Resolved) -> list[str]:
         found.append("hardware was changed: the interval is that of cards without measured steps")
     elif not level.startswith("gpu"):
         found.append(f"no step of {resolved.gpu.name} was measured: constants {level}, interval of unseen cards")
+    table = many_gpus.shipped()
+    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
+    if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
+        found.append(
+            f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured: the interval is half as wide "
+            "again as that of measured cards and engines"
+        )
     if resolved.workload.phase not in ("train", "forward"):
         found.append(f"no {resolved.workload.phase} step stands behind the interval: half as much again is allowed")
     return found
