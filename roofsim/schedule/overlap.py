@@ -54,12 +54,12 @@ def exposed(
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
-                beside = _compute(cost, phase) + _waits(found, phase, overlap)
+                beside = _compute(cost, phase) + _waits(found, phase, overlap, traffic)
                 micro = micro.plus(_behind(traffic, beside, CONTENTION, hides=overlap.data))
             else:
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
                 during = "forward" if phase == "optimizer" else phase
-                beside = _compute(cost, during) + _waits(found, during, overlap)
+                beside = _compute(cost, during) + _waits(found, during, overlap, traffic)
                 step = step.plus(_buckets(whole, beside, hides=overlap.data))
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
@@ -72,13 +72,13 @@ def exposed(
     return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
-def _waits(found: Found, phase: str, overlap: Overlap) -> Real:
-    """Return the seconds in which a phase waits for its tensor group, while other links are free."""
+def _waits(found: Found, phase: str, overlap: Overlap, beside: Traffic) -> Real:
+    """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on."""
     seconds: Real = 0.0
     for (during, group), traffic in found.items():
         if group == "tensor" and (during == phase or (phase, during) == ("backward", "recompute")):
             seconds = seconds + traffic.intra_node * (TILED if overlap.tensor else 1.0)
-    return seconds
+    return seconds * divide(beside.inter_node, beside.seconds)
 
 
 def _compute(cost: PassCost, phase: str) -> Real:
