@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.base import Phase
-from roofsim.graph.tensor import Role
+from roofsim.graph.tensor import DTYPES, Role
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
+from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.schedule.memory import profile
 from roofsim.spec import catalog
-from tests.truth.oracle import PHASES, heavy_flops, inference_of, moved, parameters, rows, step, step_of
+from tests.truth.oracle import PHASES, heavy_flops, inference_of, model, moved, parameters, rows, step, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roofsim.spec.families.base import ModelSpec
 
+#: Phase -> its columns in the table of peaks.
+_PHASE_COLUMNS = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
+#: Optimizer of the table -> method and implementation.
+_OPTIMIZERS = {"sgd": ("sgd", "foreach"), "sgd_mom": ("sgd-momentum", "foreach")}
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactness.md"
 BEGIN, END = "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->\n"
 
@@ -93,6 +98,34 @@ def _peaks() -> Iterator[tuple[str, float]]:
                 relative(memory.phase_peaks["forward"] + state, float(row["fwd_peak"])),
             )
             yield "peak of live tensors, backward", relative(backward + state, float(row["bwd_peak"]))
+            found, phase = whole_step(row)
+            yield "peak of the step, update included", relative(found, float(row["step_peak"]))
+            yield "phase of the step's peak", float(phase != fullest_phase(row))
+
+
+def whole_step(row: dict[str, str]) -> tuple[float, str]:
+    """Return the peak of a step with its optimizer, and the phase that it lies in."""
+    name = row["optimizer"]
+    method, implementation = _OPTIMIZERS.get(name, ("adamw", name.removeprefix("adamw_")))
+    dtype = DTYPES["bf16" if row["precision"] == "bf16" else "fp32"]
+    graph = AddOptimizerStep(method=method, implementation=implementation, state_type=dtype)(step_of(row))
+    found = profile(graph)
+    phase = {"recompute": "backward"}.get(found.peak_phase, found.peak_phase)
+    return float(found.peak), phase
+
+
+def fullest_phase(row: dict[str, str]) -> str:
+    """Return the phase in which the oracle's step is fullest."""
+    peaks = {name: float(row[f"{column}_peak"]) for name, column in _PHASE_COLUMNS.items()}
+    return max(peaks, key=lambda name: peaks[name])
+
+
+def _per_layer() -> Iterator[tuple[str, float]]:
+    for row in rows("act_per_layer"):
+        if "num_layers" in type(model(row["model"])).model_fields:
+            saved = [float(profile(step_of(row, layers=layers)).saved_activations) for layers in (3, 2)]
+            wanted = float(row["bytes_per_layer"]) + float(row["weight_cast_per_layer"])
+            yield "bytes saved per layer (3 layers minus 2)", relative(saved[0] - saved[1], wanted)
 
 
 def _inference() -> Iterator[tuple[str, float]]:
@@ -112,7 +145,7 @@ def _inference() -> Iterator[tuple[str, float]]:
 def table() -> str:
     """Return the table in Markdown: rows compared, rows equal, mean and largest relative difference."""
     found: dict[str, list[float]] = {}
-    for part in (_parameters, _published, _flops, _bytes, _activations, _peaks, _inference):
+    for part in (_parameters, _published, _flops, _bytes, _activations, _per_layer, _peaks, _inference):
         for name, difference in part():
             found.setdefault(name, []).append(difference)
     lines = ["| what | rows | equal | within 0.1 % | mean difference | largest |", "|---|---|---|---|---|---|"]

@@ -99,9 +99,12 @@ def step(
     attention: str = "sdpa",
     dropout: str = "default",
     checkpointed: str = "0",
+    layers: int | None = None,
 ) -> OpGraph:
-    """Return the training step that a row measured."""
+    """Return the training step that a row measured, or that of the model with another number of layers."""
     spec = model(name)
+    if layers is not None:
+        spec = spec.model_copy(update={"num_layers": layers})
     compute, stored = (FP32 if precision == "fp32" else BF16), (BF16 if precision == "bf16" else FP32)
     flavour = Flavour(
         attention="unfused" if attention == "eager" else "sdpa",

@@ -11,7 +11,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
 from roofsim.spec import catalog
-from tests.truth.exactness import PAGE, count_parameters, with_table
+from tests.truth.exactness import PAGE, count_parameters, fullest_phase, whole_step, with_table
 from tests.truth.oracle import (
     CATALOG,
     PHASES,
@@ -106,6 +106,9 @@ def test_peaks(row):
     backward = max(memory.phase_peaks["backward"], memory.phase_peaks.get("recompute", 0.0))
     assert memory.phase_peaks["forward"] + state == pytest.approx(float(row["fwd_peak"]), rel=1e-2)
     assert backward + state == pytest.approx(float(row["bwd_peak"]), rel=2e-3)
+    found, phase = whole_step(row)
+    assert found == pytest.approx(float(row["step_peak"]), rel=1e-4)
+    assert phase == fullest_phase(row)
 
 
 @pytest.mark.parametrize("row", ids("decode", "model", "batch", "context", "phase"))
@@ -132,3 +135,17 @@ def test_parameters_of_the_whole_catalog():
 def test_the_page_is_true():
     page = PAGE.read_text(encoding="utf-8")
     assert with_table(page) == page
+
+
+def layered_rows():
+    return [row for row in rows("act_per_layer") if "num_layers" in type(model(row["model"])).model_fields]
+
+
+@pytest.mark.parametrize(
+    "row",
+    layered_rows(),
+    ids=lambda row: "-".join(row[key] for key in ("model", "size", "precision", "attn", "grad_ckpt", "dropout")),
+)
+def test_bytes_saved_by_one_layer_are_equal(row):
+    saved = [profile(step_of(row, layers=layers)).saved_activations for layers in (3, 2)]
+    assert saved[0] - saved[1] == float(row["bytes_per_layer"]) + float(row["weight_cast_per_layer"])
