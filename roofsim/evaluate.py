@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.collectives import fabric_of
 from roofsim.cost.communication import Messages
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.feed import feed
@@ -254,6 +253,8 @@ def _with_axis(scale: Real) -> Real:
 
 def messages_of(resolved: Resolved) -> Messages:
     """Return how the layout's messages travel over the system's links."""
+    from roofsim.cost.collectives import fabric_of  # one device needs no links
+
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of(resolved.parallel),

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -66,8 +67,14 @@ def _root(
     del version
 
 
+#: Objects between two searches for cycles (Python's own: 700).
+_ALLOCATIONS: Final = 200_000
+
+
 def main() -> None:
     """Run the command line. Exit code 0 for an answer, 2 for a bad request, 1 for a defect of ours."""
+    # A command makes many objects and little garbage: looking for cycles less often saves a tenth of a short one's time.
+    gc.set_threshold(_ALLOCATIONS)
     try:
         app()
     except KeyboardInterrupt:

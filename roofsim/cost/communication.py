@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.collectives import CollectiveTime, Fabric, collective_time
 from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, where
 
 if TYPE_CHECKING:
+    from roofsim.cost.collectives import CollectiveTime, Fabric
     from roofsim.cost.pricing import Scales
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
@@ -99,6 +99,8 @@ class Messages:
 
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
         """Return the seconds of one collective."""
+        from roofsim.cost.collectives import collective_time  # one device needs no links
+
         message, layout = op.message(), self.layout
         ranks, stride = op.ranks, layout.stride(op.group_of)
         if op.group_of == "pipeline":

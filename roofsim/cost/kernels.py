@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.inference import served
 from roofsim.cost.kernel_models.attention import QUERY_TILE
 from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
@@ -291,7 +290,11 @@ def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
     """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
     works = _cut([(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)], context)
-    return works if context.serving is None else served(ops, works, context, context.serving)
+    if context.serving is None:
+        return works
+    from roofsim.cost.inference import served  # only inference needs its models
+
+    return served(ops, works, context, context.serving)
 
 
 def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[int, KernelWork]]:

@@ -117,9 +117,16 @@ class OpGraph:
 
     def ancestors(self, op: AbstractOp) -> set[AbstractOp]:
         """Return every op that `op` depends on."""
-        import networkx as nx
-
-        return nx.ancestors(self.digraph, op)
+        found: set[AbstractOp] = set()
+        waiting = [op]
+        while waiting:
+            reader = waiting.pop()
+            for tensor in reader.inputs + reader.holds:
+                source = self.producer.get(tensor)
+                if source is not None and source not in found:
+                    found.add(source)
+                    waiting.append(source)
+        return found
 
     def verify(self) -> OpGraph:
         """Check the graph's own rules and return it.
@@ -130,8 +137,6 @@ class OpGraph:
             A cycle, an input that nobody makes or that is made later, a name or tensor made twice, an op whose
             dimensions disagree with its tensors, a block in two pieces or whose carried tensors differ in size.
         """
-        import networkx as nx
-
         names = Counter(op.name for op in self.ops)
         repeated = [name for name, times in names.items() if times > 1]
         if repeated:
@@ -153,10 +158,16 @@ class OpGraph:
             op.check()
         self._verify_blocks(made)
         # Where every edge goes forward there is no cycle.
-        if backwards and not nx.is_directed_acyclic_graph(self.digraph):
+        if backwards:
+            self._verify_acyclic()
+        return self
+
+    def _verify_acyclic(self) -> None:
+        import networkx as nx
+
+        if not nx.is_directed_acyclic_graph(self.digraph):
             cycle = " -> ".join(edge[0].name for edge in nx.find_cycle(self.digraph))
             raise GraphError(f"the graph has a cycle: {cycle}")
-        return self
 
     def _verify_blocks(self, made: set[Tensor]) -> None:
         pieces = Counter(id(block) for block, _ in self.segments() if block is not None)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-import networkx as nx
-
 from roofsim.errors import GraphError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import networkx as nx
 
 Vertex = tuple[str, int]
 Edge = tuple[Vertex, Vertex, float]
@@ -79,6 +79,8 @@ class Topology:
 
     def linked(self, ranks: int) -> bool:
         """Tell whether the first GPUs reach one another over their own links, without the host."""
+        import networkx as nx  # heavy: only where there are links to build
+
         first = _among(self._joined, ranks)
         return len(first) > 0 and nx.is_connected(first)
 
@@ -93,6 +95,8 @@ class Topology:
         meshes that are built, rings over edge-disjoint cycles reach it (arXiv 1903.04611, section 2). GPUs that reach
         one another through the host only form one ring, which each passes with its host link.
         """
+        import networkx as nx  # heavy: only where there are links to build
+
         if not self.linked(ranks):
             return float(min(self.graph.edges[edge]["bandwidth"] for edge in self._host_edges(ranks)))
         first = _among(self._joined, ranks)
@@ -113,6 +117,8 @@ class Topology:
         GraphError
             When GPUs cannot reach one another, or links do not sum to what the node states.
         """
+        import networkx as nx  # heavy: only where there are links to build
+
         shape = self.shape
         if not nx.is_connected(self.graph):
             raise GraphError(f"{shape.kind} of {shape.gpus} GPUs is in pieces")
@@ -138,6 +144,8 @@ def build(shape: NodeShape) -> Topology:
     GraphError
         For a kind of node that nobody described, or one that does not fit its numbers.
     """
+    import networkx as nx  # heavy: only where there are links to build
+
     graph: nx.Graph[Vertex] = nx.Graph()
     graph.add_nodes_from(("gpu", rank) for rank in range(shape.gpus))
     for edges in (_gpu_edges(shape), _host_edges(shape), _network_edges(shape)):
