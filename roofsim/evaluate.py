@@ -17,7 +17,7 @@ from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
-from roofsim.numeric import is_scalar, real
+from roofsim.numeric import is_scalar, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
@@ -189,7 +189,7 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     samples = (
         real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
     )
-    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales, _without_axis))
+    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales, without_axis))
 
 
 def stage_costs(
@@ -228,7 +228,7 @@ def _shown(
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
     """Return what a stage shows of copies to and from its host, and of the host's work."""
-    change: Callable[[Real], Real] = _with_axis if stage.averaged else _without_axis
+    change: Callable[[Real], Real] = _with_axis if stage.averaged else without_axis
     flows = host_flows(graph, host_path_of(resolved, averaged=stage.averaged).scaled(scales, change))
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
@@ -240,11 +240,6 @@ def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
     gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
     return host_path(resolved.system, gpu, layout_of(resolved.parallel).ranks)
-
-
-def _without_axis(scale: Real) -> Real:
-    """Drop the axis of ops that scales carry behind their own."""
-    return scale if isinstance(scale, float) else scale[..., 0]
 
 
 def _with_axis(scale: Real) -> Real:
@@ -279,7 +274,7 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
         return cost
     forward = dict(cost.device["forward"])
     # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    forward["launch"] = forward["launch"] + stage.overhead / _without_axis(scales.host_issue_rate)
+    forward["launch"] = forward["launch"] + stage.overhead / without_axis(scales.host_issue_rate)
     return replace(cost, device=cost.device | {"forward": forward})
 
 

@@ -13,7 +13,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_scalar, maximum, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.placement import offloaded
@@ -90,11 +90,7 @@ def build(resolved: Resolved) -> Program:
         # The prefill gives the first token; a decode on its own is one step, averaged over its output.
         times = output - 1.0 if workload.phase == "generate" else 1.0
         stages.append(_decode(resolved, times))
-    return Program(stages=tuple(stage for stage in stages if not _never(stage.times)))
-
-
-def _never(times: Real) -> bool:
-    return type(times) is float and times <= 0.0
+    return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
 def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import is_scalar, maximum, where
+from roofsim.numeric import is_scalar, maximum, where, without_axis
 
 if TYPE_CHECKING:
     from roofsim.cost.collectives import CollectiveTime, Fabric
@@ -108,15 +108,10 @@ class Messages:
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=_inner(scales.intra_node_link), inter_scale=_inner(scales.inter_node_link),
+            intra_scale=without_axis(scales.intra_node_link), inter_scale=without_axis(scales.inter_node_link),
         )  # fmt: skip
 
     def _hop(self) -> Real:
         """Return the distance of a pipeline's slowest neighbours: where stages fill several nodes, those across a border."""
         stride, nodes = self.layout.stride("pipeline"), self.fabric.gpus_per_node
         return where(self.layout.ranks > nodes, maximum(stride, nodes), stride)
-
-
-def _inner(scale: Real) -> Real:
-    """Drop the axis of ops that scales carry behind their own."""
-    return scale if isinstance(scale, float) else scale[..., 0]

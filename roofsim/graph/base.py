@@ -65,6 +65,11 @@ class Block:
     mirror: Block | None = None
     """Of a backward block: the forward block whose iterations it undoes, last first."""
 
+    @property
+    def once(self) -> bool:
+        """Whether it is known to run once, so that what dies in it dies at its last op."""
+        return type(self.repeat) is float and self.repeat == 1.0
+
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class AbstractOp:

@@ -10,6 +10,7 @@ from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.ops import Collective
 from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Tensor
+from roofsim.numeric import is_none
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -51,7 +52,7 @@ class TakeStage:
             When the blocks of the graph are no chain: a stage hands on one tensor only.
         """
         bodies = _chain(graph)
-        kept = [(block, body, n) for (block, body), n in zip(bodies, self.counts, strict=True) if not _none(n)]
+        kept = [(block, body, n) for (block, body), n in zip(bodies, self.counts, strict=True) if not is_none(n)]
         if not kept:
             raise PassError("stage: a stage without layers")
         before = list(graph)[: list(graph).index(bodies[0][1][0])]
@@ -79,10 +80,6 @@ class TakeStage:
         return Collective(
             name=function, inputs=inputs, outputs=outputs, function=function, group_of="pipeline", ranks=self.ranks
         )
-
-
-def _none(count: Real) -> bool:
-    return type(count) is float and count <= 0.0
 
 
 def _chain(graph: OpGraph) -> list[tuple[Block, list[AbstractOp]]]:

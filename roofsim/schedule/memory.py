@@ -129,11 +129,6 @@ def _stream_of(op: AbstractOp, root: Tensor) -> str:
     return REDUCE if op.function == "reduce_scatter" and root.role is Role.GRADIENT else COMPUTE
 
 
-def _once(block: Block) -> bool:
-    """Tell whether a block runs once, so that what dies in it dies at its last op."""
-    return type(block.repeat) is float and block.repeat == 1.0
-
-
 def from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
     """Return 1 for what stands before the step; 0 for a gradient buffer that no earlier micro batch has filled."""
     if tensor.role is not Role.GRADIENT_BUFFER:
@@ -232,7 +227,7 @@ class Liveness:
             outside = (
                 dies_in is not None
                 and dies_in is not born_in
-                and not _once(dies_in)
+                and not dies_in.once
                 and not self._per_iteration(storage, born_in, dies_in)
             )
             if outside and dies_in is not None:

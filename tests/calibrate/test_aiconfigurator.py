@@ -5,7 +5,6 @@ Tables are made here. Where pyarrow is installed they are Parquet; everywhere th
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from types import SimpleNamespace
@@ -93,8 +92,6 @@ class JsonReader:
 def write(request, monkeypatch, tmp_path):
     """Return a function that writes a table below tmp_path, and see to it that it can be read."""
     if request.param == "pyarrow":
-        if importlib.util.find_spec("pyarrow") is None:
-            pytest.skip("pyarrow is not installed (pip install 'roofsim[aiconfigurator]')")
         import pyarrow
         import pyarrow.parquet
     else:

@@ -14,7 +14,7 @@ from roofsim.spec.validate import validate
 
 CASES = load_multi_cases()
 MEASURED = [case for case in CASES if case.source != COMPOSED]
-SOME = MEASURED[::40]
+SOME = [case for case in MEASURED if case.fits][::12] + [case for case in MEASURED if not case.fits][::20]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import singledispatch
-from typing import TYPE_CHECKING, ClassVar
+from importlib import import_module
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
@@ -15,6 +16,10 @@ from roofsim.numeric import same
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
+
+
+#: The modules that register the rows of `backward`; they import this one, so they are loaded when a tape is made.
+ROWS: Final = ("roofsim.passes.autograd.rules", "roofsim.passes.autograd.views")
 
 
 @singledispatch
@@ -47,8 +52,8 @@ class Autograd:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with its backward ops behind the forward ones."""
-        import roofsim.passes.autograd.rules
-        import roofsim.passes.autograd.views  # noqa: F401  (they fill the table)
+        for rows in ROWS:  # they fill the table
+            import_module(rows)
 
         tape = Tape(graph, self.silu_backward, casts_again=self.casts_again)
         tape.run()
@@ -84,7 +89,7 @@ class Tape:
         entering: set[Tensor] = set()
         for block, body in self.graph.segments():
             self._spread(body, needing)
-            carries = () if block is None or _once(block) else block.carries
+            carries = () if block is None or block.once else block.carries
             late = {entry for entry, leaving in carries if leaving in needing and entry not in needing}
             if late:
                 entering |= late
@@ -175,7 +180,7 @@ class Tape:
         """Walk the body once; gradients of carried tensors are carried the other way."""
         mirror = Block(f"{block.name}.backward", block.repeat, mirror=block)
         outside = {entry: self.grads.pop(entry) for entry, _ in block.carries if entry in self.grads}
-        shared = {} if _once(block) else self._accumulators(block, body)
+        shared = {} if block.once else self._accumulators(block, body)
         before = {entry: self.grads[leaving] for entry, leaving in block.carries if leaving in self.grads}
         self.block = mirror
         self._body(body)
@@ -333,10 +338,6 @@ class Tape:
 def _arrives(op: AbstractOp) -> bool:
     """Tell whether an op receives what an earlier pipeline stage computed."""
     return isinstance(op, Collective) and op.function == "receive"
-
-
-def _once(block: Block) -> bool:
-    return type(block.repeat) is float and block.repeat == 1.0
 
 
 def _stretched(tensor: Tensor, gradient: Tensor) -> bool:
