@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.host import host_notes
-from roofsim.analyze.intervals import interval
+from roofsim.analyze.intervals import interval, nearly_full
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.pipelines import schedule_notes
@@ -113,7 +113,7 @@ def answer(evaluation: Evaluation) -> Result:
     return Result(
         scenario=scenario_of(resolved),
         step_time=step.step,
-        step_time_interval=interval(evaluation) if scalar else None,
+        step_time_interval=interval(evaluation, crowded=nearly_full(memory)) if scalar else None,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=model_flops,
@@ -267,7 +267,7 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         found.append(
             f"{resolved.gpu.name} states no vector_peak.fp32: elementwise arithmetic is priced by its bytes alone"
         )
-    if scalar and memory.fits and float(memory.device_total) > 0.95 * float(memory.capacity):
+    if scalar and nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.engine.launch == "graphs":
         found.append("CUDA graphs: no host time per kernel is counted")

@@ -183,7 +183,8 @@ def step_of(
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     """Add the wait for ranks that are slower by chance, and for samples."""
     layout, workload = layout_of(resolved.parallel), resolved.workload
-    step = with_stragglers(step, layout.ranks, resolved.reliability.jitter)
+    together = layout.ranks if workload.phase == "train" else layout.ranks / layout.data  # replicas serve on their own
+    step = with_stragglers(step, together, resolved.reliability.jitter)
     if workload.input is None:
         return step
     samples = (

@@ -57,6 +57,8 @@ class Prediction:
         The model's FLOPs at the card's dense peak of the precision: what a model of one constant divides by its MFU.
     interval
         Ends of the 80 % interval, where the constants come with residuals.
+    fits
+        Whether it is predicted to fit into memory.
     """
 
     case: Case
@@ -65,6 +67,7 @@ class Prediction:
     samples: float
     ideal: float
     interval: tuple[float, float] | None = None
+    fits: bool = True
 
     @property
     def error(self) -> float:
@@ -137,6 +140,7 @@ def predict_case(case: Case) -> Prediction:
         samples=float(samples),
         ideal=float(result.model_flops) / float(peak),
         interval=None if interval is None else (float(interval[0]), float(interval[1])),
+        fits=bool(result.memory.fits),
     )
 
 

@@ -53,6 +53,11 @@ if TYPE_CHECKING:
 #: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
 #: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (ATen's kernels).
 BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
+#: The same of layer norm's backward: one kernel for the input's gradient and one for the weights' both read the input and the
+#: result's gradient (ATen's and apex's layer_norm kernels).
+LAYER_NORM_BACKWARD: Final = 5.0 / 3.0
+#: Optimizers whose every step is a kernel for each tensor; others run over all tensors at once.
+ONE_BY_ONE: Final = ("loop", "bert_adam")
 #: Bytes of an element up to which native batch norm, whose threads load one element at a time, draws less bandwidth.
 NARROW: Final = 2.0
 #: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
@@ -79,7 +84,6 @@ for _class in (
     Cast,
     Copy,
     CacheAppend,
-    Dropout,
     Embedding,
     Gather,
     Loss,
@@ -90,6 +94,13 @@ for _class in (
     Elementwise,
 ):
     kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
+
+
+@kernels_of.register
+def _(op: Dropout, context: Pricing) -> tuple[KernelWork, ...]:
+    # Only the forward pass draws random numbers; the backward one multiplies by the mask.
+    kind = "elementwise" if op.backward else str(op.kind)
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
 
 
 @kernels_of.register(View)
@@ -245,7 +256,8 @@ def _positions(size: tuple[Real, ...]) -> Real:
 def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     if op.method != "batch":
-        return (context.light(op.flops(), traffic, str(op.kind)),)
+        twice = op.backward and op.method in ("layer", "rms")
+        return (context.light(op.flops(), traffic * (LAYER_NORM_BACKWARD if twice else 1.0), str(op.kind)),)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
@@ -263,7 +275,8 @@ def _(op: Pool, context: Pricing) -> tuple[KernelWork, ...]:
 @kernels_of.register
 def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    update = context.light(op.flops() - op.extra_flops, traffic, str(op.kind), op.kernels())
+    kind = "optimizer_loop" if op.implementation in ONE_BY_ONE else str(op.kind)
+    update = context.light(op.flops() - op.extra_flops, traffic, kind, op.kernels())
     if is_scalar(op.extra_flops) and op.extra_flops == 0.0:
         return (update,)
     # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.

@@ -260,9 +260,10 @@ class Layers:
                 statistics(self, logits, FP32)
             for _ in range(self.flavour.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
-                metric = self.b.tensor("metric", dtype=FP32)
-                self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
+                with self.b.scope("metrics"):
+                    log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
+                    metric = self.b.tensor("metric", dtype=FP32)
+                    self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
             if self.flavour.cross_entropy == "fused":
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")

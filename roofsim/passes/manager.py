@@ -11,6 +11,7 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
+from roofsim.passes.metrics import MetricsLast
 from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
@@ -104,6 +105,8 @@ def training_passes(
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
+    if engine.loss_metrics:
+        passes.append(MetricsLast())  # behind all of the backward pass
     if "pointwise" in engine.fusion:
         # Last of the step proper: everything that runs is known.
         passes.append(FusePointwise(only_layers=engine.compiled == "layers"))

@@ -68,8 +68,10 @@ METHODS: Final[dict[tuple[str, str], Method]] = {
         "quotient, decay, update; 31 passes in a loop over tensors",
     ),
     ("lamb", "fused"): Method(
-        states=2, kernels=4.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=3, state_writes=3,
-        flops=24.0, temporaries=0.0, source="apex fused LAMB: two stages and two norms",
+        states=2, kernels=4.0, parameter_reads=3, parameter_writes=1, gradient_reads=2, state_reads=4, state_writes=3,
+        flops=24.0, temporaries=0.0,
+        source="apex FusedLAMB: norm of all gradients; moments and the update, written over the gradient; norms of parameters "
+        "and updates; parameters less updates",
     ),
     ("sgd", "foreach"): Method(
         states=0, kernels=2.0, parameter_reads=2, parameter_writes=1, gradient_reads=2, state_reads=0, state_writes=1,

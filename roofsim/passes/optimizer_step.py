@@ -98,8 +98,8 @@ class AddOptimizerStep:
         read, written = self._traffic(
             row, _state_size(row, states, stored, elements), stored.itemsize, gradient.itemsize
         )
-        if self.master_type is not None:
-            written = written + dtype.itemsize  # the low-precision copy
+        if self.master_type is not None:  # a kernel of its own copies masters into the low-precision parameters
+            read, written = read + stored.itemsize, written + dtype.itemsize
         _, _, before = self._before(gradient.itemsize, stored.itemsize)
         per_tensor = row.per_tensor or self.implementation == "loop"
         launches = row.kernels * (tensors if per_tensor else self._multi_tensor(elements, tensors))
@@ -172,6 +172,8 @@ class AddOptimizerStep:
         if self.loss_scaling:
             read, written, kernels = read + gradient, written + maximum(gradient, stored), kernels + 1.0
             gradient = maximum(gradient, stored)
+            if self.master_type is not None:  # converted first, then searched and scaled in place
+                read, written, kernels = read + gradient, written + gradient, kernels + 1.0
         if self.clipping:  # one pass for the norm, one for the scale
             read, written, kernels = read + 2.0 * gradient, written + gradient, kernels + 2.0
         return read, written, kernels

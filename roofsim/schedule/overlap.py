@@ -21,10 +21,10 @@ TILED: Final = 0.35
 LAST_BUCKET: Final = 0.2
 #: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
 #: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
-CONTENTION: Final = 0.9
+CONTENTION: Final = 0.95
 #: Share of the compute units that a collective's kernels hold while it runs, also while it waits for the network (NCCL: 16 to
 #: 32 blocks on 108 to 148 units; plausible 0.1 to 0.25).
-OCCUPIED: Final = 0.15
+OCCUPIED: Final = 0.12
 
 Found = dict[tuple[str, str], Traffic]
 

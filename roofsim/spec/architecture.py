@@ -52,7 +52,7 @@ class Architecture(BaseModel):
         "included; null: nobody measured steps of such, they share the step-wide limit.",
     )
     power_window: Seconds = Field(
-        default=1.5e-3,
+        default=1.2e-3,
         description="Time over which the card's controller holds the mean power: products much longer than that are held to the "
         "limit one by one, shorter kernels with their neighbours over the step (plausible 0.1 to 10 ms).",
     )

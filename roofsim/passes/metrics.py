@@ -1,0 +1,35 @@
+"""Compute what a trainer measures of a micro batch when its backward pass is done, as trainers do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from roofsim.graph.base import Phase
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+
+#: Scope of the ops in question, in names such as ``head.loss.metrics.log_softmax``.
+SCOPE: Final = "metrics"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MetricsLast:
+    """Move the ops of metrics behind the backward pass: what they read lives until then, the activations are gone.
+
+    mosaicml/composer, trainer.py: `_train_microbatch` calls `_eval_train_metrics` after ``backward()``.
+    """
+
+    name: ClassVar[str] = "metrics_last"
+    requires: ClassVar[frozenset[str]] = frozenset({"backward"})
+    ensures: ClassVar[frozenset[str]] = frozenset()
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with its metrics at the end of the micro batch."""
+        last = [op for op in graph.ops if SCOPE in op.name.split(".")]
+        if not last:
+            return graph
+        moved = set(last)
+        others = [op for op in graph.ops if op not in moved]
+        return graph.replaced([*others, *(replace(op, phase=Phase.BACKWARD) for op in last)])
