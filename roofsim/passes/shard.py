@@ -9,6 +9,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.numeric import same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -272,16 +273,29 @@ class ShardOptimizer:
         """Return the graph with a share of every update, and a gather of the parameters behind them."""
         factor = self._share(graph)
         ops = [_scaled(op, factor) if isinstance(op, OptimizerUpdate) else op for op in graph]
-        trained = tuple(t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad)
-        copies = graph.parameters()
-        whole = tuple(
-            Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in trained
-        )
-        gather = Collective(
-            name="gather.updated", inputs=trained, outputs=whole, function="all_gather", group_of="data",
-            ranks=self.replicas.shards, phase=Phase.OPTIMIZER, whole=whole,
-        )  # fmt: skip
-        return graph.replaced([*ops, gather], *self.ensures)
+        return graph.replaced([*ops, *self._gathers(graph)], *self.ensures)
+
+    def _gathers(self, graph: OpGraph) -> Body:
+        """Return the gathers of updated parameters: those of experts among the ranks that hold the same ones, if several do."""
+        experts, copies = _expert_parameters(graph), graph.parameters()
+        trained = [t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad]
+        apart = [t for t in trained if t.name in experts and not same(self.replicas.experts, self.replicas.shards)]
+        found: Body = []
+        for name, chosen, ranks in (
+            ("gather.updated", [t for t in trained if t not in apart], self.replicas.shards),
+            ("gather.updated.experts", apart, self.replicas.experts),
+        ):
+            if chosen and not same(ranks, 1.0):
+                whole = tuple(
+                    Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in chosen
+                )
+                found.append(
+                    Collective(
+                        name=name, inputs=tuple(chosen), outputs=whole, function="all_gather", group_of="data",
+                        ranks=ranks, phase=Phase.OPTIMIZER, whole=whole,
+                    )
+                )  # fmt: skip
+        return found
 
     def _share(self, graph: OpGraph) -> Real:
         """Return the share of all trained parameters that one rank updates."""

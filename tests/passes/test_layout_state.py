@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
+from roofsim.graph.ops import Collective
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
-from tests.scenarios import TINY, TINY_LLAMA, spread
+from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 #: No buffers and nothing shared: every byte is a parameter's, a gradient's or the optimizer's.
 PLAIN = TINY | {"num_layers": 8, "num_attention_heads": 8, "tie_embeddings": False}
@@ -52,6 +53,19 @@ def test_bytes_of_sharded_state(ranks, level, whole, shared):
     (found,) = state(evaluation)
     count = sum(sum(names.values()) for names, _ in parameters(spread(PLAIN, {}, precision="fp16")))
     assert sum(found.values()) == pytest.approx(count * (whole + shared / ranks), rel=1e-9)
+
+
+@pytest.mark.parametrize(("expert", "ranks"), [(1, {8.0}), (4, {8.0, 2.0}), (8, {8.0})])
+def test_updated_experts_are_gathered_from_the_ranks_that_hold_the_same(expert, ranks):
+    """Megatron's distributed optimizer has a data-parallel group for experts of its own; a single holder needs no gather."""
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "expert": expert, "sharding": "optimizer"}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    gathers = [op for op in graph if isinstance(op, Collective) and op.name.startswith("gather.updated")]
+    held = graph.parameters()
+    experts = sum(t.bytes * n for t, n in held.items() if ".experts." in t.name and len(t.shape) == 3)
+    whole = sum(t.bytes * n for t, n in held.items() if t.role is Role.PARAMETER)
+    assert {op.ranks for op in gathers} == ranks
+    assert sum(op.message() for op in gathers) == pytest.approx(whole - (experts if expert == 8 else 0.0))
 
 
 @settings(max_examples=20)
