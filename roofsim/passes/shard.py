@@ -102,7 +102,7 @@ class ReduceGradients:
             if chosen:
                 name = f"{kind}.{_unit(block)}.{unit}"
                 found += self._copied(chosen, env, name, block)
-                found.append(self._reduced(chosen, env, ranks, name, block))
+                found.append(replace(self._reduced(chosen, env, ranks, name, block), of_experts=kind == "experts"))
         return found
 
     def _copied(self, gradients: list[Tensor], env: dict[Tensor, Tensor], unit: str, block: Block | None) -> Body:
@@ -240,7 +240,7 @@ class FullyShard:
                     name=f"gather.{kind}.{_unit(block)}.{body[0].name}", inputs=tuple(shards[t] for t in chosen),
                     outputs=tuple(outputs), function="all_gather", group_of="data",
                     ranks=self._ranks(chosen[0], experts), phase=phase, block=block,
-                    whole=tuple(twin[t] for t in chosen),
+                    whole=tuple(twin[t] for t in chosen), of_experts=kind == "experts",
                 )
             )  # fmt: skip
             ops += [_copy_out(tuple(twin[t] for t in chosen), ops[-1]) for _ in range(self.copies)]
@@ -292,7 +292,7 @@ class ShardOptimizer:
                 found.append(
                     Collective(
                         name=name, inputs=tuple(chosen), outputs=whole, function="all_gather", group_of="data",
-                        ranks=ranks, phase=Phase.OPTIMIZER, whole=whole,
+                        ranks=ranks, phase=Phase.OPTIMIZER, whole=whole, of_experts=chosen is apart,
                     )
                 )  # fmt: skip
         return found

@@ -65,6 +65,7 @@ def test_updated_experts_are_gathered_from_the_ranks_that_hold_the_same(expert, 
     experts = sum(t.bytes * n for t, n in held.items() if ".experts." in t.name and len(t.shape) == 3)
     whole = sum(t.bytes * n for t, n in held.items() if t.role is Role.PARAMETER)
     assert {op.ranks for op in gathers} == ranks
+    assert [op.ranks for op in gathers if op.of_experts] == [rank for rank in ranks if rank == 8.0 / expert != 8.0]
     assert sum(op.message() for op in gathers) == pytest.approx(whole - (experts if expert == 8 else 0.0))
 
 
