@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 Body = list[AbstractOp]
+#: What the name of a parameter ends with where it was gathered from its shards.
+WHOLE: Final = ".whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,7 +225,7 @@ class FullyShard:
         self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[str], block: Block | None, body: Body
     ) -> tuple[dict[Tensor, Tensor], Body]:
         """Return the whole tensors by parameter, and the collectives that gather them."""
-        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}.whole") for t in tensors}
+        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}{WHOLE}") for t in tensors}
         phase = next((op.phase for op in body if op.phase is not Phase.RECOMPUTE), Phase.FORWARD)
         ops: Body = []
         for kind in ("dense", "experts"):
@@ -345,14 +347,13 @@ def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
 
 
 def _expert_parameters(graph: OpGraph) -> set[str]:
-    """Return the names of the matrices that grouped matmuls read: each expert group holds its own."""
-    return {
-        tensor.root.name for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs if tensor.persistent
-    }
+    """Return the names of the matrices that grouped matmuls read, gathered or not: each expert group holds its own."""
+    read = [tensor.root for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs]
+    return {t.name.removesuffix(WHOLE) for t in read if t.persistent or t.name.endswith(WHOLE)}
 
 
 def _owner(gradient: Tensor) -> str:
-    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(".whole")
+    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(WHOLE)
 
 
 def _kind(gradient: Tensor, experts: set[str]) -> str:

@@ -69,6 +69,29 @@ def test_updated_experts_are_gathered_from_the_ranks_that_hold_the_same(expert, 
     assert sum(op.message() for op in gathers) == pytest.approx(whole - (experts if expert == 8 else 0.0))
 
 
+@pytest.mark.parametrize(("expert", "holders"), [(1, 8.0), (4, 2.0), (8, 1.0)])
+def test_fully_sharded_experts_are_shared_by_the_ranks_that_hold_them(expert, holders):
+    """Gathers and reductions of experts alike; where one rank holds them, nothing is reduced and shards are whole."""
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "expert": expert, "sharding": "full"}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    reduced = {op.ranks for op in graph if isinstance(op, Collective) and op.of_experts and "reduce" in op.name}
+    assert reduced == ({holders} if holders > 1.0 else set())
+    (alone,) = state(spread(TINY_EXPERTS, {}, global_batch_size=1))
+    (found,) = state(evaluation)
+    # Whatever the layout, all ranks together hold every parameter once, and some tables each.
+    assert found["parameters"] * 8 == pytest.approx(alone["parameters"], rel=1e-3)
+    assert found["gradients"] * 8 == pytest.approx(alone["gradients"], rel=1e-3)
+
+
+def test_hybrid_shards_of_experts_that_are_not_dealt_out_are_those_of_all_else():
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "sharding": {"full": 4}}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    ranks = {(op.group_of, op.ranks) for op in graph if isinstance(op, Collective)}
+    assert ranks == {("data", 4.0), ("replica", 2.0)}
+    dense = {op.of_experts for op in graph if isinstance(op, Collective) and op.group_of == "replica"}
+    assert dense == {True, False}
+
+
 @settings(max_examples=20)
 @given(
     st.fixed_dictionaries(
