@@ -17,6 +17,7 @@ from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
+from roofsim.lower.shares import one
 from roofsim.numeric import is_scalar, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
@@ -260,12 +261,17 @@ def messages_of(resolved: Resolved) -> Messages:
 
 def schedule_of(resolved: Resolved) -> Schedule:
     """Return how the passes run on the ranks of the layout."""
-    parallel = resolved.parallel
+    parallel, engine = resolved.parallel, resolved.engine
+    layout = layout_of(parallel)
+    # Shards that are kept whole from the first micro batch of a pipeline to the last travel once a step.
+    kept = engine.pipelined_shards == "kept" and not one(layout.pipeline)
+    full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
     return Schedule(
         name=parallel.schedule,
-        virtual_stages=layout_of(parallel).virtual_stages,
-        overlap=resolved.engine.overlap,
-        sharded=parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver),
+        virtual_stages=layout.virtual_stages,
+        overlap=engine.overlap,
+        sharded=full and not kept,
+        reduces_each=parallel.sharding == "gradients",
     )
 
 

@@ -46,7 +46,8 @@ an engine that nobody described should be expected to be 10 to 30 % off.
 LEVERS: Final = """\
 ## What decides
 
-What each mechanism moved predictions by, on the rows that it touches, when it was added:
+What each mechanism moved predictions by, on the rows that it touches, when it was added
+([what each is worth now](mechanisms/evidence.md), switched off one by one):
 
 - **Long products within the power limit.** A product that runs for milliseconds is held to the clock that the card's power allows
   on its own (`product_energy`, `power_window` of an architecture): 16-bit products sustain about 0.84 of the peak on A100 at

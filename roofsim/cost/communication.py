@@ -83,7 +83,7 @@ class Messages:
         message = op.message()
         if not is_scalar(message, op.ranks):
             return self._one(op, scales)
-        same = (op.function, op.group_of, op.ranks, message)
+        same = (op.function, op.group_of, op.of_experts, op.ranks, message)
         if same not in seen:
             seen[same] = self._one(op, scales)
         return seen[same]
@@ -102,7 +102,7 @@ class Messages:
         from roofsim.cost.collectives import collective_time  # one device needs no links
 
         message, layout = op.message(), self.layout
-        ranks, stride = op.ranks, layout.stride(op.group_of)
+        ranks, stride = op.ranks, layout.stride("experts" if op.of_experts and op.group_of == "data" else op.group_of)
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop()
             message = message / layout.tensor if self.split_messages and not layout.sequence else message

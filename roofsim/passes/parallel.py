@@ -69,18 +69,23 @@ class DataParallel:
     ) -> list[Pass]:
         wire, together = _wire(precision, engine), engine.rest_units == "one"
         stored = DTYPES[precision.master_parameters or precision.parameters]
-        within = replace(self.replicas, all=self.replicas.shards)
+        # Experts that are not dealt out are sharded as all else is.
+        alike, groups = same(self.replicas.experts, self.replicas.all), self.replicas.all / self.replicas.shards
+        within = replace(
+            self.replicas, all=self.replicas.shards,
+            experts=self.replicas.shards if alike else self.replicas.experts,
+        )  # fmt: skip
         reduce = ReduceGradients(
             replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together,
             copies=engine.reduction_copies,
         )  # fmt: skip
-        shard = FullyShard(replicas=self.replicas, stored=stored, rest_together=together, copies=engine.gather_copies)
+        shard = FullyShard(replicas=within, stored=stored, rest_together=together, copies=engine.gather_copies)
         result: list[Pass] = [*passes[:at], shard, reduce]
         if engine.sharded_accumulation == "whole" and not same(num_micro_batches, 1.0):
             result[-1] = replace(reduce, share=1.0 / num_micro_batches)
             result.append(KeepWholeGradients(share=1.0 - 1.0 / num_micro_batches))
         if not same(self.replicas.shards, self.replicas.all):
-            across = replace(self.replicas, all=self.replicas.all / self.replicas.shards, experts=1.0)
+            across = replace(self.replicas, all=groups, experts=groups if alike else 1.0)
             result.append(ReduceGradients(replicas=across, group="replica"))
         return [*result, *_over_shards(passes[at:], num_micro_batches, whole_master=True)]
 

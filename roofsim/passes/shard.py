@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.numeric import same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 Body = list[AbstractOp]
+#: What the name of a parameter ends with where it was gathered from its shards.
+WHOLE: Final = ".whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,7 @@ class ReduceGradients:
             if chosen:
                 name = f"{kind}.{_unit(block)}.{unit}"
                 found += self._copied(chosen, env, name, block)
-                found.append(self._reduced(chosen, env, ranks, name, block))
+                found.append(replace(self._reduced(chosen, env, ranks, name, block), of_experts=kind == "experts"))
         return found
 
     def _copied(self, gradients: list[Tensor], env: dict[Tensor, Tensor], unit: str, block: Block | None) -> Body:
@@ -222,7 +225,7 @@ class FullyShard:
         self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[str], block: Block | None, body: Body
     ) -> tuple[dict[Tensor, Tensor], Body]:
         """Return the whole tensors by parameter, and the collectives that gather them."""
-        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}.whole") for t in tensors}
+        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}{WHOLE}") for t in tensors}
         phase = next((op.phase for op in body if op.phase is not Phase.RECOMPUTE), Phase.FORWARD)
         ops: Body = []
         for kind in ("dense", "experts"):
@@ -239,7 +242,7 @@ class FullyShard:
                     name=f"gather.{kind}.{_unit(block)}.{body[0].name}", inputs=tuple(shards[t] for t in chosen),
                     outputs=tuple(outputs), function="all_gather", group_of="data",
                     ranks=self._ranks(chosen[0], experts), phase=phase, block=block,
-                    whole=tuple(twin[t] for t in chosen),
+                    whole=tuple(twin[t] for t in chosen), of_experts=kind == "experts",
                 )
             )  # fmt: skip
             ops += [_copy_out(tuple(twin[t] for t in chosen), ops[-1]) for _ in range(self.copies)]
@@ -272,16 +275,29 @@ class ShardOptimizer:
         """Return the graph with a share of every update, and a gather of the parameters behind them."""
         factor = self._share(graph)
         ops = [_scaled(op, factor) if isinstance(op, OptimizerUpdate) else op for op in graph]
-        trained = tuple(t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad)
-        copies = graph.parameters()
-        whole = tuple(
-            Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in trained
-        )
-        gather = Collective(
-            name="gather.updated", inputs=trained, outputs=whole, function="all_gather", group_of="data",
-            ranks=self.replicas.shards, phase=Phase.OPTIMIZER, whole=whole,
-        )  # fmt: skip
-        return graph.replaced([*ops, gather], *self.ensures)
+        return graph.replaced([*ops, *self._gathers(graph)], *self.ensures)
+
+    def _gathers(self, graph: OpGraph) -> Body:
+        """Return the gathers of updated parameters: those of experts among the ranks that hold the same ones, if several do."""
+        experts, copies = _expert_parameters(graph), graph.parameters()
+        trained = [t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad]
+        apart = [t for t in trained if t.name in experts and not same(self.replicas.experts, self.replicas.shards)]
+        found: Body = []
+        for name, chosen, ranks in (
+            ("gather.updated", [t for t in trained if t not in apart], self.replicas.shards),
+            ("gather.updated.experts", apart, self.replicas.experts),
+        ):
+            if chosen and not same(ranks, 1.0):
+                whole = tuple(
+                    Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in chosen
+                )
+                found.append(
+                    Collective(
+                        name=name, inputs=tuple(chosen), outputs=whole, function="all_gather", group_of="data",
+                        ranks=ranks, phase=Phase.OPTIMIZER, whole=whole, of_experts=chosen is apart,
+                    )
+                )  # fmt: skip
+        return found
 
     def _share(self, graph: OpGraph) -> Real:
         """Return the share of all trained parameters that one rank updates."""
@@ -331,14 +347,13 @@ def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
 
 
 def _expert_parameters(graph: OpGraph) -> set[str]:
-    """Return the names of the matrices that grouped matmuls read: each expert group holds its own."""
-    return {
-        tensor.root.name for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs if tensor.persistent
-    }
+    """Return the names of the matrices that grouped matmuls read, gathered or not: each expert group holds its own."""
+    read = [tensor.root for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs]
+    return {t.name.removesuffix(WHOLE) for t in read if t.persistent or t.name.endswith(WHOLE)}
 
 
 def _owner(gradient: Tensor) -> str:
-    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(".whole")
+    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(WHOLE)
 
 
 def _kind(gradient: Tensor, experts: set[str]) -> str:

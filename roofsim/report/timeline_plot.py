@@ -85,8 +85,10 @@ def _stages(axes: Axes, timeline: Timeline, start: float, end: float) -> None:
         if span.stream == COMPUTE and span.start < end and span.start + span.seconds > start
     ]
     _bars(axes, [(span.lane, span) for span in inside])
+    widest = max((len(_number(span)) for span in timeline.spans), default=0)
     for span in inside:
-        if (span.seconds / (end - start)) * WIDTH * DPI > 5.0 * (1 + len(_number(span))) and span.start >= start:
+        # As much room as the widest number takes, so that boxes of one width are all numbered or none of them.
+        if (span.seconds / (end - start)) * WIDTH * DPI > 5.0 * (1 + widest) and span.start >= start:
             axes.text(
                 span.start + span.seconds / 2.0,
                 span.lane,
@@ -154,6 +156,8 @@ def _legend(figure: Any, timeline: Timeline) -> None:
         if any(span.kind == kind and (not piped or span.stream == COMPUTE) for span in timeline.spans)
     ]
     handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
+    if any(span.facts.get("chunk") for span in timeline.spans):
+        handles.append(Patch(facecolor="white", edgecolor="white", label="lighter: further chunks of a stage's layers"))
     if piped:
         handles.append(Patch(facecolor="#f4f4f4", edgecolor="#bbbbbb", label="waits for other stages"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)

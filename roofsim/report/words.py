@@ -204,4 +204,7 @@ def bound_sentence(result: Result) -> str:
         return f"{first}: fewer stages or more micro batches would shorten it; {second} would be next"
     if headroom is None:
         return f"{first}; {second} would come next, but not before {first} is 1000 times as fast"
-    return f"{first}; {second} would be next, once {first} is {headroom:.3g} times as fast"
+    factor = f"{headroom:.3g}"
+    if factor == "1":
+        return f"{first}; {second} limits as much"
+    return f"{first}; {second} would be next, once {first} is {factor} times as fast"

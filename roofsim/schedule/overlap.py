@@ -42,12 +42,19 @@ class Exposed:
 
 
 def exposed(
-    found: Found, cost: PassCost, overlap: Overlap, *, sharded: bool, virtual: Real, num_micro_batches: Real
+    found: Found,
+    cost: PassCost,
+    overlap: Overlap,
+    *,
+    sharded: bool,
+    virtual: Real,
+    num_micro_batches: Real,
+    reduces_each: bool = False,
 ) -> Exposed:
     """Return what is left of the traffic of one pass after overlapping.
 
-    `found` is by phase and group; `sharded`: parameters are gathered for every micro batch; `virtual` stages send as
-    many messages per micro batch.
+    `found` is by phase and group; `sharded`: parameters are gathered for every micro batch; `reduces_each`: gradients are
+    reduced behind every micro batch, not behind the last alone; `virtual` stages send as many messages per micro batch.
     """
     micro, step = Traffic(), Traffic()
     latency: Real = 0.0
@@ -60,6 +67,7 @@ def exposed(
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
                 during = "forward" if phase == "optimizer" else phase
                 beside = _compute(cost, during) + _waits(found, during, overlap, traffic)
+                beside = beside * num_micro_batches if reduces_each and phase != "optimizer" else beside
                 step = step.plus(_buckets(whole, beside, hides=overlap.data))
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0

@@ -31,18 +31,21 @@ class Schedule:
         What the engine hides.
     sharded
         Whether parameters are gathered for every micro batch.
+    reduces_each
+        Whether gradients are reduced behind every micro batch (ZeRO-2).
     """
 
     name: str
     virtual_stages: Real
     overlap: Overlap
     sharded: bool
+    reduces_each: bool = False
 
     def shown(self, found: dict[tuple[str, str], Traffic], cost: PassCost, num_micro_batches: Real) -> Exposed:
         """Return the communication of one pass that is not hidden."""
         return exposed(
             found, cost, self.overlap, sharded=self.sharded, virtual=self.virtual_stages,
-            num_micro_batches=num_micro_batches,
+            num_micro_batches=num_micro_batches, reduces_each=self.reduces_each,
         )  # fmt: skip
 
     def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, int]:

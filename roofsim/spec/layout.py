@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
-from roofsim.numeric import Real, maximum, minimum, real
+from roofsim.numeric import Real, maximum, minimum, real, where
 from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
@@ -56,12 +56,13 @@ class Layout:
         return maximum(self.replicas * self.tensor / self.expert, 1.0)
 
     def stride(self, group: str) -> Real:
-        """Return the distance between neighbouring ranks of a group."""
+        """Return the distance between neighbouring ranks of a group; ``experts``: those that hold the same experts."""
         strides: dict[str, Real] = {
             "tensor": 1.0,
             "expert": 1.0,
             "context": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
+            "experts": where(self.expert > 1.0, self.expert, self.tensor),
             "replica": self.tensor * self.shards,
             "pipeline": self.tensor * self.context * self.data,
         }

@@ -113,6 +113,15 @@ def test_collectives_show_or_hide(schedule):
     assert evaluation.step.breakdown["exposed_communication"] <= sums[name] * (1 + 1e-9)
 
 
+@pytest.mark.parametrize("engine", ["torchtitan", "megatron-core"])
+def test_what_collectives_show_adds_up_to_the_step(engine):
+    """Also where traffic between nodes goes on while tensor groups exchange inside them."""
+    sharding = "full" if engine == "torchtitan" else "none"
+    evaluation = spread("llama3-8b", {"tensor": 4, "data": 16, "sharding": sharding}, engine=engine, gpu="h100")
+    shown = sum(row["exposed"] for row in timeline(evaluation).collectives)
+    assert shown == pytest.approx(evaluation.step.breakdown["exposed_communication"], rel=1e-3)
+
+
 def test_trace_format(tmp_path):
     """Keys and units of the Trace Event Format: complete events in microseconds, metadata with names."""
     found = timeline(laid_out())

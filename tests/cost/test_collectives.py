@@ -13,8 +13,10 @@ from roofsim.cost.collectives import KINDS, collective_time, fabric_of, host_tra
 from roofsim.errors import NoDataError
 from roofsim.spec import catalog
 from roofsim.spec.hardware import Gpu, System
+from roofsim.spec.layout import layout_of
 from roofsim.spec.links import shipped_links
 from roofsim.spec.validate import validate
+from roofsim.spec.workload import Parallel
 from roofsim.units import parse
 
 MICROSECOND, GB = parse("1 us", "s"), parse("1 GB", "B")
@@ -194,3 +196,12 @@ def test_every_kind_of_link_and_network_in_the_catalog_has_constants():
             assert system.network in links.networks, name
         if system.link is not None:
             assert links.link(system.link.name).launch > 0.0
+
+
+@pytest.mark.parametrize(
+    ("tensor", "expert", "stride"), [(1, 8, 8.0), (1, 1, 1.0), (4, 1, 4.0), (4, 2, 2.0), (8, 16, 16.0)]
+)
+def test_ranks_with_the_same_experts_lie_an_expert_group_apart(tensor, expert, stride):
+    layout = layout_of(Parallel(tensor=tensor, data=16, expert=expert, sequence=True))
+    assert layout.stride("experts") == stride
+    assert layout.expert_replicas == (16.0 if expert == 1 else 16.0 * tensor / expert)

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
+from roofsim.graph.ops import Collective
 from roofsim.graph.tensor import Role
 from roofsim.schedule.memory import profile
-from tests.scenarios import TINY, TINY_LLAMA, spread
+from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 #: No buffers and nothing shared: every byte is a parameter's, a gradient's or the optimizer's.
 PLAIN = TINY | {"num_layers": 8, "num_attention_heads": 8, "tie_embeddings": False}
@@ -52,6 +53,43 @@ def test_bytes_of_sharded_state(ranks, level, whole, shared):
     (found,) = state(evaluation)
     count = sum(sum(names.values()) for names, _ in parameters(spread(PLAIN, {}, precision="fp16")))
     assert sum(found.values()) == pytest.approx(count * (whole + shared / ranks), rel=1e-9)
+
+
+@pytest.mark.parametrize(("expert", "ranks"), [(1, {8.0}), (4, {8.0, 2.0}), (8, {8.0})])
+def test_updated_experts_are_gathered_from_the_ranks_that_hold_the_same(expert, ranks):
+    """Megatron's distributed optimizer has a data-parallel group for experts of its own; a single holder needs no gather."""
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "expert": expert, "sharding": "optimizer"}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    gathers = [op for op in graph if isinstance(op, Collective) and op.name.startswith("gather.updated")]
+    held = graph.parameters()
+    experts = sum(t.bytes * n for t, n in held.items() if ".experts." in t.name and len(t.shape) == 3)
+    whole = sum(t.bytes * n for t, n in held.items() if t.role is Role.PARAMETER)
+    assert {op.ranks for op in gathers} == ranks
+    assert [op.ranks for op in gathers if op.of_experts] == [rank for rank in ranks if rank == 8.0 / expert != 8.0]
+    assert sum(op.message() for op in gathers) == pytest.approx(whole - (experts if expert == 8 else 0.0))
+
+
+@pytest.mark.parametrize(("expert", "holders"), [(1, 8.0), (4, 2.0), (8, 1.0)])
+def test_fully_sharded_experts_are_shared_by_the_ranks_that_hold_them(expert, holders):
+    """Gathers and reductions of experts alike; where one rank holds them, nothing is reduced and shards are whole."""
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "expert": expert, "sharding": "full"}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    reduced = {op.ranks for op in graph if isinstance(op, Collective) and op.of_experts and "reduce" in op.name}
+    assert reduced == ({holders} if holders > 1.0 else set())
+    (alone,) = state(spread(TINY_EXPERTS, {}, global_batch_size=1))
+    (found,) = state(evaluation)
+    # Whatever the layout, all ranks together hold every parameter once, and some tables each.
+    assert found["parameters"] * 8 == pytest.approx(alone["parameters"], rel=1e-3)
+    assert found["gradients"] * 8 == pytest.approx(alone["gradients"], rel=1e-3)
+
+
+def test_hybrid_shards_of_experts_that_are_not_dealt_out_are_those_of_all_else():
+    evaluation = spread(TINY_EXPERTS, {"data": 8, "sharding": {"full": 4}}, global_batch_size=8)
+    graph = evaluation.program.stages[0].graph
+    ranks = {(op.group_of, op.ranks) for op in graph if isinstance(op, Collective)}
+    assert ranks == {("data", 4.0), ("replica", 2.0)}
+    dense = {op.of_experts for op in graph if isinstance(op, Collective) and op.group_of == "replica"}
+    assert dense == {True, False}
 
 
 @settings(max_examples=20)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Real
     from roofsim.program import Stage
+    from roofsim.schedule.overlap import Found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,18 +45,27 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
         return []
     schedule = schedule_of(resolved)
     found = []
-    for key, traffic in messages_of(resolved).traffic(priced.graph, Scales()).items():
-        phase, group = key
-        shown = schedule.shown({key: traffic}, cost, micro_batches)
+    every = messages_of(resolved).traffic(priced.graph, Scales())
+    for (phase, group), traffic in every.items():
+        shown, others = (schedule.shown(part, cost, micro_batches) for part in _with_and_without(every, phase, group))
         once = group in ("data", "replica") and not (schedule.sharded and phase != "optimizer")
         times = schedule.virtual_stages if group == "pipeline" else 1.0
         if once and phase != "optimizer":
             times = micro_batches
-        part = shown.step if once else shown.micro_batch
+        parts = (shown.step, others.step) if once else (shown.micro_batch, others.micro_batch)
         seconds = _number(traffic.seconds, averaged=stage.averaged) * _number(times)
-        exposed = _number(part.seconds, averaged=stage.averaged)
+        exposed = max(_number(parts[0].seconds - parts[1].seconds, averaged=stage.averaged), 0.0)
         found.append(GroupTime(phase=phase, group=group, seconds=seconds, exposed=exposed, once=once))
     return found
+
+
+def _with_and_without(every: Found, phase: str, group: str) -> tuple[Found, Found]:
+    """Return a group's traffic, of replicas' with that of tensor groups, beside which it goes on; and the latter alone."""
+    own = {(phase, group): every[phase, group]}
+    if group not in ("data", "replica"):
+        return own, {}
+    others = {key: traffic for key, traffic in every.items() if key[1] == "tensor"}
+    return own | others, others
 
 
 def rows(name: str, groups: list[GroupTime], runs: float) -> list[dict[str, Any]]:

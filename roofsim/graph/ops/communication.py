@@ -21,8 +21,8 @@ class Collective(AbstractOp):
 
     Attributes
     ----------
-    group
-        ``tensor``, ``context``, ``data``, ``expert`` or ``pipeline``.
+    group_of
+        ``tensor``, ``context``, ``data``, ``replica``, ``expert`` or ``pipeline``.
     ranks
         Size of the group.
     again
@@ -31,6 +31,8 @@ class Collective(AbstractOp):
         Type on the wire; None: that of the tensors.
     whole
         The outputs that travel, where others are but space that the collective takes.
+    of_experts
+        Whether the group is that of the ranks with the same experts, which lie an expert group apart.
     """
 
     kind: ClassVar[Kind] = Kind.COLLECTIVE
@@ -41,6 +43,7 @@ class Collective(AbstractOp):
     again: bool = False
     travels_in: DType | None = None
     whole: tuple[Tensor, ...] = ()
+    of_experts: bool = False
 
     def message(self) -> Real:
         """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input."""
