@@ -60,18 +60,19 @@ What each mechanism moved predictions by, on the rows that it touches, when it w
   llm-foundry's attention; the metric that its trainer computes of each micro batch's logits. 2 to 10 %.
 - **Collectives beside kernels.** What FSDP hides still costs compute: the transfer over a GPU's own links (0.95 of it), and the
   units that its kernels hold while they wait for the network. 2 to 8 %.
-- **Chips of one name differ** (arXiv 2208.11035: by 8 % at work that their power limits). Ranks that run in step wait for the slowest:
-  with a deviation of 1 % of the arithmetic, 0.9 % of a step on 8 GPUs, 1.9 % on 512. That is why steps of the same shape grow
-  with the number of nodes, 2 to 5 % from 16 to 512 GPUs.
-- **Dropout, softmax and products of attention, fused updates.** Steps of BERT on one card cannot tell them apart, those of Megatron can:
-  dropout's backward is a multiplication by the mask, its forward pass draws random numbers at half of the bandwidth. 3 to 8 %.
+- **Chips of one name differ** (arXiv 2208.11035: by 8 % at work that their power limits). Ranks that run in step wait for the
+  slowest: with a deviation of 1 % of the arithmetic, 0.9 % of a step on 8 GPUs, 1.9 % on 512. That is why steps of the same
+  shape grow with the number of nodes, 2 to 5 % from 16 to 512 GPUs.
+- **Dropout, softmax and products of attention, fused updates.** Steps of BERT on one card cannot tell them apart, those of
+  Megatron can: dropout's backward is a multiplication by the mask, its forward pass draws random numbers at half of the
+  bandwidth. 3 to 8 %.
 - **BigScience's nodes**: four NVLinks a GPU and Omni-Path; DeepSpeed's cast and sum of every micro batch's gradients. 15 %.
 """
 MEMORY: Final = """\
-All {total} runs were measured, so they fitted; {refused} of them are predicted not to (layouts of BigScience within 15 % of the memory,
-whose published peaks are whole gigabytes). Of the runs predicted to leave less than 5 % of the memory one in seven was 20 % slower
-than its neighbours (MPT-1B on 32 A100), the others were not slow: above 95 % a result carries a warning, and the upper end of its
-interval lies half as far again.
+All {total} runs were measured, so they fitted; {refused} of them are predicted not to (layouts of BigScience within 15 % of the
+memory, whose published peaks are whole gigabytes). Of the runs predicted to leave less than 5 % of the memory one in seven was
+20 % slower than its neighbours (MPT-1B on 32 A100), the others were not slow: above 95 % a result carries a warning, and the
+upper end of its interval lies half as far again.
 """
 REMAINS: Final = """\
 ## What is known to be off
@@ -79,8 +80,8 @@ REMAINS: Final = """\
 - Context parallelism of torchtitan at 131k and 262k tokens is 30 % slower than attention's FLOPs at the rate of 32k: the ring's own
   cost is not modelled beyond its messages.
 - Tensor parallelism over 8 B200 is 20 to 25 % slower than predicted, over 4 and 2 within 10 %.
-- MPT-13B on 8 A100 of 40 GB (14 % slow) and MPT-760M on A100 of 80 GB at 512 and 1,024 tokens (20 %), predicted to fill 0.84 and 0.9 of the
-  memory; MPT-1B on 32 A100 differs by 20 % from its own runs on 16 and 64. All stay in the table.
+- MPT-13B on 8 A100 of 40 GB (14 % slow) and MPT-760M on A100 of 80 GB at 512 and 1,024 tokens (20 %), predicted to fill 0.84
+  and 0.9 of the memory; MPT-1B on 32 A100 differs by 20 % from its own runs on 16 and 64. All stay in the table.
 - vTrain: TP 2 with PP 8 and 16, and micro batches of 64 at TP 8, are 20 to 60 % slower than their neighbours; no mechanism here
   explains them.
 - BigScience: the same layout differs by up to 5 % between dates, and some head counts are 10 % slow without a reason in the shape.

@@ -116,9 +116,15 @@ class Tensor:
 
     @property
     def bytes(self) -> Real:
-        """Bytes that reading it touches: of a view what it shows, of an expanded one no more than its storage."""
+        """Bytes that reading it touches: of a view what it shows, of an expanded one no more than its storage.
+
+        Of a copy in a wider type that is held to take no memory of its own, as many as its elements have.
+        """
         own = self.numel * self.dtype.itemsize
-        return own if self.base is None else minimum(own, self.root.bytes)
+        if self.base is None:
+            return own
+        root = self.root
+        return minimum(own, root.numel * max(root.dtype.itemsize, self.dtype.itemsize))
 
     @property
     def root(self) -> Tensor:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Standard deviation of the speed of chips of one name at work that their power or clock limits (arXiv 2208.11035: ranges of 8 % on
 #: the average over five clusters, up to 22 %; quartiles and whiskers of 8 % are 1.5 %; plausible 0.5 to 2.5 %).
-CHIP_SPREAD: Final = 0.01
+CHIP_SPREAD: Final = 0.009
 #: Where the distribution of the largest of many is integrated, in standard deviations, and in how many pieces.
 _REACH: Final = 10.0
 _PIECES: Final = 2000
