@@ -123,6 +123,9 @@ def shares_of(resolved: Resolved) -> Shares:
         context=layout.context,
         expert=layout.expert,
         gathers_again=resolved.engine.sequence_gather == "again",
+        exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
+        balanced=resolved.engine.context_balance == "zigzag",
+        merges_wide=resolved.engine.context_merge == "fp32",
     )
 
 

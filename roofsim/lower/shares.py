@@ -30,6 +30,12 @@ class Shares:
         Experts; rows travel to the rank of their expert and back.
     gathers_again
         Whether a gathered sequence is gathered again in backward instead of being kept.
+    exchange
+        How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring`` or ``a2a``.
+    balanced
+        Whether its ranks see equal shares of a causal mask.
+    merges_wide
+        Whether a ring adds up partial results and gradients in fp32.
     """
 
     tensor: Real = 1.0
@@ -37,6 +43,14 @@ class Shares:
     context: Real = 1.0
     expert: Real = 1.0
     gathers_again: bool = True
+    exchange: str = "all_gather"
+    balanced: bool = True
+    merges_wide: bool = False
+
+    @property
+    def rings(self) -> bool:
+        """Whether attention runs block by block as keys and values come round."""
+        return self.exchange in ("p2p", "gathered_ring") and not one(self.context)
 
     def of_tensor(self, size: Real) -> Real:
         """Return a rank's share of something that the tensor group splits, rounded up."""
@@ -65,9 +79,9 @@ def enter(layers: Layers, x: Tensor) -> Tensor:
         return x
     if not shares.sequence:
         out = layers.b.tensor("entered", *x.shape, dtype=x.dtype, base=x)
-        return _emit(layers, "identity", "tensor", shares.tensor, x, out)
+        return emit(layers, "identity", "tensor", shares.tensor, x, out)
     out = layers.b.tensor("gathered", *_resized(x, shares.tensor), dtype=x.dtype)
-    return _emit(layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.gathers_again)
+    return emit(layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.gathers_again)
 
 
 def leave(layers: Layers, x: Tensor) -> Tensor:
@@ -77,9 +91,9 @@ def leave(layers: Layers, x: Tensor) -> Tensor:
         return x
     if not shares.sequence:
         out = layers.b.tensor("summed", *x.shape, dtype=x.dtype, base=x)
-        return _emit(layers, "all_reduce", "tensor", shares.tensor, x, out)
+        return emit(layers, "all_reduce", "tensor", shares.tensor, x, out)
     out = layers.b.tensor("scattered", *_resized(x, 1.0 / shares.tensor), dtype=x.dtype)
-    return _emit(layers, "reduce_scatter", "tensor", shares.tensor, x, out)
+    return emit(layers, "reduce_scatter", "tensor", shares.tensor, x, out)
 
 
 def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
@@ -88,23 +102,13 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
-def whole_context(layers: Layers, x: Tensor) -> Tensor:
-    """Gather keys or values ``[batch, length, heads, size]`` of the whole sequence from the context group."""
-    context = layers.shares.context
-    if one(context):
-        return x
-    batch, length, *rest = x.shape
-    out = layers.b.tensor("whole", batch, length * context, *rest, dtype=x.dtype)
-    return _emit(layers, "all_gather", "context", context, x, out, again=True)
-
-
 def exchange(layers: Layers, rows: Tensor, leaf: str) -> Tensor:
     """Send rows ``[rows, width]`` to the ranks of their experts, or back; as many arrive when routing is even."""
     expert = layers.shares.expert
     if one(expert):
         return rows
     out = layers.b.tensor(leaf, *rows.shape, dtype=rows.dtype)
-    return _emit(layers, "all_to_all", "expert", expert, rows, out, leaf=leaf)
+    return emit(layers, "all_to_all", "expert", expert, rows, out, leaf=leaf)
 
 
 def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:
@@ -114,7 +118,7 @@ def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:
         return
     rows = logits.shape[0]
     out = layers.b.tensor("statistics", rows, 3.0, dtype=dtype)
-    _emit(layers, "all_reduce", "tensor", shares.tensor, logits, out, leaf="statistics")
+    emit(layers, "all_reduce", "tensor", shares.tensor, logits, out, leaf="statistics")
 
 
 def whole_vocabulary(layers: Layers, logits: Tensor) -> Tensor:
@@ -124,10 +128,10 @@ def whole_vocabulary(layers: Layers, logits: Tensor) -> Tensor:
         return logits
     *rows, width = logits.shape
     out = layers.b.tensor("all_logits", *rows, width * shares.tensor, dtype=logits.dtype)
-    return _emit(layers, "all_gather", "tensor", shares.tensor, logits, out, leaf="logits")
+    return emit(layers, "all_gather", "tensor", shares.tensor, logits, out, leaf="logits")
 
 
-def _emit(
+def emit(
     layers: Layers,
     function: str,
     group: str,
@@ -137,9 +141,11 @@ def _emit(
     *,
     again: bool = False,
     leaf: str | None = None,
+    **fields: object,
 ) -> Tensor:
+    """Emit a collective of a group from `x` to `out`; `again`: not kept for backward."""
     layers.b.emit(
         Collective, f"{group}_{leaf or function}", inputs=(x,), outputs=(out,), function=function, group_of=group,
-        ranks=ranks, again=again,
+        ranks=ranks, again=again, **fields,
     )  # fmt: skip
     return out

@@ -66,7 +66,7 @@ def exposed(
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
         elif group == "context":
-            micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=True))
+            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0)))
         else:
             micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
     return Exposed(micro_batch=micro, step=step, latency=latency)
@@ -95,6 +95,14 @@ def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) 
     beside = contention * traffic.local + OCCUPIED * maximum(traffic.seconds - traffic.local, 0.0)
     shown = maximum(traffic.seconds - compute, beside)
     return _scaled(traffic, shown)
+
+
+def _beside_attention(traffic: Traffic, attention: Real) -> Traffic:
+    """Show what attention waits for, and what takes longer than the blocks of attention beside which it travels."""
+    free = traffic.seconds - traffic.waited
+    local = traffic.local * divide(free, traffic.seconds)
+    beside = CONTENTION * local + OCCUPIED * maximum(free - local, 0.0)
+    return _scaled(traffic, traffic.waited + maximum(free - attention * traffic.beside, beside))
 
 
 def _buckets(traffic: Traffic, compute: Real, *, hides: bool) -> Traffic:

@@ -168,7 +168,8 @@ class Parallel(_Strict):
     )
     expert: Positive = 1
     expert_tensor: Positive | None = Field(
-        default=None, description="Ranks that split each expert; 1 beside expert > 1, else those of tensor, if left out."
+        default=None,
+        description="Ranks that split each expert; 1 beside expert > 1, else those of tensor, if left out.",
     )
     expert_imbalance: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
         default=1.0, description="Tokens that the busiest expert rank receives, against the mean; 1: even routing."

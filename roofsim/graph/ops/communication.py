@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Collective(AbstractOp):
     """A collective of a parallel group, or a message to a neighbour of it.
 
-    ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``send`` and ``receive``; ``identity`` marks where
-    a tensor enters a region that is split over the group: nothing moves forward, its gradient is all-reduced.
+    ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``send``, ``receive`` and ``ring`` (every rank hands
+    its block on, `steps` times); ``identity`` marks where a tensor enters a region that is split over the group: nothing
+    moves forward, its gradient is all-reduced.
 
     Attributes
     ----------
@@ -31,6 +32,12 @@ class Collective(AbstractOp):
         Type on the wire; None: that of the tensors.
     whole
         The outputs that travel, where others are but space that the collective takes.
+    steps
+        Of a ring: how many messages each rank sends; the others send one.
+    ring
+        Whether attention works its blocks off one by one, so that their gradients go round a ring.
+    beside
+        Share of the attention kernels of its phase beside which a context group's message runs; 0: they wait for it.
     """
 
     kind: ClassVar[Kind] = Kind.COLLECTIVE
@@ -41,12 +48,15 @@ class Collective(AbstractOp):
     again: bool = False
     travels_in: DType | None = None
     whole: tuple[Tensor, ...] = ()
+    steps: Real = 1.0
+    ring: bool = False
+    beside: Real = 0.0
 
     def message(self) -> Real:
-        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input."""
+        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input, of a ring one block."""
         if self.function == "identity":
             return 0.0
-        sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send") else self.outputs)
+        sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send", "ring") else self.outputs)
         total: Real = 0.0
         for tensor in sides:
             total = total + tensor.numel * (self.travels_in or tensor.dtype).itemsize
