@@ -97,25 +97,25 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
     shown = f"tensor {given.tensor} x pipeline {given.pipeline} x context {given.context}"
     if given.data is None:
         if gpus % inner:
-            raise _problem(
+            raise problem(
                 document, ("hardware", "gpus"), f"{gpus} GPUs are no multiple of {shown} = {inner}",
                 f"Nearest: {_nearest(gpus, inner)} GPUs.",
             )  # fmt: skip
         given = given.model_copy(update={"data": gpus // inner})
     elif given.data * inner != gpus:
-        raise _problem(
+        raise problem(
             document, ("hardware", "gpus"), f"{gpus} GPUs, but {shown} x data {given.data} = {given.data * inner}",
             f"Ask for {given.data * inner} GPUs, or leave data out.",
         )  # fmt: skip
     if given.virtual_stages > 1 and given.pipeline == 1:
-        raise _problem(document, ("parallel", "virtual_stages"), "virtual stages need pipeline > 1", "Leave it out.")
+        raise problem(document, ("parallel", "virtual_stages"), "virtual stages need pipeline > 1", "Leave it out.")
     if given.virtual_stages > 1 and given.schedule not in ("1f1b", "interleaved"):
         message = f"schedule {given.schedule} has no virtual stages"
-        raise _problem(document, ("parallel", "schedule"), message, "Use interleaved.")
+        raise problem(document, ("parallel", "schedule"), message, "Use interleaved.")
     replicas = (given.data or 1) * given.context
     if isinstance(given.sharding, ShardedOver) and replicas % given.sharding.full:
         message = f"full sharding over {given.sharding.full} ranks does not divide data x context = {replicas}"
-        raise _problem(document, ("parallel", "sharding"), message, f"Use one of {_divisors(replicas)}.")
+        raise problem(document, ("parallel", "sharding"), message, f"Use one of {divisors(replicas)}.")
     return given
 
 
@@ -131,7 +131,7 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
         _check_inference(parallel, workload, document)
     for name in ("tensor", "context"):
         if getattr(parallel, name) > 1 and model.family not in SPLIT_FAMILIES:
-            raise _problem(
+            raise problem(
                 document, ("parallel", name), f"{model.family} models are not split by {name} in this version",
                 f"Families that are: {', '.join(SPLIT_FAMILIES)}. data and sharding work for all.",
             )  # fmt: skip
@@ -153,10 +153,10 @@ def _check_inference(parallel: Parallel, workload: Workload, document: Document)
     for name in ("pipeline", "context", "expert", "virtual_stages"):
         if getattr(parallel, name) > 1:
             message = f"{name} {getattr(parallel, name)} in phase {workload.phase} is not priced by this version"
-            raise _problem(document, ("parallel", name), message, "tensor and data (replicas) are.")
+            raise problem(document, ("parallel", name), message, "tensor and data (replicas) are.")
     if parallel.sharding not in (None, "none"):
         message = f"sharding belongs to training, not to phase {workload.phase}"
-        raise _problem(document, ("parallel", "sharding"), message, "Leave it out.")
+        raise problem(document, ("parallel", "sharding"), message, "Leave it out.")
 
 
 def _check_tensor(tensor: int, model: Any, document: Document) -> None:
@@ -164,7 +164,7 @@ def _check_tensor(tensor: int, model: Any, document: Document) -> None:
     heads = model.num_key_value_heads
     if heads is not None and heads % tensor and tensor % heads:
         message = f"tensor {tensor} neither divides the {heads} key-value heads nor is a multiple of them"
-        raise _problem(document, ("parallel", "tensor"), message, f"Use one of {_divisors(heads)}.")
+        raise problem(document, ("parallel", "tensor"), message, f"Use one of {divisors(heads)}.")
 
 
 def _check_sequence(parallel: Parallel, workload: Workload, document: Document) -> None:
@@ -173,7 +173,7 @@ def _check_sequence(parallel: Parallel, workload: Workload, document: Document) 
     if workload.phase in ("train", "forward", "prefill") and length and length % ranks:
         shown = f"tensor {parallel.tensor}" + (f" x context {parallel.context}" if parallel.context > 1 else "")
         message = f"sequence parallelism deals {length} tokens out to {shown} ranks, which does not come out even"
-        raise _problem(
+        raise problem(
             document, ("parallel", "sequence"), message, f"Use a multiple of {ranks} tokens, or sequence: false."
         )
 
@@ -182,41 +182,42 @@ def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
     if model.family not in STACKS:
         message = f"{model.family} models have no single stack of layers that a pipeline could cut"
         hint = f"Families that do: {', '.join(STACKS)}. data and sharding work for all."
-        raise _problem(document, ("parallel", "pipeline"), message, hint)
+        raise problem(document, ("parallel", "pipeline"), message, hint)
     layers = model.num_layers
     chunks = parallel.pipeline * parallel.virtual_stages
     if chunks > layers:
         what = f"{parallel.pipeline} x {parallel.virtual_stages} virtual" if parallel.virtual_stages > 1 else chunks
         message = f"{what} stages for {layers} layers: some would have none"
-        raise _problem(document, ("parallel", "pipeline"), message, f"At most {layers}.")
+        raise problem(document, ("parallel", "pipeline"), message, f"At most {layers}.")
     if parallel.virtual_stages > 1 and layers % chunks:
         message = (
             f"interleaved stages need layers ({layers}) that are a multiple of pipeline x virtual_stages = {chunks}"
         )
-        raise _problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
+        raise problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
 
 
 def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
     experts = getattr(model, "num_experts", 0)
     if not experts:
-        raise _problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
+        raise problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
     _divides(document, "expert", parallel.expert, experts, "num_experts")
     if parallel.tensor > 1 and not parallel.sequence:
         message = "experts dealt out beside tensor parallelism need sequence: true (each tensor rank has its tokens)"
-        raise _problem(document, ("parallel", "expert"), message, "Set parallel.sequence.")
+        raise problem(document, ("parallel", "expert"), message, "Set parallel.sequence.")
     ranks = parallel.tensor * parallel.context * (parallel.data or 1)
     if ranks % parallel.expert:
         message = f"expert {parallel.expert} does not divide tensor x context x data = {ranks}, the ranks of a stage"
-        raise _problem(document, ("parallel", "expert"), message, f"Use one of {_divisors(ranks)}.")
+        raise problem(document, ("parallel", "expert"), message, f"Use one of {divisors(ranks)}.")
 
 
 def _divides(document: Document, name: str, degree: int, size: int | None, what: str) -> None:
     if size is not None and size % degree:
         message = f"{name} {degree} does not divide {what} {size}"
-        raise _problem(document, ("parallel", name), message, f"Use one of {_divisors(size)}.")
+        raise problem(document, ("parallel", name), message, f"Use one of {divisors(size)}.")
 
 
-def _divisors(size: int) -> str:
+def divisors(size: int) -> str:
+    """Return the degrees that divide a size, as a message names them."""
     found = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
     return ", ".join(map(str, found[:12])) + (" ..." if len(found) > 12 else "")
 
@@ -226,5 +227,6 @@ def _nearest(gpus: int, unit: int) -> str:
     return " or ".join(str(value) for value in (below, above) if value)
 
 
-def _problem(document: Document, path: tuple[str, str], message: str, hint: str) -> SpecError:
+def problem(document: Document, path: tuple[str, str], message: str, hint: str) -> SpecError:
+    """Return the refusal of a key of the layout."""
     return SpecError(Problem(message, document.place(path), ".".join(path), hint))
