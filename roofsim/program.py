@@ -13,7 +13,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, minimum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.placement import offloaded
@@ -122,11 +122,21 @@ def shares_of(resolved: Resolved) -> Shares:
         sequence=layout.sequence,
         context=layout.context,
         expert=layout.expert,
+        expert_tensor=layout.expert_tensor,
+        expert_load=_expert_load(resolved),
         gathers_again=resolved.engine.sequence_gather == "again",
         exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
         balanced=resolved.engine.context_balance == "zigzag",
         merges_wide=resolved.engine.context_merge == "fp32",
     )
+
+
+def _expert_load(resolved: Resolved) -> Real:
+    """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
+    load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
+    if capacity is None:
+        return load
+    return real(capacity) if resolved.engine.expert_capacity_rows == "padded" else minimum(load, real(capacity))
 
 
 def whole_model(resolved: Resolved) -> OpGraph:

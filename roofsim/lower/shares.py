@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import ceil, maximum
+from roofsim.numeric import ceil, maximum, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -28,6 +28,10 @@ class Shares:
         The sequence as a whole; attention gathers keys and values.
     expert
         Experts; rows travel to the rank of their expert and back.
+    expert_tensor
+        Width of each expert; None: 1 beside `expert` above 1, else as `tensor`.
+    expert_load
+        Rows that the modelled rank's experts take, against those of even routing without limits.
     gathers_again
         Whether a gathered sequence is gathered again in backward instead of being kept.
     exchange
@@ -42,10 +46,24 @@ class Shares:
     sequence: bool = False
     context: Real = 1.0
     expert: Real = 1.0
+    expert_tensor: Real | None = None
+    expert_load: Real = 1.0
     gathers_again: bool = True
     exchange: str = "all_gather"
     balanced: bool = True
     merges_wide: bool = False
+
+    @property
+    def expert_width(self) -> Real:
+        """Ranks that split each expert."""
+        if self.expert_tensor is not None:
+            return self.expert_tensor
+        return self.tensor if one(self.expert) else 1.0
+
+    @property
+    def deals_experts(self) -> bool:
+        """Whether experts have groups of their own, so that each rank brings its own tokens to them."""
+        return not (one(self.expert) and same(self.expert_width, self.tensor))
 
     @property
     def rings(self) -> bool:
@@ -102,13 +120,31 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
-def exchange(layers: Layers, rows: Tensor, leaf: str) -> Tensor:
-    """Send rows ``[rows, width]`` to the ranks of their experts, or back; as many arrive when routing is even."""
-    expert = layers.shares.expert
-    if one(expert):
-        return rows
-    out = layers.b.tensor(leaf, *rows.shape, dtype=rows.dtype)
-    return emit(layers, "all_to_all", "expert", expert, rows, out, leaf=leaf)
+def dispatch(layers: Layers, rows: Tensor) -> Tensor:
+    """Send rows ``[rows, width]`` to the ranks of their experts, `expert_load` times as many of which take this one's.
+
+    Where several ranks split each expert, all of them get the rows of all.
+    """
+    shares = layers.shares
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("dispatch", rows.shape[0] * shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch")
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("rows_of_all", rows.shape[0] * shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_gather", "expert_tensor", shares.expert_width, rows, out)
+    return rows
+
+
+def combine(layers: Layers, rows: Tensor) -> Tensor:
+    """Send what experts made of rows ``[rows, width]`` back to where these came from."""
+    shares = layers.shares
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("own_rows", rows.shape[0] / shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "reduce_scatter", "expert_tensor", shares.expert_width, rows, out)
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("combine", rows.shape[0] / shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="combine")
+    return rows
 
 
 def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
-from roofsim.numeric import Real, maximum, minimum, real
+from roofsim.numeric import Real, maximum, minimum, real, same
 from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Layout:
     data: Real
     pipeline: Real
     expert: Real
+    expert_tensor: Real
     virtual_stages: Real
     sequence: bool
     shards: Real
@@ -50,22 +51,30 @@ class Layout:
 
     @property
     def expert_replicas(self) -> Real:
-        """Ranks that hold the same experts: whole experts are dealt out over tensor ranks too."""
-        if type(self.expert) is float and self.expert == 1.0:
+        """Ranks that hold the same part of the same experts: those dealt out stand on tensor ranks too."""
+        if same(self.expert, 1.0) and same(self.expert_tensor, self.tensor):
             return self.replicas
-        return maximum(self.replicas * self.tensor / self.expert, 1.0)
+        return maximum(self.replicas * self.tensor / (self.expert * self.expert_tensor), 1.0)
 
     def stride(self, group: str) -> Real:
         """Return the distance between neighbouring ranks of a group."""
         strides: dict[str, Real] = {
             "tensor": 1.0,
-            "expert": 1.0,
+            "expert": self.expert_tensor,
+            "expert_tensor": 1.0,
             "context": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "replica": self.tensor * self.shards,
             "pipeline": self.tensor * self.context * self.data,
         }
         return strides[group]
+
+
+def expert_tensor_of(parallel: Parallel) -> Real:
+    """Return how many ranks split each expert: stated, or those of tensor where experts are not dealt out."""
+    if parallel.expert_tensor is not None:
+        return parallel.expert_tensor
+    return 1 if not same(real(parallel.expert), 1.0) else parallel.tensor
 
 
 def layout_of(parallel: Parallel) -> Layout:
@@ -79,6 +88,7 @@ def layout_of(parallel: Parallel) -> Layout:
         data=real(1 if parallel.data is None else parallel.data),
         pipeline=real(parallel.pipeline),
         expert=real(parallel.expert),
+        expert_tensor=real(expert_tensor_of(parallel)),
         virtual_stages=real(parallel.virtual_stages),
         sequence=parallel.sequence,
     )
@@ -145,8 +155,13 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
         _divides(document, "context", parallel.context, length, "sequence_length")
     if parallel.tensor > 1 and parallel.sequence:
         _check_sequence(parallel, workload, document)
-    if parallel.expert > 1:
+    if parallel.expert > 1 or parallel.expert_tensor is not None or parallel.expert_capacity is not None:
         _check_experts(parallel, whole, document)
+    if parallel.expert_imbalance > 1 and parallel.expert == 1 and workload.phase == "train":
+        message = (
+            f"expert_imbalance {parallel.expert_imbalance:g} without expert: no rank has fewer experts than another"
+        )
+        raise problem(document, ("parallel", "expert_imbalance"), message, "Set parallel.expert, or leave it out.")
 
 
 def _check_inference(parallel: Parallel, workload: Workload, document: Document) -> None:
@@ -201,12 +216,16 @@ def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
     if not experts:
         raise problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
     _divides(document, "expert", parallel.expert, experts, "num_experts")
-    if parallel.tensor > 1 and not parallel.sequence:
+    width = int(expert_tensor_of(parallel))
+    _divides(document, "expert_tensor", width, model.expert_intermediate_size, "expert_intermediate_size")
+    dealt = parallel.expert > 1 or width != parallel.tensor
+    if dealt and parallel.tensor > 1 and not parallel.sequence:
         message = "experts dealt out beside tensor parallelism need sequence: true (each tensor rank has its tokens)"
         raise problem(document, ("parallel", "expert"), message, "Set parallel.sequence.")
     ranks = parallel.tensor * parallel.context * (parallel.data or 1)
-    if ranks % parallel.expert:
-        message = f"expert {parallel.expert} does not divide tensor x context x data = {ranks}, the ranks of a stage"
+    if dealt and ranks % (parallel.expert * width):
+        shown = f"expert {parallel.expert}" + (f" x expert_tensor {width}" if width > 1 else "")
+        message = f"{shown} does not divide tensor x context x data = {ranks}, the ranks of a stage"
         raise problem(document, ("parallel", "expert"), message, f"Use one of {divisors(ranks)}.")
 
 

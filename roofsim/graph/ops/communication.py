@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import maximum
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -22,8 +23,8 @@ class Collective(AbstractOp):
 
     Attributes
     ----------
-    group
-        ``tensor``, ``context``, ``data``, ``expert`` or ``pipeline``.
+    group_of
+        ``tensor``, ``context``, ``data``, ``replica``, ``expert``, ``expert_tensor`` or ``pipeline``.
     ranks
         Size of the group.
     again
@@ -53,12 +54,19 @@ class Collective(AbstractOp):
     beside: Real = 0.0
 
     def message(self) -> Real:
-        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input, of a ring one block."""
+        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input, of a ring one block.
+
+        Of an all-to-all what a rank sends or receives, whichever is more.
+        """
         if self.function == "identity":
             return 0.0
         sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send", "ring") else self.outputs)
+        total = self._travelling(sides)
+        return maximum(total, self._travelling(self.inputs)) if self.function == "all_to_all" else total
+
+    def _travelling(self, tensors: tuple[Tensor, ...]) -> Real:
         total: Real = 0.0
-        for tensor in sides:
+        for tensor in tensors:
             total = total + tensor.numel * (self.travels_in or tensor.dtype).itemsize
         return total
 

@@ -49,7 +49,8 @@ class Matmul(AbstractOp):
 class GroupedMatmul(AbstractOp):
     """One matmul per expert over rows sorted by expert: ``rows`` of width k against ``experts`` matrices [k, n].
 
-    All experts' matrices are counted as read once; with few rows fewer are touched (`experts_touched`).
+    All experts' matrices are counted as read once; with few rows fewer are touched (`experts_touched`). `load` is the
+    number of rows against what this rank would have if routing were even, which is what counts as work of the model.
     """
 
     kind: ClassVar[Kind] = Kind.MATMUL
@@ -58,8 +59,13 @@ class GroupedMatmul(AbstractOp):
     n: Real
     k: Real
     experts: Real
+    load: Real = 1.0
 
     def flops(self) -> Real:
+        return 2.0 * self.rows * self.n * self.k / self.load
+
+    def executed_flops(self) -> Real:
+        """FLOPs over the rows that this rank received."""
         return 2.0 * self.rows * self.n * self.k
 
     def experts_touched(self) -> Real:

@@ -92,7 +92,7 @@ def _(op: GroupedMatmul, tape: Tape) -> None:
     rows, weight, offsets = op.inputs
     grad = _quantised(op, tape)
     wide = op.outputs[0].dtype
-    common = {"rows": op.rows, "experts": op.experts, "math": op.math}
+    common = {"rows": op.rows, "experts": op.experts, "load": op.load, "math": op.math}
     if tape.needs(weight):
         out = tape.new(weight, wide if weight.dtype.narrow else None)
         tape.emit(GroupedMatmul, "weight_gradient", (grad, rows, offsets), (out,), n=op.n, k=op.k, **common)
