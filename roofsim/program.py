@@ -21,7 +21,7 @@ from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
 from roofsim.spec.adapter import Adapter
-from roofsim.spec.layout import Layout, layout_of
+from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan, ShardedOver
 
@@ -188,7 +188,7 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(graph, layout))
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph))
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
@@ -199,8 +199,12 @@ def _data_parallel(resolved: Resolved) -> DataParallel:
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
 
-def _stage_plans(graph: OpGraph, layout: Layout) -> list[StagePlan]:
-    return stage_plans([block.repeat for block in graph.blocks], layout.pipeline)
+def _stage_plans(resolved: Resolved, graph: OpGraph) -> list[StagePlan]:
+    parallel = resolved.parallel
+    return stage_plans(
+        [block.repeat for block in graph.blocks], layout_of(parallel).pipeline, parallel.stage_layers,
+        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss,
+    )  # fmt: skip
 
 
 def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:

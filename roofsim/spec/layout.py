@@ -148,8 +148,7 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     whole = model.completed()
     if parallel.tensor > 1:
         _check_tensor(parallel.tensor, whole, document)
-    if parallel.pipeline > 1:
-        _check_pipeline(parallel, whole, document)
+    _check_pipeline(parallel, whole, document)
     if parallel.context > 1:
         length = workload.sequence_length
         _divides(document, "context", parallel.context, length, "sequence_length")
@@ -194,6 +193,12 @@ def _check_sequence(parallel: Parallel, workload: Workload, document: Document) 
 
 
 def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
+    if parallel.pipeline == 1:
+        if parallel.stage_layers is not None:
+            message = "stage_layers without pipeline: there is one stage"
+            hint = f"Set pipeline: {len(parallel.stage_layers)}."
+            raise problem(document, ("parallel", "stage_layers"), message, hint)
+        return
     if model.family not in STACKS:
         message = f"{model.family} models have no single stack of layers that a pipeline could cut"
         hint = f"Families that do: {', '.join(STACKS)}. data and sharding work for all."
@@ -204,11 +209,38 @@ def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
         what = f"{parallel.pipeline} x {parallel.virtual_stages} virtual" if parallel.virtual_stages > 1 else chunks
         message = f"{what} stages for {layers} layers: some would have none"
         raise problem(document, ("parallel", "pipeline"), message, f"At most {layers}.")
-    if parallel.virtual_stages > 1 and layers % chunks:
+    counted = layers + parallel.account_for_embedding + parallel.account_for_loss
+    if parallel.virtual_stages > 1 and counted % chunks:
         message = (
-            f"interleaved stages need layers ({layers}) that are a multiple of pipeline x virtual_stages = {chunks}"
+            f"interleaved stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {chunks}"
         )
         raise problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
+    _check_stages(parallel, layers, document)
+
+
+def _check_stages(parallel: Parallel, layers: int, document: Document) -> None:
+    """Refuse stated sizes of stages that do not make up the model."""
+    given = parallel.stage_layers
+    counted = parallel.account_for_embedding + parallel.account_for_loss
+    if given is None:
+        if (layers + counted) // parallel.pipeline <= max(parallel.account_for_embedding, parallel.account_for_loss):
+            message = (
+                f"{parallel.pipeline} stages for {layers} layers, embedding or loss counted as one: one would have none"
+            )
+            raise problem(document, ("parallel", "pipeline"), message, f"At most {(layers + counted) // 2}.")
+        return
+    path = ("parallel", "stage_layers")
+    if counted or parallel.virtual_stages > 1:
+        other = "virtual_stages" if parallel.virtual_stages > 1 else "account_for_embedding or account_for_loss"
+        raise problem(document, path, f"stage_layers beside {other}", "Give one of them.")
+    if len(given) != parallel.pipeline:
+        message = f"{len(given)} numbers of layers for {parallel.pipeline} stages"
+        raise problem(document, path, message, f"Give {parallel.pipeline} that add up to {layers}.")
+    if sum(given) != layers:
+        message = f"stage_layers add up to {sum(given)}, the model has {layers} layers"
+        raise problem(document, path, message, f"Change them by {layers - sum(given):+d} in all.")
+    if min(given) < 1:
+        raise problem(document, path, "a stage without layers", "Give each at least one, or use fewer stages.")
 
 
 def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
