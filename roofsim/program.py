@@ -165,6 +165,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
+        batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,
     )
 
 

@@ -63,6 +63,7 @@ class Layout:
             "expert": self.expert_tensor,
             "expert_tensor": 1.0,
             "context": self.tensor,
+            "statistics": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "replica": self.tensor * self.shards,
             "pipeline": self.tensor * self.context * self.data,

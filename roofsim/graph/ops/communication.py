@@ -24,7 +24,8 @@ class Collective(AbstractOp):
     Attributes
     ----------
     group_of
-        ``tensor``, ``context``, ``data``, ``replica``, ``expert``, ``expert_tensor`` or ``pipeline``.
+        ``tensor``, ``context``, ``data``, ``replica``, ``expert``, ``expert_tensor``, ``statistics`` (of
+        batch norms) or ``pipeline``.
     ranks
         Size of the group.
     again

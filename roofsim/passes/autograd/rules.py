@@ -35,6 +35,7 @@ from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.quantised import written_again
+from roofsim.passes.autograd.synchronised import synchronised_backward
 from roofsim.passes.autograd.tape import Tape, backward
 
 if TYPE_CHECKING:
@@ -195,6 +196,9 @@ def _(op: Cast, tape: Tape) -> None:
 
 @backward.register
 def _(op: Normalization, tape: Tape) -> None:
+    if op.method == "synchronised":
+        synchronised_backward(op, tape)
+        return
     x, *weights = op.inputs
     trained = [tensor for tensor in weights if tape.needs(tensor)]
     grads = tuple(tape.new(tensor) for tensor in (x, *trained))
