@@ -249,7 +249,10 @@ def _positions(size: tuple[Real, ...]) -> Real:
 @kernels_of.register
 def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    if op.method != "batch":
+    if op.method == "batch_statistics":
+        # The pass over the input is one of those that the class of whole batch norms was measured with.
+        return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
+    if op.method not in ("batch", "synchronised"):
         return (context.light(op.flops(), traffic, str(op.kind)),)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
