@@ -254,6 +254,7 @@ def messages_of(resolved: Resolved) -> Messages:
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of(resolved.parallel),
         split_messages=resolved.engine.pipeline_message == "split",
+        bucket=resolved.engine.gradient_bucket or 0.0,
     )
 
 

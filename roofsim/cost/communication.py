@@ -28,7 +28,8 @@ class Traffic:
     """Seconds of collectives: on links inside a node, and between nodes.
 
     `local` is the time that the GPU's own links are busy with it, whatever limits it; `waited` the seconds for which
-    attention waits whatever runs, `beside` the share of attention that the rest of a context group's may run beside.
+    attention waits whatever runs, `beside` the share of attention that the rest of a context group's may run beside;
+    `last` the seconds of the last message, or bucket of messages, of a phase.
     """
 
     intra_node: Real = 0.0
@@ -36,6 +37,7 @@ class Traffic:
     local: Real = 0.0
     waited: Real = 0.0
     beside: Real = 0.0
+    last: Real = 0.0
 
     @property
     def seconds(self) -> Real:
@@ -50,6 +52,7 @@ class Traffic:
             local=self.local + other.local * times,
             waited=self.waited + other.waited * times,
             beside=maximum(self.beside, other.beside),
+            last=where(other.last > 0.0, other.last, self.last),
         )
 
     def times(self, factor: Real) -> Traffic:
@@ -67,11 +70,14 @@ class Messages:
         The links, and which ranks make up a group.
     split_messages
         Whether a pipeline message is split over the tensor ranks that all hold it.
+    bucket
+        Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
 
     fabric: Fabric
     layout: Layout
     split_messages: bool = False
+    bucket: float = 0.0
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
@@ -80,6 +86,9 @@ class Messages:
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
+                if op.group_of == "data":
+                    together = maximum(self.bucket / maximum(op.message(), 1.0), 1.0)
+                    one = replace(one, last=one.seconds * together)
                 key = (str(op.phase), op.group_of)
                 found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
@@ -107,11 +107,14 @@ def _fused(
     batch, length = q.shape[0], q.shape[1]
     shares, swaps = layers.shares, swaps_heads(layers)
     rings = shares.rings and heads.window is None
+    dimensions = _dimensions(heads, q, k)
+    if not swaps:
+        dimensions["kv_length"] = k.shape[1] * shares.context
     # PyTorch turns a mask of booleans into an additive one at each call.
     extra = tuple(_additive(layers, q, tensor) if tensor.dtype is BOOL else tensor for tensor in extra)
     if heads.grouped and (kernel == "efficient" or layers.flavour.grouped_heads == "written_out"):
         k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
-        heads = replace(heads, kv_heads=heads.heads)
+        dimensions["kv_heads"] = heads.heads
     if not swaps:
         k, v = (whole_context(layers, tensor, rings=rings) for tensor in (k, v))
     rows = round_up(length, 32.0) if kernel == "efficient" else length
@@ -136,7 +139,7 @@ def _fused(
         shards=1.0 if swaps else shares.context,
         balanced=shares.balanced,
         ring=merges,
-        **_dimensions(heads, q, k),
+        **dimensions,
     )
     if layers.flavour.attention_unpads:
         return layers.copy(out, "repad")

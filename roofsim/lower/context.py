@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def whole_context(layers: Layers, x: Tensor, *, rings: bool) -> Tensor:
-    """Return keys or values ``[batch, length, heads, size]`` of the whole sequence, as they come from the context group."""
+    """Return keys or values ``[batch, length, heads, size]`` of the whole sequence, as they come from the context group.
+
+    Shared heads that were written out come head by head, ``[batch, heads, length, size]``; the shape says how many there
+    are, not how they lie.
+    """
     shares = layers.shares
     if one(shares.context):
         return x

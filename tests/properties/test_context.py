@@ -40,11 +40,12 @@ def sent(evaluation, phase):
 @settings(max_examples=25)
 @given(
     st.sampled_from(FORMS), st.sampled_from([2, 4]), st.sampled_from([1, 2]), st.sampled_from(["none", "selective", "full"]),
-    st.sampled_from(["megatron-core", "torchtitan", "pytorch-eager"]),
+    st.sampled_from(["megatron-core", "torchtitan", "pytorch-eager"]), st.booleans(),
 )  # fmt: skip
-def test_flops_and_parameters_are_those_of_one_device(form, context, tensor, recompute, engine):
-    alone = spread(MODEL, {}, engine=engine, recompute=recompute, **SIZES)
-    together = run(form, context, engine=engine, tensor=tensor, recompute=recompute)
+def test_flops_and_parameters_are_those_of_one_device(form, context, tensor, recompute, engine, shared):
+    model = MODEL | {"num_key_value_heads": 4} if shared and context * tensor <= 4 else MODEL
+    alone = spread(model, {}, engine=engine, recompute=recompute, **SIZES)
+    together = run(form, context, engine=engine, tensor=tensor, recompute=recompute, model=model)
     for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
         assert found == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
@@ -89,6 +90,17 @@ def test_shared_heads_travel_as_they_are_or_written_out():
     model = MODEL | {"num_key_value_heads": 2}
     narrow, wide = (run("gathered_ring", engine=engine, model=model) for engine in ("megatron-core", "torchtitan"))
     assert sent(wide, "forward")["all_gather"] == 4.0 * sent(narrow, "forward")["all_gather"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("engine", ["megatron-core", "torchtitan"])
+def test_kernels_execute_half_of_a_causal_matrix(form, engine):
+    """Between all ranks, whichever way heads are shared and keys travel."""
+    model = MODEL | {"num_key_value_heads": 4}
+    (stage,) = run(form, model=model, engine=engine).program.stages
+    for op in stage.graph:
+        if isinstance(op, Attention):
+            assert op.executed_flops() / op.flops() == pytest.approx(0.5 + 0.5 / 64)
 
 
 def test_gradients_travel_and_are_made_in_the_shape_of_one_block():

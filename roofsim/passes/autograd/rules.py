@@ -113,7 +113,7 @@ def _(op: Attention, tape: Tape) -> None:
     inputs = op.inputs[:3]
     outputs = tuple(tape.new(tensor) for tensor in inputs)
     if op.ring is not None:
-        outputs = (outputs[0], *(_of_block(op, tensor, outputs[0].dtype) for tensor in inputs[1:]))
+        outputs = (outputs[0], *(_of_block(op, tensor, outputs[0].dtype, tape) for tensor in inputs[1:]))
     read = tuple(kept(tape, tensor) for tensor in inputs)
     extra = {
         name: getattr(op, name)
@@ -136,12 +136,12 @@ def _(op: Attention, tape: Tape) -> None:
         tape.give(tensor, gradient)
 
 
-def _of_block(op: Attention, whole: Tensor, narrow: DType) -> Tensor:
+def _of_block(op: Attention, whole: Tensor, narrow: DType, tape: Tape) -> Tensor:
     """Return a gradient of one block of keys or values, in the type in which a ring adds it up."""
     assert op.ring is not None
-    batch, length, *rest = whole.shape
+    own = tape.graph.producer[whole].inputs[0]
     dtype = op.ring if op.ring.rank > narrow.rank else narrow
-    return Tensor(f"{whole.name}.grad", (batch, length / op.shards, *rest), dtype, Role.TEMPORARY)
+    return Tensor(f"{whole.name}.grad", own.shape, dtype, Role.TEMPORARY)
 
 
 @backward.register
