@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Parallel, Workload
 
-#: Families whose layers this version splits over a tensor or context group.
-SPLIT_FAMILIES: Final = ("decoder", "encoder")
+#: Families whose layers this version splits over a tensor group; and along the sequence (context, sequence: true).
+SPLIT_FAMILIES: Final = ("decoder", "encoder", "encoder-decoder", "vit", "dit")
+SEQUENCE_FAMILIES: Final = ("decoder", "encoder")
 #: Families whose layers are one stack, each handing one tensor to the next: what a pipeline can cut.
 STACKS: Final = ("decoder", "encoder", "vit", "mixer", "mamba")
 DEGREES: Final = ("tensor", "pipeline", "context", "data")
@@ -140,12 +141,16 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     """
     if workload.phase != "train":
         _check_inference(parallel, workload, document)
-    for name in ("tensor", "context"):
-        if getattr(parallel, name) > 1 and model.family not in SPLIT_FAMILIES:
+    for name, families in (("tensor", SPLIT_FAMILIES), ("context", SEQUENCE_FAMILIES)):
+        if getattr(parallel, name) > 1 and model.family not in families:
             raise problem(
                 document, ("parallel", name), f"{model.family} models are not split by {name} in this version",
-                f"Families that are: {', '.join(SPLIT_FAMILIES)}. data and sharding work for all.",
+                f"Families that are: {', '.join(families)}. data and sharding work for all.",
             )  # fmt: skip
+    if parallel.tensor > 1 and parallel.sequence and model.family not in SEQUENCE_FAMILIES:
+        message = f"{model.family} models are not split along the sequence in this version"
+        hint = f"Families that are: {', '.join(SEQUENCE_FAMILIES)}. Leave sequence out."
+        raise problem(document, ("parallel", "sequence"), message, hint)
     whole = model.completed()
     if parallel.tensor > 1:
         _check_tensor(parallel.tensor, whole, document)
@@ -176,7 +181,7 @@ def _check_inference(parallel: Parallel, workload: Workload, document: Document)
 
 def _check_tensor(tensor: int, model: Any, document: Document) -> None:
     _divides(document, "tensor", tensor, model.num_attention_heads, "num_attention_heads")
-    heads = model.num_key_value_heads
+    heads = getattr(model, "num_key_value_heads", None)
     if heads is not None and heads % tensor and tensor % heads:
         message = f"tensor {tensor} neither divides the {heads} key-value heads nor is a multiple of them"
         raise problem(document, ("parallel", "tensor"), message, f"Use one of {divisors(heads)}.")
