@@ -271,12 +271,14 @@ def _prefill(resolved: Resolved) -> Stage:
 
 def _decode(resolved: Resolved, times: Real) -> Stage:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
-    resolved = with_trailing_axis(resolved)
+    alone, resolved = resolved, with_trailing_axis(resolved)
     workload = resolved.workload
     start = real(workload.context_length) + real(workload.prompt_length)
     output = real(workload.output_length)
     first = start + (2.0 if workload.phase == "generate" else 1.0)
     contexts = _contexts(first, start + output)
+    if isinstance(contexts, float):
+        resolved, workload = alone, alone.workload  # one step at one context needs no axis
     graph = _inference(resolved, call_of(resolved, "decode", contexts))
     engine, factor = resolved.engine, resolved.system.host.issue_factor
     averaged = not isinstance(contexts, float)

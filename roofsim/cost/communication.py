@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.cost.collectives import CollectiveTime, Fabric
     from roofsim.cost.pricing import Scales
     from roofsim.graph.opgraph import OpGraph
@@ -54,6 +56,10 @@ class Traffic:
             beside=maximum(self.beside, other.beside),
             last=where(other.last > 0.0, other.last, self.last),
         )
+
+    def mapped(self, change: Callable[[Real], Real]) -> Traffic:
+        """Return it with every number changed."""
+        return Traffic(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""
