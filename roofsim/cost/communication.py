@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 _PRICED_AS: Final = {"send": "send_recv", "ring": "send_recv"}
 FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
-_OVERLAPPED: Final = ("data", "replica", "context")
+_CONTEXT: Final = ("context", "context_ring")
+_OVERLAPPED: Final = ("data", "replica", *_CONTEXT)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -116,7 +117,7 @@ class Messages:
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
         one = Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
-        if op.group_of != "context":
+        if op.group_of not in _CONTEXT:
             return one
         free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)
         return replace(one.times(op.steps), waited=one.seconds * op.steps * (1.0 - free), beside=op.beside)
@@ -128,7 +129,7 @@ class Messages:
         message, layout = op.message(), self.layout
         ranks, stride = op.ranks, layout.stride(op.group_of)
         if op.function == "ring":
-            ranks, stride = 2.0, self._hop("context", layout.tensor * layout.context)
+            ranks, stride = 2.0, self._hop(op.group_of, layout.tensor * layout.context)
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message

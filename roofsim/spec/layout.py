@@ -31,6 +31,7 @@ class Layout:
 
     tensor: Real
     context: Real
+    context_heads: Real
     data: Real
     pipeline: Real
     expert: Real
@@ -64,12 +65,20 @@ class Layout:
             "expert": self.expert_tensor,
             "expert_tensor": 1.0,
             "context": self.tensor,
+            "context_ring": self.tensor * self.context_heads,
             "statistics": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "replica": self.tensor * self.shards,
             "pipeline": self.tensor * self.context * self.data,
         }
         return strides[group]
+
+
+def _context_heads(parallel: Parallel) -> Real:
+    """Return the context ranks that deal heads out: all, some, or each for itself."""
+    if parallel.context_communication == "a2a":
+        return parallel.context
+    return parallel.context_heads or 1 if parallel.context_communication == "a2a+p2p" else 1
 
 
 def expert_tensor_of(parallel: Parallel) -> Real:
@@ -87,6 +96,7 @@ def layout_of(parallel: Parallel) -> Layout:
         shards=minimum(real(parallel.sharding.full), replicas) if hybrid else replicas,  # type: ignore[union-attr]
         tensor=real(parallel.tensor),
         context=real(parallel.context),
+        context_heads=real(_context_heads(parallel)),
         data=real(1 if parallel.data is None else parallel.data),
         pipeline=real(parallel.pipeline),
         expert=real(parallel.expert),

@@ -204,6 +204,7 @@ def test_arrays_of_experts_are_their_elements():
         ({"context": 2, "context_communication": "all_gather"}, {"parallel.context": [2, 4]}),
         ({"context": 2, "context_communication": "gathered_ring"}, {"parallel.context": [2, 4]}),
         ({"context": 2, "context_communication": "a2a", "tensor": 2}, {"parallel.context": [2, 4]}),
+        ({"context": 4, "context_communication": "a2a+p2p", "context_heads": 2}, {"parallel.context": [4, 8]}),
         ({"pipeline": 2}, {"parallel.pipeline": [2, 4, 8]}),
         ({"pipeline": 2, "schedule": "gpipe"}, {"parallel.pipeline": [2, 4]}),
         (
