@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
 
@@ -94,11 +95,15 @@ class Messages:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
                 if op.group_of == "data":
-                    together = maximum(self.bucket / maximum(op.message(), 1.0), 1.0)
-                    one = replace(one, last=one.seconds * together)
+                    one = replace(one, last=self._bucket_of(op, one))
                 key = (str(op.phase), op.group_of)
                 found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found
+
+    def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
+        """Return the seconds of a bucket: a unit's gradients or more; of updated parameters, which are one op, a part."""
+        share = self.bucket / maximum(op.message(), 1.0)
+        return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
     def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
         message = op.message()
