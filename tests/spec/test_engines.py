@@ -106,7 +106,7 @@ OTHER = {
     "context_merge": "compute",
     "expert_capacity_rows": "padded",
     "sync_batch_norm": True,
-    "gradient_bucket": "25 MiB",
+    "gradient_bucket": "100 MB",
 }
 
 
