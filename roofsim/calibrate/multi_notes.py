@@ -74,11 +74,10 @@ REMAINS: Final = """\
 - Context parallelism of torchtitan at 131k and 262k tokens (4 and 8 ranks) takes 6.7 s for each block of 32k tokens; at 32k and
   65k (1 and 2 ranks, the same code) it takes 5 s. Messages, merging in fp32 and gradients that go round explain 3 to 5 % of the
   30 % that are missing; nothing in the code of the ring distinguishes 2 ranks from 4.
-- Runs of 8 GPUs with 64 micro batches a step, whose reduction is nothing, are 2 to 4 % slower than one GPU of DeepLearningExamples
-  and 5 to 7 % on 32 nodes: cards of unequal speed (`hardware.jitter`, 0 unless it is stated; 0.012 would describe both, and make Megatron's runs 3 to 5 % slower than they come
-  out now, which is slow already).
-  Its convolutional networks in AMP lose 13 to 18 % on 8 GPUs to their loader. DGX-2H at 16 and 32 nodes under TensorFlow comes out
-  25 % fast.
+- Runs of 8 GPUs with 64 micro batches a step, whose reduction is nothing, are 2 to 4 % slower than one GPU of
+  DeepLearningExamples and 5 to 7 % on 32 nodes: cards of unequal speed (`hardware.jitter`, 0 unless it is stated; 0.012 would
+  describe both, and make Megatron's runs 3 to 5 % slower than they come out now, which is slow already). Its convolutional
+  networks in AMP lose 13 to 18 % on 8 GPUs to their loader. DGX-2H at 16 and 32 nodes under TensorFlow comes out 25 % fast.
 - Tensor parallelism over 8 B200 is 20 to 25 % slower than predicted, over 4 and 2 within 10 %.
 - MPT-13B on 8 A100 of 40 GB (10 to 20 % slow) and MPT-760M on A100 of 80 GB at 512 and 1,024 tokens (20 %) run next to full memory.
   MPT-1B on 32 A100 differs by 20 % from its own runs on 16 and 64. Both stay in the table.
