@@ -34,6 +34,7 @@ from roofsim.spec.workload import ShardedOver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.cost.communication import Traffic
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
     from roofsim.schedule.overlap import Exposed
@@ -216,8 +217,7 @@ def _shown(
     offloads = bool(places(resolved.parallel.offload))
     if resolved.gpus == 1 and not offloads:
         return []
-    messages = messages_of(resolved) if resolved.gpus > 1 else None
-    found = [{} if messages is None else messages.traffic(graph.graph, scales) for _, graph in stages]
+    found = [_traffic(resolved, stage, graph, scales) if resolved.gpus > 1 else {} for stage, graph in stages]
     schedule = schedule_of(resolved)
     shown = [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
     if not offloads:
@@ -226,6 +226,14 @@ def _shown(
         replace(one, host=_host_shown(resolved, stage, graph.graph, cost, scales))
         for one, (stage, graph), cost in zip(shown, stages, costs, strict=True)
     ]
+
+
+def _traffic(resolved: Resolved, stage: Stage, graph: PricedGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
+    """Return the traffic of one run of a stage, averaged over the contexts of a decode."""
+    if not (stage.averaged and is_scalar(scales.intra_node_link, scales.inter_node_link)):
+        return messages_of(resolved).traffic(graph.graph, scales)
+    found = messages_of(with_trailing_axis(resolved)).traffic(graph.graph, scales)
+    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()}
 
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
@@ -256,6 +264,7 @@ def messages_of(resolved: Resolved) -> Messages:
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of(resolved.parallel),
         split_messages=resolved.engine.pipeline_message == "split",
+        bucket=resolved.engine.gradient_bucket or 0.0,
     )
 
 

@@ -13,7 +13,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, minimum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.placement import offloaded
@@ -21,7 +21,7 @@ from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
 from roofsim.spec.adapter import Adapter
-from roofsim.spec.layout import Layout, layout_of
+from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan, ShardedOver
 
@@ -122,8 +122,22 @@ def shares_of(resolved: Resolved) -> Shares:
         sequence=layout.sequence,
         context=layout.context,
         expert=layout.expert,
+        expert_tensor=layout.expert_tensor,
+        expert_load=_expert_load(resolved),
         gathers_again=resolved.engine.sequence_gather == "again",
+        exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
+        context_heads=layout.context_heads,
+        balanced=resolved.engine.context_balance == "zigzag",
+        merges_wide=resolved.engine.context_merge == "fp32",
     )
+
+
+def _expert_load(resolved: Resolved) -> Real:
+    """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
+    load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
+    if capacity is None:
+        return load
+    return real(capacity) if resolved.engine.expert_capacity_rows == "padded" else minimum(load, real(capacity))
 
 
 def whole_model(resolved: Resolved) -> OpGraph:
@@ -152,6 +166,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
+        batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,
     )
 
 
@@ -175,7 +190,7 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(graph, layout))
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph))
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
@@ -186,8 +201,12 @@ def _data_parallel(resolved: Resolved) -> DataParallel:
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
 
-def _stage_plans(graph: OpGraph, layout: Layout) -> list[StagePlan]:
-    return stage_plans([block.repeat for block in graph.blocks], layout.pipeline)
+def _stage_plans(resolved: Resolved, graph: OpGraph) -> list[StagePlan]:
+    parallel = resolved.parallel
+    return stage_plans(
+        [block.repeat for block in graph.blocks], layout_of(parallel).pipeline, parallel.stage_layers,
+        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss,
+    )  # fmt: skip
 
 
 def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:
@@ -253,12 +272,14 @@ def _prefill(resolved: Resolved) -> Stage:
 
 def _decode(resolved: Resolved, times: Real) -> Stage:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
-    resolved = with_trailing_axis(resolved)
+    alone, resolved = resolved, with_trailing_axis(resolved)
     workload = resolved.workload
     start = real(workload.context_length) + real(workload.prompt_length)
     output = real(workload.output_length)
     first = start + (2.0 if workload.phase == "generate" else 1.0)
     contexts = _contexts(first, start + output)
+    if isinstance(contexts, float):
+        resolved, workload = alone, alone.workload  # one step at one context needs no axis
     graph = _inference(resolved, call_of(resolved, "decode", contexts))
     engine, factor = resolved.engine, resolved.system.host.issue_factor
     averaged = not isinstance(contexts, float)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
-from roofsim.numeric import is_scalar, maximum, where, without_axis
+from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.cost.collectives import CollectiveTime, Fabric
     from roofsim.cost.pricing import Scales
     from roofsim.graph.opgraph import OpGraph
@@ -16,10 +19,11 @@ if TYPE_CHECKING:
     from roofsim.spec.layout import Layout
 
 #: What a point-to-point message is to the fabric; the receiver only waits.
-_PRICED_AS: Final = {"send": "send_recv"}
+_PRICED_AS: Final = {"send": "send_recv", "ring": "send_recv"}
 FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
-_OVERLAPPED: Final = ("data", "replica", "context")
+_CONTEXT: Final = ("context", "context_ring")
+_OVERLAPPED: Final = ("data", "replica", *_CONTEXT)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -27,12 +31,17 @@ _UNLIMITED: Final = float(2**60)
 class Traffic:
     """Seconds of collectives: on links inside a node, and between nodes.
 
-    `local` is the time that the GPU's own links are busy with it, whatever limits it.
+    `local` is the time that the GPU's own links are busy with it, whatever limits it; `waited` the seconds for which
+    attention waits whatever runs, `beside` the share of attention that the rest of a context group's may run beside;
+    `last` the seconds of the last message, or bucket of messages, of a phase.
     """
 
     intra_node: Real = 0.0
     inter_node: Real = 0.0
     local: Real = 0.0
+    waited: Real = 0.0
+    beside: Real = 0.0
+    last: Real = 0.0
 
     @property
     def seconds(self) -> Real:
@@ -45,7 +54,14 @@ class Traffic:
             intra_node=self.intra_node + other.intra_node * times,
             inter_node=self.inter_node + other.inter_node * times,
             local=self.local + other.local * times,
+            waited=self.waited + other.waited * times,
+            beside=maximum(self.beside, other.beside),
+            last=where(other.last > 0.0, other.last, self.last),
         )
+
+    def mapped(self, change: Callable[[Real], Real]) -> Traffic:
+        """Return it with every number changed."""
+        return Traffic(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""
@@ -62,11 +78,14 @@ class Messages:
         The links, and which ranks make up a group.
     split_messages
         Whether a pipeline message is split over the tensor ranks that all hold it.
+    bucket
+        Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
 
     fabric: Fabric
     layout: Layout
     split_messages: bool = False
+    bucket: float = 0.0
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
@@ -75,15 +94,22 @@ class Messages:
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
+                if op.group_of == "data":
+                    one = replace(one, last=self._bucket_of(op, one))
                 key = (str(op.phase), op.group_of)
                 found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found
+
+    def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
+        """Return the seconds of a bucket: a unit's gradients or more; of updated parameters, which are one op, a part."""
+        share = self.bucket / maximum(op.message(), 1.0)
+        return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
     def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
         message = op.message()
         if not is_scalar(message, op.ranks):
             return self._one(op, scales)
-        same = (op.function, op.group_of, op.of_experts, op.ranks, message)
+        same = (op.function, op.group_of, op.of_experts, op.ranks, message, op.steps, op.beside)
         if same not in seen:
             seen[same] = self._one(op, scales)
         return seen[same]
@@ -95,7 +121,11 @@ class Messages:
             own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
-        return Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
+        one = Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
+        if op.group_of not in _CONTEXT:
+            return one
+        free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)
+        return replace(one.times(op.steps), waited=one.seconds * op.steps * (1.0 - free), beside=op.beside)
 
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
         """Return the seconds of one collective."""
@@ -103,15 +133,17 @@ class Messages:
 
         message, layout = op.message(), self.layout
         ranks, stride = op.ranks, layout.stride("experts" if op.of_experts and op.group_of == "data" else op.group_of)
+        if op.function == "ring":
+            ranks, stride = 2.0, self._hop(op.group_of, layout.tensor * layout.context)
         if op.group_of == "pipeline":
-            ranks, stride = 2.0, self._hop()
+            ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
             intra_scale=without_axis(scales.intra_node_link), inter_scale=without_axis(scales.inter_node_link),
         )  # fmt: skip
 
-    def _hop(self) -> Real:
-        """Return the distance of a pipeline's slowest neighbours: where stages fill several nodes, those across a border."""
-        stride, nodes = self.layout.stride("pipeline"), self.fabric.gpus_per_node
-        return where(self.layout.ranks > nodes, maximum(stride, nodes), stride)
+    def _hop(self, group: str, ranks: Real) -> Real:
+        """Return the distance of a group's slowest neighbours: where its ranks fill several nodes, those across a border."""
+        stride, nodes = self.layout.stride(group), self.fabric.gpus_per_node
+        return where(ranks > nodes, maximum(stride, nodes), stride)

@@ -14,7 +14,7 @@ from roofsim.lower.latent import latent_attention, latent_tables
 from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
-from roofsim.numeric import Real, any_above, floor, product
+from roofsim.numeric import Real, any_above, ceil, floor, product
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -30,6 +30,10 @@ def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
 
 def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
     """Return the model as one rank of a tensor group holds it; its width stays whole."""
+    if model.expert_intermediate_size is not None and not one(shares.expert_width):
+        model = model.model_copy(
+            update={"expert_intermediate_size": ceil(model.expert_intermediate_size / shares.expert_width)}
+        )
     if one(shares.tensor):
         return model
     widths = {
@@ -37,8 +41,6 @@ def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
         for name in ("intermediate_size", "shared_expert_intermediate_size", "vocab_size")
         if (width := getattr(model, name)) is not None
     }
-    if one(shares.expert) and model.expert_intermediate_size is not None:
-        widths["expert_intermediate_size"] = shares.of_tensor(model.expert_intermediate_size)
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     assert kv_heads is not None
     widths |= {"num_attention_heads": heads / shares.tensor, "num_key_value_heads": shares.of_heads(kv_heads)}

@@ -8,7 +8,7 @@ from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
-from roofsim.lower.shares import enter, exchange, leave, one
+from roofsim.lower.shares import combine, dispatch, enter, leave
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -20,18 +20,17 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
-    library does with `torch._grouped_mm`. Experts are whole and dealt out over the expert group, or, without one, split
-    over the tensor group.
+    library does with `torch._grouped_mm`; a capacity limits or pads these rows. Experts are dealt out over the expert
+    group, each whole or split over the expert tensor group; without groups of their own, split over the tensor group.
     """
     with layers.b.scope("experts"):
-        dealt = not one(layers.shares.expert)
+        dealt = layers.shares.deals_experts
         x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
         weights, indices = route(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
-        rows = exchange(layers, rows, "dispatch")
-        result = exchange(layers, _expert_mlp(layers, model, rows, experts, offsets), "combine")
+        result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows), experts, offsets))
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
         return combined if dealt else leave(layers, combined)
 
@@ -86,7 +85,7 @@ def grouped_linear(
         out = b.tensor("out", rows.shape[0], width)
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
-            rows=rows.shape[0], n=width, k=k, experts=experts_here,
+            rows=rows.shape[0], n=width, k=k, experts=experts_here, load=layers.shares.expert_load,
         )  # fmt: skip
         if not model.expert_bias:
             return out

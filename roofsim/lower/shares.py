@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import ceil, maximum
+from roofsim.numeric import ceil, maximum, same
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -28,15 +28,60 @@ class Shares:
         The sequence as a whole; attention gathers keys and values.
     expert
         Experts; rows travel to the rank of their expert and back.
+    expert_tensor
+        Width of each expert; None: 1 beside `expert` above 1, else as `tensor`.
+    expert_load
+        Rows that the modelled rank's experts take, against those of even routing without limits.
     gathers_again
         Whether a gathered sequence is gathered again in backward instead of being kept.
+    exchange
+        How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring``, ``a2a`` or ``a2a+p2p``.
+    context_heads
+        Ranks of it among which heads are dealt out during attention.
+    balanced
+        Whether its ranks see equal shares of a causal mask.
+    merges_wide
+        Whether a ring adds up partial results and gradients in fp32.
     """
 
     tensor: Real = 1.0
     sequence: bool = False
     context: Real = 1.0
     expert: Real = 1.0
+    expert_tensor: Real | None = None
+    expert_load: Real = 1.0
     gathers_again: bool = True
+    exchange: str = "all_gather"
+    context_heads: Real = 1.0
+    balanced: bool = True
+    merges_wide: bool = False
+
+    @property
+    def expert_width(self) -> Real:
+        """Ranks that split each expert."""
+        if self.expert_tensor is not None:
+            return self.expert_tensor
+        return self.tensor if one(self.expert) else 1.0
+
+    @property
+    def deals_experts(self) -> bool:
+        """Whether experts have groups of their own, so that each rank brings its own tokens to them."""
+        return not (one(self.expert) and same(self.expert_width, self.tensor))
+
+    @property
+    def rings(self) -> bool:
+        """Whether attention runs block by block as keys and values come round."""
+        return self.exchange in ("p2p", "gathered_ring", "a2a+p2p") and not one(self.context)
+
+    @property
+    def swaps_heads(self) -> bool:
+        """Whether ranks hold more tokens of fewer heads during attention."""
+        return self.exchange in ("a2a", "a2a+p2p") and not one(self.context)
+
+    @property
+    def context_shards(self) -> Real:
+        """Ranks among which the queries of a head are dealt out during attention."""
+        return self.context / self.context_heads if self.swaps_heads else self.context
 
     def of_tensor(self, size: Real) -> Real:
         """Return a rank's share of something that the tensor group splits, rounded up."""
@@ -65,9 +110,9 @@ def enter(layers: Layers, x: Tensor) -> Tensor:
         return x
     if not shares.sequence:
         out = layers.b.tensor("entered", *x.shape, dtype=x.dtype, base=x)
-        return _emit(layers, "identity", "tensor", shares.tensor, x, out)
+        return emit(layers, "identity", "tensor", shares.tensor, x, out)
     out = layers.b.tensor("gathered", *_resized(x, shares.tensor), dtype=x.dtype)
-    return _emit(layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.gathers_again)
+    return emit(layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.gathers_again)
 
 
 def leave(layers: Layers, x: Tensor) -> Tensor:
@@ -77,9 +122,9 @@ def leave(layers: Layers, x: Tensor) -> Tensor:
         return x
     if not shares.sequence:
         out = layers.b.tensor("summed", *x.shape, dtype=x.dtype, base=x)
-        return _emit(layers, "all_reduce", "tensor", shares.tensor, x, out)
+        return emit(layers, "all_reduce", "tensor", shares.tensor, x, out)
     out = layers.b.tensor("scattered", *_resized(x, 1.0 / shares.tensor), dtype=x.dtype)
-    return _emit(layers, "reduce_scatter", "tensor", shares.tensor, x, out)
+    return emit(layers, "reduce_scatter", "tensor", shares.tensor, x, out)
 
 
 def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
@@ -88,23 +133,31 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
-def whole_context(layers: Layers, x: Tensor) -> Tensor:
-    """Gather keys or values ``[batch, length, heads, size]`` of the whole sequence from the context group."""
-    context = layers.shares.context
-    if one(context):
-        return x
-    batch, length, *rest = x.shape
-    out = layers.b.tensor("whole", batch, length * context, *rest, dtype=x.dtype)
-    return _emit(layers, "all_gather", "context", context, x, out, again=True)
+def dispatch(layers: Layers, rows: Tensor) -> Tensor:
+    """Send rows ``[rows, width]`` to the ranks of their experts, `expert_load` times as many of which take this one's.
+
+    Where several ranks split each expert, all of them get the rows of all.
+    """
+    shares = layers.shares
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("dispatch", rows.shape[0] * shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch")
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("rows_of_all", rows.shape[0] * shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_gather", "expert_tensor", shares.expert_width, rows, out)
+    return rows
 
 
-def exchange(layers: Layers, rows: Tensor, leaf: str) -> Tensor:
-    """Send rows ``[rows, width]`` to the ranks of their experts, or back; as many arrive when routing is even."""
-    expert = layers.shares.expert
-    if one(expert):
-        return rows
-    out = layers.b.tensor(leaf, *rows.shape, dtype=rows.dtype)
-    return _emit(layers, "all_to_all", "expert", expert, rows, out, leaf=leaf)
+def combine(layers: Layers, rows: Tensor) -> Tensor:
+    """Send what experts made of rows ``[rows, width]`` back to where these came from."""
+    shares = layers.shares
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("own_rows", rows.shape[0] / shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "reduce_scatter", "expert_tensor", shares.expert_width, rows, out)
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("combine", rows.shape[0] / shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="combine")
+    return rows
 
 
 def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:
@@ -114,7 +167,7 @@ def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:
         return
     rows = logits.shape[0]
     out = layers.b.tensor("statistics", rows, 3.0, dtype=dtype)
-    _emit(layers, "all_reduce", "tensor", shares.tensor, logits, out, leaf="statistics")
+    emit(layers, "all_reduce", "tensor", shares.tensor, logits, out, leaf="statistics")
 
 
 def whole_vocabulary(layers: Layers, logits: Tensor) -> Tensor:
@@ -124,10 +177,10 @@ def whole_vocabulary(layers: Layers, logits: Tensor) -> Tensor:
         return logits
     *rows, width = logits.shape
     out = layers.b.tensor("all_logits", *rows, width * shares.tensor, dtype=logits.dtype)
-    return _emit(layers, "all_gather", "tensor", shares.tensor, logits, out, leaf="logits")
+    return emit(layers, "all_gather", "tensor", shares.tensor, logits, out, leaf="logits")
 
 
-def _emit(
+def emit(
     layers: Layers,
     function: str,
     group: str,
@@ -137,9 +190,11 @@ def _emit(
     *,
     again: bool = False,
     leaf: str | None = None,
+    **fields: object,
 ) -> Tensor:
+    """Emit a collective of a group from `x` to `out`; `again`: not kept for backward."""
     layers.b.emit(
         Collective, f"{group}_{leaf or function}", inputs=(x,), outputs=(out,), function=function, group_of=group,
-        ranks=ranks, again=again,
+        ranks=ranks, again=again, **fields,
     )  # fmt: skip
     return out

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.engine_ranks import RankFacts, Strict
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
@@ -28,11 +29,7 @@ FusionGroup = Literal[
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
-
-
-class Overlap(_Strict):
+class Overlap(Strict):
     """Which communication the engine hides behind compute."""
 
     tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
@@ -43,7 +40,7 @@ class Overlap(_Strict):
     )
 
 
-class WeightOnly(_Strict):
+class WeightOnly(Strict):
     """Kernels that multiply 16-bit activations with narrow weights."""
 
     kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
@@ -57,7 +54,7 @@ class WeightOnly(_Strict):
     )
 
 
-class Engine(_Strict):
+class Engine(RankFacts):
     """Facts of a software stack. A wrong one costs more than all constants together, so each is data with a source."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
