@@ -11,7 +11,7 @@ from roofsim.analyze.host import away_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import Real, maximum, real, where
+from roofsim.numeric import Real, any_above, maximum, real, where
 from roofsim.schedule.reserved import apart, stranded
 from roofsim.spec.layout import layout_of
 from roofsim.spec.offload import places
@@ -99,7 +99,7 @@ def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) ->
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
     found = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
-    if evaluation.resolved.engine.communication_pools and evaluation.resolved.gpus > 1:
+    if evaluation.resolved.engine.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
         found = found + apart(graph)
     return found
 

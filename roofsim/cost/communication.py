@@ -9,6 +9,8 @@ from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, where, without_axis
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.cost.collectives import CollectiveTime, Fabric
     from roofsim.cost.pricing import Scales
     from roofsim.graph.opgraph import OpGraph
@@ -47,6 +49,12 @@ class Traffic:
             local=self.local + other.local * times,
         )
 
+    def mapped(self, change: Callable[[Real], Real]) -> Traffic:
+        """Return traffic whose seconds are changed."""
+        return Traffic(
+            intra_node=change(self.intra_node), inter_node=change(self.inter_node), local=change(self.local)
+        )
+
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""
         return Traffic().plus(self, factor)
@@ -62,11 +70,17 @@ class Messages:
         The links, and which ranks make up a group.
     split_messages
         Whether a pipeline message is split over the tensor ranks that all hold it.
+    own_kernels
+        Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
+    waits
+        Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
     """
 
     fabric: Fabric
     layout: Layout
     split_messages: bool = False
+    own_kernels: str | None = None
+    waits: tuple[float, float] = (0.0, 0.0)
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
@@ -95,7 +109,15 @@ class Messages:
             own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
-        return Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
+        near, far = self._waits(op, inter)
+        return Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
+
+    def _waits(self, op: Collective, between: Real) -> tuple[Real, Real]:
+        """Return what tensor ranks wait for one another at a collective, in a node or (`between` takes time) outside."""
+        if op.group_of != "tensor" or self.waits == (0.0, 0.0):
+            return 0.0, 0.0
+        used, leaves = where(op.ranks > 1.0, 1.0, 0.0), where(between > 0.0, 1.0, 0.0)
+        return self.waits[0] * used * (1.0 - leaves), self.waits[1] * used * leaves
 
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
         """Return the seconds of one collective."""
@@ -109,6 +131,7 @@ class Messages:
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
             intra_scale=without_axis(scales.intra_node_link), inter_scale=without_axis(scales.inter_node_link),
+            custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
     def _hop(self) -> Real:

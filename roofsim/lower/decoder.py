@@ -14,7 +14,7 @@ from roofsim.lower.latent import latent_attention, latent_tables
 from roofsim.lower.layers import Layers
 from roofsim.lower.mlp import dense_mlp
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
-from roofsim.numeric import Real, any_above, floor, product
+from roofsim.numeric import Real, any_above, ceil, floor, product
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -37,8 +37,11 @@ def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
         for name in ("intermediate_size", "shared_expert_intermediate_size", "vocab_size")
         if (width := getattr(model, name)) is not None
     }
-    if one(shares.expert) and model.expert_intermediate_size is not None:
-        widths["expert_intermediate_size"] = shares.of_tensor(model.expert_intermediate_size)
+    if model.expert_intermediate_size is not None:
+        if one(shares.expert):
+            widths["expert_intermediate_size"] = shares.of_tensor(model.expert_intermediate_size)
+        elif shares.serving:
+            widths["expert_intermediate_size"] = ceil(model.expert_intermediate_size / shares.slices)
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     assert kv_heads is not None
     widths |= {"num_attention_heads": heads / shares.tensor, "num_key_value_heads": shares.of_heads(kv_heads)}

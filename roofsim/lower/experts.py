@@ -8,6 +8,7 @@ from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
+from roofsim.lower.expert_shares import own_batch, part_of_tokens, whole_batch, whole_tokens
 from roofsim.lower.shares import enter, exchange, leave, one
 from roofsim.numeric import Real, product
 
@@ -23,6 +24,8 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     library does with `torch._grouped_mm`. Experts are whole and dealt out over the expert group, or, without one, split
     over the tensor group.
     """
+    if layers.shares.serving and not one(layers.shares.expert):
+        return served_experts(layers, model, x)
     with layers.b.scope("experts"):
         dealt = not one(layers.shares.expert)
         x = x if dealt else enter(layers, x)
@@ -34,6 +37,30 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         result = exchange(layers, _expert_mlp(layers, model, rows, experts, offsets), "combine")
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
         return combined if dealt else leave(layers, combined)
+
+
+def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    """Sum what experts return that are dealt out over ranks of inference, all routing being even.
+
+    Tensor ranks hold the same tokens: each computes those of its own experts, and the ranks' sums are added. Where experts
+    lie on more ranks than share a token, tokens travel as well: each tensor rank sends its part of them to the ranks
+    of their experts and back, or all ranks gather the tokens of all.
+    """
+    b, shares = layers.b, layers.shares
+    with b.scope("experts"):
+        mine = part_of_tokens(layers, x)
+        tokens = product(*mine.shape[:-1])
+        flat = layers.view(mine, "reshape", tokens, mine.shape[-1])
+        flat = whole_batch(layers, flat)
+        weights, indices = route(layers, model, flat)
+        pairs = flat.shape[0] * model.experts_per_token
+        rows, sorted_weights, order, experts, offsets = _permute(
+            layers, model, flat, weights, indices, kept=shares.rows_of(pairs) / pairs
+        )
+        result = _expert_mlp(layers, model, exchange(layers, rows, "dispatch"), experts, offsets)
+        combined = _combine(layers, flat, exchange(layers, result, "combine"), sorted_weights, order)
+        own = own_batch(layers, combined, tokens)
+        return whole_tokens(layers, layers.view(own, "reshape", *mine.shape), x)
 
 
 def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor) -> Tensor:
@@ -48,14 +75,14 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
 
 
 def _permute(
-    layers: Layers, model: DecoderModel, x: Tensor, weights: Tensor, indices: Tensor
+    layers: Layers, model: DecoderModel, x: Tensor, weights: Tensor, indices: Tensor, kept: Real = 1.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sort (token, expert) pairs by expert.
+    """Sort (token, expert) pairs by expert, and take the rows of a share `kept` of them.
 
     Returns the rows, their weights, the order, the expert of each row, and where each expert's rows end.
     """
     b = layers.b
-    pairs = x.shape[0] * model.experts_per_token
+    pairs = x.shape[0] * model.experts_per_token * kept
     with b.scope("permute"):
         ordered = b.tensor("ordered", pairs, dtype=INT64)
         order = b.tensor("order", pairs, dtype=INT64)
@@ -87,6 +114,7 @@ def grouped_linear(
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
             rows=rows.shape[0], n=width, k=k, experts=experts_here,
+            dealt=layers.shares.expert if layers.shares.serving else 1.0,
         )  # fmt: skip
         if not model.expert_bias:
             return out

@@ -60,6 +60,7 @@ class Layout:
         strides: dict[str, Real] = {
             "tensor": 1.0,
             "expert": 1.0,
+            "dispatch": self.tensor,  # the ranks of an expert group that hold other tokens
             "context": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "replica": self.tensor * self.shards,
@@ -141,22 +142,29 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     if parallel.pipeline > 1:
         _check_pipeline(parallel, whole, document)
     if parallel.context > 1:
-        length = workload.sequence_length
-        _divides(document, "context", parallel.context, length, "sequence_length")
+        prefills = workload.phase == "prefill"
+        length = workload.prompt_length if prefills else workload.sequence_length
+        _divides(document, "context", parallel.context, length, "prompt_length" if prefills else "sequence_length")
     if parallel.tensor > 1 and parallel.sequence:
         _check_sequence(parallel, workload, document)
     if parallel.expert > 1:
-        _check_experts(parallel, whole, document)
+        _check_experts(parallel, whole, workload, document)
 
 
 def _check_inference(parallel: Parallel, workload: Workload, document: Document) -> None:
-    for name in ("pipeline", "context", "expert", "virtual_stages"):
-        if getattr(parallel, name) > 1:
-            message = f"{name} {getattr(parallel, name)} in phase {workload.phase} is not priced by this version"
-            raise _problem(document, ("parallel", name), message, "tensor and data (replicas) are.")
+    phase = workload.phase
+    if parallel.virtual_stages > 1:
+        message = f"virtual stages belong to training, not to phase {phase}"
+        raise _problem(document, ("parallel", "virtual_stages"), message, "Leave it out.")
+    if parallel.context > 1 and phase not in ("prefill", "forward"):
+        message = f"context {parallel.context} in phase {phase}: new tokens are not split by context in this version"
+        raise _problem(document, ("parallel", "context"), message, "tensor, pipeline, data and expert are.")
     if parallel.sharding not in (None, "none"):
-        message = f"sharding belongs to training, not to phase {workload.phase}"
+        message = f"sharding belongs to training, not to phase {phase}"
         raise _problem(document, ("parallel", "sharding"), message, "Leave it out.")
+    if parallel.sequence and phase in ("decode", "generate") and parallel.tensor > 1:
+        message = f"sequence parallelism deals out the tokens of a sequence; phase {phase} adds one at a time"
+        raise _problem(document, ("parallel", "sequence"), message, "Leave it out.")
 
 
 def _check_tensor(tensor: int, model: Any, document: Document) -> None:
@@ -196,18 +204,23 @@ def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
         raise _problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
 
 
-def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
+def _check_experts(parallel: Parallel, model: Any, workload: Workload, document: Document) -> None:
     experts = getattr(model, "num_experts", 0)
     if not experts:
         raise _problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
     _divides(document, "expert", parallel.expert, experts, "num_experts")
-    if parallel.tensor > 1 and not parallel.sequence:
+    serves = workload.phase != "train" and not parallel.sequence
+    if parallel.tensor > 1 and not parallel.sequence and not serves:
         message = "experts dealt out beside tensor parallelism need sequence: true (each tensor rank has its tokens)"
         raise _problem(document, ("parallel", "expert"), message, "Set parallel.sequence.")
     ranks = parallel.tensor * parallel.context * (parallel.data or 1)
     if ranks % parallel.expert:
         message = f"expert {parallel.expert} does not divide tensor x context x data = {ranks}, the ranks of a stage"
         raise _problem(document, ("parallel", "expert"), message, f"Use one of {_divisors(ranks)}.")
+    if serves and parallel.tensor % parallel.expert and parallel.expert % parallel.tensor:
+        message = f"expert {parallel.expert} neither divides tensor {parallel.tensor} nor is a multiple of it"
+        fits = [n for n in range(1, ranks + 1) if ranks % n == 0 and (parallel.tensor % n == 0 or n % parallel.tensor == 0)]
+        raise _problem(document, ("parallel", "expert"), message, f"Use one of {', '.join(map(str, fits[:12]))}.")
 
 
 def _divides(document: Document, name: str, degree: int, size: int | None, what: str) -> None:

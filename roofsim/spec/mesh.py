@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from roofsim.spec.resolve import Resolved
 
-SECTIONS = ("model", "workload", "gpu")
+SECTIONS = ("model", "workload", "gpu", "parallel")
 
 
 def axes(values: Sequence[Sequence[float]]) -> list[Real]:
@@ -38,7 +38,7 @@ def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
     """Return the scenario with numbers, or arrays of them, at given paths.
 
     Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``gpu.memory.bandwidth``,
-    ``gpu.peak.bf16``; values are in base units and are not validated.
+    ``gpu.peak.bf16``, ``parallel.tensor``; values are in base units and are not validated. GPUs follow the degrees.
 
     A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
 
@@ -55,6 +55,8 @@ def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
         resolved = replace(resolved, **{section: _replaced(part, rest, real(value), path)})
         if path == "workload.micro_batch_size":
             resolved = _with_batches(resolved, part, real(value), given=values)
+        elif section == "parallel":
+            resolved = replace(resolved, gpus=resolved.parallel.gpus)
     return resolved
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -154,6 +154,8 @@ class Parallel(_Strict):
         default=None, description="What data-parallel ranks share out; the engine's own, if left out."
     )
     offload: Offload = Offload()
+
+    structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
 
     @property
     def gpus(self) -> int:
