@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,13 +18,13 @@ from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
-from roofsim.numeric import any_above, is_scalar, real, without_axis
+from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.ranks import Schedule
-from roofsim.schedule.staged import slowest_place, visits
+from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
@@ -62,7 +63,7 @@ class Evaluation:
         """Return the seconds of one run of a phase, of a prefill those of all its pieces, the slower of device and host."""
         stages = self.program.stages
         costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
-        ways = ways_of(self.program, costs, shown)
+        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
         places = [place for place, stage in enumerate(stages) if stage.phase == name]
         if not places:
             return 0.0
@@ -179,7 +180,7 @@ def step_of(
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
         return _surrounded(resolved, step, scales), (pace,)
-    ways = ways_of(program, costs, shown)
+    ways = ways_of(resolved, program, priced, costs, shown)
     weighted = [
         (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
     ]
@@ -187,18 +188,32 @@ def step_of(
     return _surrounded(resolved, step, scales), slowest_places(program, costs, shown)
 
 
-def ways_of(program: Program, costs: list[PassCost], shown: list[Exposed]) -> list[Real]:
+def ways_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], costs: list[PassCost], shown: list[Exposed]
+) -> list[Real]:
     """Return how often each stage stands on the longest way of one pass: once, but for pipelines of inference."""
     found: list[Real] = [1.0] * len(costs)
     for places in program.chains():
         stages = [program.stages[place] for place in places]
+        seconds, positions = _seconds(places, costs, shown), [stage.positions for stage in stages]
         often = visits(
-            _seconds(places, costs, shown), [stage.positions for stage in stages], stages[0].parts,
-            steady=stages[0].steady,
+            seconds, positions, stages[0].parts, steady=stages[0].steady,
+            issue=_issue(resolved, [(program.stages[place], priced[place]) for place in places]),
         )  # fmt: skip
         for place, number in zip(places, often, strict=True):
             found[place] = number
     return found
+
+
+def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue:
+    """Return what keeps the engine's host from issuing micro batches to the stages of a pipeline."""
+    facts, ahead = resolved.engine.serving_pipeline, None
+    if facts.run_ahead is not None:
+        kernels = [graph.kernels() for _, graph in stages]
+        most = reduce(maximum, [mean_over_contexts(one) if stages[0][0].averaged else one for one in kernels])
+        ahead = facts.run_ahead / most
+    copies = None if facts.copies is None else float(facts.copies)
+    return Issue(stages=layout_of(resolved.parallel).pipeline, ahead=ahead, copies=copies)
 
 
 def slowest_places(program: Program, costs: list[PassCost], shown: list[Exposed]) -> tuple[int, ...]:

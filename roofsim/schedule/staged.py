@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.numeric import Real, floor, maximum, minimum, where
+from roofsim.numeric import Real, ceil, floor, maximum, minimum, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,7 +49,53 @@ def _multiple(a: Real, b: Real) -> Any:
     return a / b == floor(a / b)
 
 
-def visits(seconds: Sequence[Real], positions: Sequence[Real], parts: Real, *, steady: bool) -> list[Real]:
+@dataclass(frozen=True, kw_only=True)
+class Issue:
+    """What keeps a host from issuing further micro batches.
+
+    Attributes
+    ----------
+    stages
+        Number of stages.
+    ahead
+        Micro batches (in parts, too) that the host can issue on a card before the first of them runs; None: any number.
+    copies
+        Micro batches whose inputs a stage holds at once; None: any number.
+    """
+
+    stages: Real
+    ahead: Real | None = None
+    copies: float | None = None
+
+    def delay(self, parts: Real) -> Real:
+        """Return when the last micro batch starts on the first stage, in times of a stage (all alike).
+
+        One thread issues the kernels of all stages in turn. Before it comes back to the first stage it has to get rid of
+        those of the last one, on which no more than ``ahead`` micro batches can wait; the first of these starts there
+        ``stages - 1`` times after it started on the first stage. So ``n = ceil(ahead)`` micro batches follow one another
+        at once, and the next ``n`` start ``stages - 1 + n - ahead`` times later.
+
+        >>> Issue(stages=4.0, ahead=0.8).delay(3.0), Issue(stages=4.0).delay(3.0)
+        (6.4, 2.0)
+        """
+        found = parts - 1.0
+        if self.ahead is not None:
+            together = maximum(ceil(self.ahead), 1.0)
+            found = maximum(found, _in_groups(parts, together, self.stages - 1.0 + together - self.ahead))
+        if self.copies is not None:
+            found = maximum(found, _in_groups(parts, self.copies + 1.0, self.stages))
+        return found
+
+
+def _in_groups(parts: Real, together: Real, period: Real) -> Real:
+    """Return when the last of many starts, if so many at once start one time after the other, and the next a period later."""
+    before = floor((parts - 1.0) / together)
+    return before * maximum(period, together) + (parts - 1.0) - before * together
+
+
+def visits(
+    seconds: Sequence[Real], positions: Sequence[Real], parts: Real, *, steady: bool, issue: Issue | None = None
+) -> list[Real]:
     """Return how often the pass of one micro batch over each kind of stage stands on the longest way of all of them.
 
     Parameters
@@ -62,10 +109,13 @@ def visits(seconds: Sequence[Real], positions: Sequence[Real], parts: Real, *, s
         Whether micro batches run one behind the other for ever, each as soon as it is back from the last stage: a round
         takes as long as one micro batch on all stages, or all of them on the slowest stage. Otherwise the stages start
         empty: all stages once, and the slowest once more for each further micro batch.
+    issue
+        What delays further micro batches; None: nothing.
     """
     slowest = _slowest(seconds)
     if not steady:
-        return [number + (parts - 1.0) * mark for number, mark in zip(positions, slowest, strict=True)]
+        more = parts - 1.0 if issue is None else issue.delay(parts)
+        return [number + more * mark for number, mark in zip(positions, slowest, strict=True)]
     way: Real = 0.0
     pace: Real = 0.0
     for time, number, mark in zip(seconds, positions, slowest, strict=True):

@@ -80,6 +80,17 @@ class ServingPipeline(_Strict):
         "graphs.",
     )
 
+    run_ahead: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Kernels that wait on one card at most before the host's thread stops issuing, where one thread issues "
+        "those of all stages: then other stages get nothing either; null: each stage has a host of its own.",
+    )
+    copies: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Micro batches whose inputs a stage can hold at once: the next one is issued when the first of them has "
+        "left the last stage; null: any number.",
+    )
+
     @model_validator(mode="after")
     def _halved(self) -> Self:
         if self.micro_batch is not None and "divided" not in (self.prefill, self.decode):

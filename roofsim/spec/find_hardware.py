@@ -36,6 +36,10 @@ class Hardware:
     assumed: tuple[str, ...]
 
 
+#: Cards that a host has room for, where nobody says more.
+MOST_IN_A_HOST: Final = 16
+
+
 def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     """Find what the ``hardware`` section of a scenario names.
 
@@ -197,3 +201,24 @@ def _leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
         else:
             found.append(((*path, key), value))
     return found
+
+
+def joined(found: Hardware, choice: HardwareChoice, gpus: int) -> Hardware:
+    """Return hardware whose cards stand in one host, where nobody says which node they are in and its own has too few places.
+
+    Only of nodes whose cards have nothing but PCIe between them, and no network. Workstations stage what their cards send
+    one another in host memory (GeForce and newer RTX cards have no peer access), servers do not.
+    """
+    system = found.system
+    described = choice.system is not None or any(key.startswith("system") for key in choice.override)
+    if described or not system.gpus_per_node < gpus <= MOST_IN_A_HOST or system.node_network is not None:
+        return found
+    if system.topology not in ("single", "pcie", "pcie-no-peer", "bridge-pairs"):
+        return found
+    direct = system.topology == "pcie" or (system.topology == "single" and system.name.startswith("server"))
+    topology, ways = ("pcie", "directly") if direct else ("pcie-no-peer", "staged in host memory")
+    note = f"system: {gpus} x {found.gpu.name} in one host like {system.name}, over PCIe {ways}"
+    node = system.model_copy(
+        update={"gpus_per_node": gpus, "topology": topology, "name": f"{gpus} cards, {system.name}"}
+    )
+    return replace(found, system=node, assumed=(*found.assumed, note))

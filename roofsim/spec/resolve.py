@@ -10,7 +10,7 @@ from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware
+from roofsim.spec.find_hardware import find_hardware, joined
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
@@ -79,6 +79,8 @@ class Resolver:
         assert engine is not None
         assert hardware is not None
         assert parallel is not None
+        if scenario.workload.phase != "train":
+            hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
         workload = self.workload(scenario.workload, parallel, model)
