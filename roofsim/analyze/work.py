@@ -30,7 +30,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
         messages = messages_of(evaluation.resolved, averaged=stage.averaged) if several else None
         for cost, count in zip(priced.per_op(), priced.counts, strict=True):
             op = cost.op
-            times = stage.times * count * (1.0 if op.phase is Phase.OPTIMIZER else micro)
+            times = stage.times * (1.0 if op.phase is Phase.OPTIMIZER else micro)
             row = table.setdefault(str(op.phase), {}).setdefault(
                 str(op.group), {"flops": 0.0, "bytes_read": 0.0, "bytes_written": 0.0, "time": 0.0}
             )
@@ -42,7 +42,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
                 time = (path.transfer(op) if isinstance(op, HostTransfer) else path.update(op)).pace
             amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
             for key, amount in zip(row, amounts, strict=True):
-                row[key] = row[key] + _over(amount, averaged=stage.averaged) * times
+                row[key] = row[key] + _over(amount * count, averaged=stage.averaged) * times
     for classes in table.values():
         classes.pop("view", None)
     return table
@@ -75,10 +75,10 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
         for op in stage.graph:
             if op.group not in HEAVY_KINDS:
                 continue
-            times = op.count * stage.times * evaluation.program.num_micro_batches * ranks
-            hardware = hardware + _over(op.hardware_flops(), averaged=stage.averaged) * times
+            times = stage.times * evaluation.program.num_micro_batches * ranks
+            hardware = hardware + _over(op.hardware_flops() * op.count, averaged=stage.averaged) * times
             if op.phase is not Phase.RECOMPUTE:
-                model = model + _over(op.model_flops(), averaged=stage.averaged) * times
+                model = model + _over(op.model_flops() * op.count, averaged=stage.averaged) * times
     return model, hardware
 
 

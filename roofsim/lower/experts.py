@@ -60,7 +60,9 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         result = _expert_mlp(layers, model, exchange(layers, rows, "dispatch"), experts, offsets)
         combined = _combine(layers, flat, exchange(layers, result, "combine"), sorted_weights, order)
         own = own_batch(layers, combined, tokens)
-        return whole_tokens(layers, layers.view(own, "reshape", *mine.shape), x)
+        with b.scope("combine"):
+            own = layers.view(own, "reshape", *mine.shape)
+        return whole_tokens(layers, own, x)
 
 
 def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor) -> Tensor:
