@@ -55,6 +55,11 @@ class Evaluation:
     paces: tuple[int, ...] = ()
     """Of pipelines: the places of the kinds of stages that set their pace."""
 
+    @property
+    def pace(self) -> int:
+        """Place of the kind of stage that sets the pace of a training pipeline."""
+        return self.paces[0] if self.paces else 0
+
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
         return step_of(self.resolved, self.program, self.priced, scales)[0]
@@ -69,7 +74,9 @@ class Evaluation:
             return 0.0
         runs = [stages[place].times / stages[place].parts if name == "prefill" else 1.0 for place in places]
         weighted = [(costs[place], ways[place] * often) for place, often in zip(places, runs, strict=True)]
-        return compose(weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else []).step
+        return compose(
+            weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else []
+        ).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
@@ -120,7 +127,9 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
 def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model; None for all else."""
     engine, decodes = resolved.engine, stage.phase == "decode"
-    if stage.phase not in ("prefill", "decode") and not (stage.phase == "forward" and resolved.model.family == "decoder"):
+    if stage.phase not in ("prefill", "decode") and not (
+        stage.phase == "forward" and resolved.model.family == "decoder"
+    ):
         return None
     return Serving(
         decodes=decodes,
@@ -193,14 +202,14 @@ def ways_of(
 ) -> list[Real]:
     """Return how often each stage stands on the longest way of one pass: once, but for pipelines of inference."""
     found: list[Real] = [1.0] * len(costs)
-    for places in program.chains():
-        stages = [program.stages[place] for place in places]
-        seconds, positions = _seconds(places, costs, shown), [stage.positions for stage in stages]
+    for chain in program.chains():
+        stages = [program.stages[place] for place in chain]
+        seconds, positions = _seconds(chain, costs, shown), [stage.positions for stage in stages]
         often = visits(
             seconds, positions, stages[0].parts, steady=stages[0].steady,
-            issue=_issue(resolved, [(program.stages[place], priced[place]) for place in places]),
+            issue=_issue(resolved, [(program.stages[place], priced[place]) for place in chain]),
         )  # fmt: skip
-        for place, number in zip(places, often, strict=True):
+        for place, number in zip(chain, often, strict=True):
             found[place] = number
     return found
 
@@ -218,12 +227,12 @@ def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue
 
 def slowest_places(program: Program, costs: list[PassCost], shown: list[Exposed]) -> tuple[int, ...]:
     """Return the slowest stage of each pipeline of inference."""
-    return tuple(places[slowest_place(_seconds(places, costs, shown))] for places in program.chains())
+    return tuple(places[slowest_place(_seconds(chain, costs, shown))] for chain in program.chains())
 
 
 def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> list[Real]:
     """Return what one micro batch takes on each of some stages."""
-    return [compose([(costs[place], 1.0)], 1.0, shown[place : place + 1]).step for place in places]
+    return [compose([(costs[place], 1.0)], 1.0, shown[place : place + 1]).step for place in chain]
 
 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:

@@ -51,9 +51,7 @@ class Traffic:
 
     def mapped(self, change: Callable[[Real], Real]) -> Traffic:
         """Return traffic whose seconds are changed."""
-        return Traffic(
-            intra_node=change(self.intra_node), inter_node=change(self.inter_node), local=change(self.local)
-        )
+        return Traffic(intra_node=change(self.intra_node), inter_node=change(self.inter_node), local=change(self.local))
 
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""

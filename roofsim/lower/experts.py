@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
+from roofsim.lower.expert_shares import own_batch, part_of_tokens, whole_batch, whole_tokens
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
-from roofsim.lower.expert_shares import own_batch, part_of_tokens, whole_batch, whole_tokens
 from roofsim.lower.shares import enter, exchange, leave, one
 from roofsim.numeric import Real, product
 

@@ -144,7 +144,7 @@ def layout_line(result: Result) -> str:
     parts = [f"{name.replace('_', ' ')} {parallel[name]}" for name in names if parallel[name] != 1]
     if parallel["sequence"]:
         parts.append("sequence")
-    if parallel["pipeline"] > 1:
+    if parallel["pipeline"] > 1 and result.scenario["workload"]["phase"] == "train":
         parts.append(f"schedule {parallel['schedule']}")
     if parallel["sharding"] != "none":
         parts.append(f"sharding {_sharding_words(parallel['sharding'])}")

@@ -69,10 +69,12 @@ class ServingPipeline(_Strict):
         "a step; split: as many parts of the batch as stages are under way at once, each at its own step.",
     )
     micro_batch: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Tokens that a divided micro batch has at most, if it can be halved; null: any number."
+        default=None,
+        description="Tokens that a divided micro batch has at most, if it can be halved; null: any number.",
     )
     hop: SecondsOrNone = Field(
-        default=0.0, description="Time from one stage to the next beside the message: synchronisation, copies, launches."
+        default=0.0,
+        description="Time from one stage to the next beside the message: synchronisation, copies, launches.",
     )
     decode_gap: SecondsOrNone = Field(
         default=0.0,

@@ -219,7 +219,9 @@ def _check_experts(parallel: Parallel, model: Any, workload: Workload, document:
         raise _problem(document, ("parallel", "expert"), message, f"Use one of {_divisors(ranks)}.")
     if serves and parallel.tensor % parallel.expert and parallel.expert % parallel.tensor:
         message = f"expert {parallel.expert} neither divides tensor {parallel.tensor} nor is a multiple of it"
-        fits = [n for n in range(1, ranks + 1) if ranks % n == 0 and (parallel.tensor % n == 0 or n % parallel.tensor == 0)]
+        fits = [
+            n for n in range(1, ranks + 1) if ranks % n == 0 and (parallel.tensor % n == 0 or n % parallel.tensor == 0)
+        ]
         raise _problem(document, ("parallel", "expert"), message, f"Use one of {', '.join(map(str, fits[:12]))}.")
 
 

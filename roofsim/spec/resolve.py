@@ -86,6 +86,7 @@ class Resolver:
         workload = self.workload(scenario.workload, parallel, model)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
+        self.serving(parallel, engine, workload.phase)
         check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
         reliability = reliability_of(scenario.hardware, parallel.gpus, self.document, self.assumed)
         check_running(workload, reliability, hardware.system, self.document)
@@ -273,6 +274,15 @@ class Resolver:
         if own != "none":
             self.assumed.append(f"sharding: {own}, as {engine.name} does")
         return given.model_copy(update={"sharding": own})
+
+    def serving(self, parallel: Parallel, engine: Engine, phase: str) -> None:
+        """Say what is taken of pipelines and experts of inference where nobody states it."""
+        if phase == "train":
+            return
+        if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
+            self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
+        if parallel.expert > 1:
+            self.assumed.append("routing: every expert gets as many tokens")
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:

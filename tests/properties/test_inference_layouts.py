@@ -131,7 +131,9 @@ def test_bytes_of_dispatch_and_combine():
     assert [size for size, _ in sent.values()] == [batch * chosen * width * 2, batch * chosen * width * 1]
     assert {ranks for _, ranks in sent.values()} == {8.0}
     # Tensor ranks send a part each, and gather the results.
-    found = served("experts", {"expert": 8, "data": 4, "tensor": 2}, "decode", serving_experts={"exchange": "all_to_all"})
+    found = served(
+        "experts", {"expert": 8, "data": 4, "tensor": 2}, "decode", serving_experts={"exchange": "all_to_all"}
+    )
     assert {size for size, _ in messages(found, "all_to_all").values()} == {batch / 2 * chosen * width * 2}
     assert list(messages(found, "all_gather").values()) == [(batch * width * 2, 2.0)]
     # Ranks that hold the same tokens send nothing.
