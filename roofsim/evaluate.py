@@ -227,12 +227,12 @@ def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue
 
 def slowest_places(program: Program, costs: list[PassCost], shown: list[Exposed]) -> tuple[int, ...]:
     """Return the slowest stage of each pipeline of inference."""
-    return tuple(places[slowest_place(_seconds(chain, costs, shown))] for chain in program.chains())
+    return tuple(chain[slowest_place(_seconds(chain, costs, shown))] for chain in program.chains())
 
 
 def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> list[Real]:
     """Return what one micro batch takes on each of some stages."""
-    return [compose([(costs[place], 1.0)], 1.0, shown[place : place + 1]).step for place in chain]
+    return [compose([(costs[place], 1.0)], 1.0, shown[place : place + 1]).step for place in places]
 
 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
@@ -332,6 +332,7 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
         split_messages=engine.pipeline_message == "split",
+        bucket=engine.gradient_bucket or 0.0,
         own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
     )

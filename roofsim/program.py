@@ -13,7 +13,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, minimum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.placement import offloaded
@@ -22,7 +22,7 @@ from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.adapter import Adapter
-from roofsim.spec.layout import Layout, layout_of
+from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.workload import RecomputePlan, ShardedOver
 
@@ -135,16 +135,30 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
 def shares_of(resolved: Resolved) -> Shares:
     """Return over how many ranks each layer's work is split."""
     layout, ways = layout_of(resolved.parallel), resolved.engine.serving_experts
+    serving = resolved.workload.phase != "train" and not layout.sequence
     return Shares(
         tensor=layout.tensor,
         sequence=layout.sequence,
         context=layout.context,
         expert=layout.expert,
+        expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
+        expert_load=_expert_load(resolved),
         gathers_again=resolved.engine.sequence_gather == "again",
-        serving=resolved.workload.phase != "train" and not layout.sequence,
-        exchange=ways.exchange,
-        dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
+        exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
+        balanced=resolved.engine.context_balance == "zigzag",
+        merges_wide=resolved.engine.context_merge == "fp32",
+        serving=serving,
+        expert_exchange=ways.exchange,
+        expert_dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
     )
+
+
+def _expert_load(resolved: Resolved) -> Real:
+    """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
+    load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
+    if capacity is None:
+        return load
+    return real(capacity) if resolved.engine.expert_capacity_rows == "padded" else minimum(load, real(capacity))
 
 
 def whole_model(resolved: Resolved) -> OpGraph:
@@ -173,6 +187,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
+        batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,
     )
 
 
@@ -196,7 +211,7 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(graph, layout))
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph))
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
@@ -207,8 +222,12 @@ def _data_parallel(resolved: Resolved) -> DataParallel:
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
 
-def _stage_plans(graph: OpGraph, layout: Layout) -> list[StagePlan]:
-    return stage_plans([block.repeat for block in graph.blocks], layout.pipeline)
+def _stage_plans(resolved: Resolved, graph: OpGraph) -> list[StagePlan]:
+    parallel = resolved.parallel
+    return stage_plans(
+        [block.repeat for block in graph.blocks], layout_of(parallel).pipeline, parallel.stage_layers,
+        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss,
+    )  # fmt: skip
 
 
 def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:
@@ -262,7 +281,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
     stages = []
-    for plan in _stage_plans(graph, layout):
+    for plan in _stage_plans(resolved, graph):
         take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
         hop = 0.0 if plan.last else engine.serving_pipeline.hop * resolved.system.host.issue_factor
         here = settings | {

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import is_scalar, maximum, where, without_axis
+from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from roofsim.spec.layout import Layout
 
 #: What a point-to-point message is to the fabric; the receiver only waits.
-_PRICED_AS: Final = {"send": "send_recv"}
+_PRICED_AS: Final = {"send": "send_recv", "ring": "send_recv"}
 FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
 _OVERLAPPED: Final = ("data", "replica", "context")
@@ -29,12 +29,17 @@ _UNLIMITED: Final = float(2**60)
 class Traffic:
     """Seconds of collectives: on links inside a node, and between nodes.
 
-    `local` is the time that the GPU's own links are busy with it, whatever limits it.
+    `local` is the time that the GPU's own links are busy with it, whatever limits it; `waited` the seconds for which
+    attention waits whatever runs, `beside` the share of attention that the rest of a context group's may run beside;
+    `last` the seconds of the last message, or bucket of messages, of a phase.
     """
 
     intra_node: Real = 0.0
     inter_node: Real = 0.0
     local: Real = 0.0
+    waited: Real = 0.0
+    beside: Real = 0.0
+    last: Real = 0.0
 
     @property
     def seconds(self) -> Real:
@@ -47,11 +52,15 @@ class Traffic:
             intra_node=self.intra_node + other.intra_node * times,
             inter_node=self.inter_node + other.inter_node * times,
             local=self.local + other.local * times,
+            waited=self.waited + other.waited * times,
+            beside=maximum(self.beside, other.beside),
+            last=where(other.last > 0.0, other.last, self.last),
         )
 
     def mapped(self, change: Callable[[Real], Real]) -> Traffic:
         """Return traffic whose seconds are changed."""
-        return Traffic(intra_node=change(self.intra_node), inter_node=change(self.inter_node), local=change(self.local))
+        names = ("intra_node", "inter_node", "local", "waited", "last")
+        return replace(self, **{name: change(getattr(self, name)) for name in names})
 
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""
@@ -72,6 +81,8 @@ class Messages:
         Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
     waits
         Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
+    bucket
+        Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
 
     fabric: Fabric
@@ -79,6 +90,7 @@ class Messages:
     split_messages: bool = False
     own_kernels: str | None = None
     waits: tuple[float, float] = (0.0, 0.0)
+    bucket: float = 0.0
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
@@ -87,6 +99,9 @@ class Messages:
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
+                if op.group_of == "data":
+                    together = maximum(self.bucket / maximum(op.message(), 1.0), 1.0)
+                    one = replace(one, last=one.seconds * together)
                 key = (str(op.phase), op.group_of)
                 found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found
@@ -95,7 +110,7 @@ class Messages:
         message = op.message()
         if not is_scalar(message, op.ranks):
             return self._one(op, scales)
-        same = (op.function, op.group_of, op.ranks, message)
+        same = (op.function, op.group_of, op.ranks, message, op.steps, op.beside)
         if same not in seen:
             seen[same] = self._one(op, scales)
         return seen[same]
@@ -108,7 +123,11 @@ class Messages:
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
         near, far = self._waits(op, inter)
-        return Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
+        one = Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
+        if op.group_of != "context":
+            return one
+        free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)
+        return replace(one.times(op.steps), waited=one.seconds * op.steps * (1.0 - free), beside=op.beside)
 
     def _waits(self, op: Collective, between: Real) -> tuple[Real, Real]:
         """Return what tensor ranks wait for one another at a collective, in a node or (`between` takes time) outside."""
@@ -123,8 +142,10 @@ class Messages:
 
         message, layout = op.message(), self.layout
         ranks, stride = op.ranks, layout.stride(op.group_of)
+        if op.function == "ring":
+            ranks, stride = 2.0, self._hop("context", layout.tensor * layout.context)
         if op.group_of == "pipeline":
-            ranks, stride = 2.0, self._hop()
+            ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
@@ -132,7 +153,7 @@ class Messages:
             custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
-    def _hop(self) -> Real:
-        """Return the distance of a pipeline's slowest neighbours: where stages fill several nodes, those across a border."""
-        stride, nodes = self.layout.stride("pipeline"), self.fabric.gpus_per_node
-        return where(self.layout.ranks > nodes, maximum(stride, nodes), stride)
+    def _hop(self, group: str, ranks: Real) -> Real:
+        """Return the distance of a group's slowest neighbours: where its ranks fill several nodes, those across a border."""
+        stride, nodes = self.layout.stride(group), self.fabric.gpus_per_node
+        return where(ranks > nodes, maximum(stride, nodes), stride)

@@ -165,13 +165,18 @@ def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
     left = _attention_tiles(op)
-    return (replace(work, compute_share=work.compute_share * left, tiling=left),)
+    work = replace(work, compute_share=work.compute_share * left, tiling=left)
+    if op.ring is None:
+        return (work,)
+    merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
+    return (replace(work, launches=op.shards), merged)
 
 
 def _attention_tiles(op: Attention) -> Real:
     """Return the share of the rate of long rows that tiles leave: each computes its diagonal in full, and must begin."""
-    seen = op.visible_share() * op.kv_length
-    left = seen / (seen + TILE_START + (QUERY_TILE / 2.0 if op.causal else 0.0))
+    blocks = 1.0 if op.ring is None else op.shards
+    seen = op.visible_share() * op.kv_length / blocks
+    left = seen / (seen + TILE_START + (QUERY_TILE / 2.0 / blocks if op.causal else 0.0))
     return left * BACKWARD_RATE if op.backward else left
 
 
@@ -244,7 +249,10 @@ def _positions(size: tuple[Real, ...]) -> Real:
 @kernels_of.register
 def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    if op.method != "batch":
+    if op.method == "batch_statistics":
+        # The pass over the input is one of those that the class of whole batch norms was measured with.
+        return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
+    if op.method not in ("batch", "synchronised"):
         return (context.light(op.flops(), traffic, str(op.kind)),)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)

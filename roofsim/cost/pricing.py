@@ -12,7 +12,7 @@ from roofsim.cost.kernels import kernels_of_all
 from roofsim.cost.roofline import Price, price
 from roofsim.cost.sustained import Sustained, sustained, window
 from roofsim.cost.work import KernelWork, Pricing
-from roofsim.graph.base import Phase
+from roofsim.graph.base import Kind, Phase
 from roofsim.numeric import Real, is_scalar, minimum
 
 if TYPE_CHECKING:
@@ -61,13 +61,14 @@ class PassCost:
 
     `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue; `power[phase]`
     to the seconds in which the card may draw the phase's energy (none where its power is unknown), `sustained[phase]` to
-    what long products are held to by their own power.
+    what long products are held to by their own power; `attention[phase]` to the device seconds of attention kernels.
     """
 
     device: dict[str, dict[str, Real]]
     host: dict[str, Real]
     power: dict[str, Real]
     sustained: dict[str, Sustained] = field(default_factory=dict)
+    attention: dict[str, Real] = field(default_factory=dict)
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -174,6 +175,7 @@ class PricedGraph:
         host: dict[str, Real] = {}
         power: dict[str, Real] = {}
         apart: dict[str, Sustained] = {}
+        attention: dict[str, Real] = {}
         watts = self._watts(scales)
         for place, ((index, work), cost) in enumerate(zip(self.works, self._prices(scales), strict=True)):
             op, count = self.graph.ops[index], self.counts[index]
@@ -181,6 +183,8 @@ class PricedGraph:
             parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
             for part in PARTS:
                 parts[part] = parts[part] + getattr(cost, part) * count
+            if op.kind is Kind.ATTENTION:
+                attention[phase] = attention.get(phase, 0.0) + cost.time * count
             host[phase] = (
                 host.get(phase, 0.0)
                 + work.launches * count * self.context.device.host_time(op.phase) / scales.host_issue_rate
@@ -189,7 +193,7 @@ class PricedGraph:
             if watts is not None and self.windows is not None:
                 own = sustained(cost.time, work.heat / watts, work.energy / watts, self.windows[place])
                 apart[phase] = apart.get(phase, Sustained()).plus(own, count)
-        return PassCost(device=device, host=host, power=power, sustained=apart)
+        return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
 
     def _watts(self, scales: Scales) -> Real | None:
         return None if self.context.device.power is None else self.context.device.power * scales.power
@@ -204,6 +208,8 @@ class PricedGraph:
         joules = np.asarray(self._stack.energy) * counts
         device, host, power = {}, {}, {}
         apart: dict[str, Sustained] = {}
+        attends = np.array([self.graph.ops[index].kind is Kind.ATTENTION for index, _ in self.works])
+        attention: dict[str, Real] = {}
         own = None
         if watts is not None and self.windows is not None:
             heat, energy = np.asarray(self._stack.heat) / watts, np.asarray(self._stack.energy) / watts
@@ -215,13 +221,15 @@ class PricedGraph:
                 host[str(phase)] = _sum(
                     launches * self.context.device.host_time(phase) / scales.host_issue_rate, chosen
                 )
+                if attends.any():
+                    attention[str(phase)] = _sum(cost.time * counts, chosen & attends)
                 power[str(phase)] = 0.0 if watts is None else _sum(joules / watts, chosen)
                 if own is not None:
                     apart[str(phase)] = Sustained(
                         alone=_sum(own.alone, chosen), held=_sum(own.held, chosen), drawn=_sum(own.drawn, chosen),
                         power=_sum(own.power, chosen),
                     )  # fmt: skip
-        return PassCost(device=device, host=host, power=power, sustained=apart)
+        return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def _sum(values: Any, chosen: Any) -> Real:

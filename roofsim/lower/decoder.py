@@ -30,6 +30,10 @@ def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
 
 def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
     """Return the model as one rank of a tensor group holds it; its width stays whole."""
+    if model.expert_intermediate_size is not None and not one(shares.expert_width):
+        model = model.model_copy(
+            update={"expert_intermediate_size": ceil(model.expert_intermediate_size / shares.expert_width)}
+        )
     if one(shares.tensor):
         return model
     widths = {
@@ -37,11 +41,6 @@ def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
         for name in ("intermediate_size", "shared_expert_intermediate_size", "vocab_size")
         if (width := getattr(model, name)) is not None
     }
-    if model.expert_intermediate_size is not None:
-        if one(shares.expert):
-            widths["expert_intermediate_size"] = shares.of_tensor(model.expert_intermediate_size)
-        elif shares.serving:
-            widths["expert_intermediate_size"] = ceil(model.expert_intermediate_size / shares.slices)
     heads, kv_heads = model.num_attention_heads, model.num_key_value_heads
     assert kv_heads is not None
     widths |= {"num_attention_heads": heads / shares.tensor, "num_key_value_heads": shares.of_heads(kv_heads)}

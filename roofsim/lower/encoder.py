@@ -68,7 +68,17 @@ class _Encoder:
 
     @property
     def length(self) -> Real:
+        """Tokens per sequence on this rank of a context group."""
+        return self._whole_length / self.layers.shares.context
+
+    @property
+    def _whole_length(self) -> Real:
         return self.model.max_sequence_length if self.call.length is None else self.call.length
+
+    @property
+    def outer_length(self) -> Real:
+        """Tokens per sequence between the regions that a tensor group splits."""
+        return self.layers.shares.of_tokens(self._whole_length)
 
     def build(self) -> OpGraph:
         model, b, layers = self.model, self.b, self.layers
@@ -91,8 +101,9 @@ class _Encoder:
         """Sum the embeddings of token, segment and position."""
         model, b, layers = self.model, self.b, self.layers
         with b.scope("embedding"):
-            positions = self._position_indices(tokens)
-            segments = self._segment_indices(tokens, positions)
+            outer = self._outer(tokens)
+            positions = self._position_indices(outer)
+            segments = self._segment_indices(outer, positions)
             table = b.parameter("weight", model.vocab_size, model.hidden_size)
             x = leave(layers, layers.lookup(tokens, table))
             if segments is not None:
@@ -104,12 +115,18 @@ class _Encoder:
                 x = self._norm(x, "norm")
             return layers.dropout(x, model.embedding_dropout or 0.0), table
 
+    def _outer(self, tokens: Tensor) -> Tensor:
+        """Return the tokens that a rank of a tensor group holds where the sequence is split over it."""
+        if self.layers.shares.sequence and not one(self.layers.shares.tensor):
+            return self.layers.view(tokens, "slice", tokens.shape[0], self.outer_length)
+        return tokens
+
     def _position_indices(self, tokens: Tensor) -> Tensor:
         """Return ``0, 1, 2, ...``, or, where padding shifts positions, a count of the tokens before each."""
         model, b = self.model, self.b
         if type(model.position_offset) is float and model.position_offset == 0.0:
             buffer = b.buffer("position_ids", model.max_sequence_length, dtype=INT64)
-            return self.layers.view(buffer, "slice", self.length)
+            return self.layers.view(buffer, "slice", self.outer_length)
         present = self._integers("to_int", INT32, self._integers("compare", BOOL, tokens))
         running = b.tensor("running", *tokens.shape, dtype=INT64)
         b.emit(Sort, "cumsum", inputs=(present,), outputs=(running,), function="cumsum")
@@ -208,7 +225,8 @@ class _Encoder:
         entered = x
         x = layers.view(x, "reshape", product(*x.shape[:2]), model.hidden_size)
         if model.predictions_per_sequence is not None:
-            indices = b.input("masked_positions", self.call.batch * model.predictions_per_sequence, dtype=INT64)
+            share = self.outer_length / self._whole_length
+            indices = b.input("masked_positions", self.call.batch * model.predictions_per_sequence * share, dtype=INT64)
             chosen = b.tensor("masked", indices.numel, model.hidden_size)
             b.emit(Gather, "masked", inputs=(x, indices), outputs=(chosen,), function="index")
             x = chosen

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.lower.shares import emit, one
+from roofsim.numeric import where
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -44,7 +45,7 @@ def whole_batch(layers: Layers, flat: Tensor) -> Tensor:
         return flat
     tokens, width = flat.shape
     out = layers.b.tensor("gathered", tokens * shares.gathering, width, dtype=flat.dtype)
-    return emit(layers, "all_gather", "dispatch", shares.gathering, flat, out, travels_in=shares.dispatch)
+    return emit(layers, "all_gather", "dispatch", shares.gathering, flat, out, travels_in=shares.expert_dispatch)
 
 
 def own_batch(layers: Layers, combined: Tensor, tokens: Real) -> Tensor:
@@ -54,3 +55,24 @@ def own_batch(layers: Layers, combined: Tensor, tokens: Real) -> Tensor:
         return combined
     out = layers.b.tensor("scattered", tokens, combined.shape[-1], dtype=combined.dtype)
     return emit(layers, "reduce_scatter", "dispatch", shares.gathering, combined, out)
+
+
+def sent(layers: Layers, rows: Tensor) -> Tensor:
+    """Send rows ``[rows, width]`` to the ranks of their experts; the busiest rank receives `expert_load` times as many."""
+    shares = layers.shares
+    if one(shares.exchanging):
+        return rows
+    more = where(shares.exchanging > 1.0, shares.expert_load, 1.0)
+    out = layers.b.tensor("dispatch", rows.shape[0] * more, rows.shape[1], dtype=rows.dtype)
+    ranks, travels_in = shares.exchanging, shares.expert_dispatch
+    return emit(layers, "all_to_all", "expert", ranks, rows, out, leaf="dispatch", travels_in=travels_in)
+
+
+def returned(layers: Layers, result: Tensor) -> Tensor:
+    """Send what experts made of rows back to where these came from."""
+    shares = layers.shares
+    if one(shares.exchanging):
+        return result
+    more = where(shares.exchanging > 1.0, shares.expert_load, 1.0)
+    out = layers.b.tensor("combine", result.shape[0] / more, result.shape[1], dtype=result.dtype)
+    return emit(layers, "all_to_all", "expert", shares.exchanging, result, out, leaf="combine")

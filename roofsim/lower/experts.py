@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
-from roofsim.lower.expert_shares import own_batch, part_of_tokens, whole_batch, whole_tokens
+from roofsim.lower.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
-from roofsim.lower.shares import enter, exchange, leave, one
+from roofsim.lower.shares import combine, dispatch, enter, leave, one
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -21,20 +21,19 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """Send each token ``[batch, sequence, hidden]`` to its experts and sum what they return.
 
     Dropless: the grouped matmuls run over tokens x experts_per_token rows sorted by expert, as the transformers
-    library does with `torch._grouped_mm`. Experts are whole and dealt out over the expert group, or, without one, split
-    over the tensor group.
+    library does with `torch._grouped_mm`; a capacity limits or pads these rows. Experts are dealt out over the expert
+    group, each whole or split over the expert tensor group; without groups of their own, split over the tensor group.
     """
     if layers.shares.serving and not one(layers.shares.expert):
         return served_experts(layers, model, x)
     with layers.b.scope("experts"):
-        dealt = not one(layers.shares.expert)
+        dealt = layers.shares.deals_experts
         x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
         weights, indices = route(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
-        rows = exchange(layers, rows, "dispatch")
-        result = exchange(layers, _expert_mlp(layers, model, rows, experts, offsets), "combine")
+        result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows), experts, offsets))
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
         return combined if dealt else leave(layers, combined)
 
@@ -57,8 +56,8 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         rows, sorted_weights, order, experts, offsets = _permute(
             layers, model, flat, weights, indices, kept=shares.rows_of(pairs) / pairs
         )
-        result = _expert_mlp(layers, model, exchange(layers, rows, "dispatch"), experts, offsets)
-        combined = _combine(layers, flat, exchange(layers, result, "combine"), sorted_weights, order)
+        result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
+        combined = _combine(layers, flat, result, sorted_weights, order)
         own = own_batch(layers, combined, tokens)
         with b.scope("combine"):
             own = layers.view(own, "reshape", *mine.shape)
@@ -115,7 +114,7 @@ def grouped_linear(
         out = b.tensor("out", rows.shape[0], width)
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
-            rows=rows.shape[0], n=width, k=k, experts=experts_here,
+            rows=rows.shape[0], n=width, k=k, experts=experts_here, load=layers.shares.expert_load,
             dealt=layers.shares.expert if layers.shares.serving else 1.0,
         )  # fmt: skip
         if not model.expert_bias:

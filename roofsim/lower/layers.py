@@ -49,6 +49,8 @@ class Flavour:
     """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
+    batch_norm_ranks: Real = 1.0
+    """Ranks over whose batches batch norms take their statistics."""
 
 
 @dataclass(frozen=True)

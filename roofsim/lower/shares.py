@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import ceil, maximum, where
+from roofsim.numeric import ceil, maximum, same, where
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -28,24 +28,56 @@ class Shares:
         The sequence as a whole; attention gathers keys and values.
     expert
         Experts; rows travel to the rank of their expert and back.
+    expert_tensor
+        Width of each expert; None: 1 beside `expert` above 1, else as `tensor`.
+    expert_load
+        Rows that the modelled rank's experts take, against those of even routing without limits.
     gathers_again
         Whether a gathered sequence is gathered again in backward instead of being kept.
     serving
         Whether ranks of inference share experts: tensor ranks then hold the same tokens.
-    exchange
+    expert_exchange
         How tokens of inference reach experts on ranks that do not hold them: ``all_to_all`` or ``gather``.
-    dispatch
+    expert_dispatch
         Type in which they travel; None: their own.
+    exchange
+        How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring`` or ``a2a``.
+    balanced
+        Whether its ranks see equal shares of a causal mask.
+    merges_wide
+        Whether a ring adds up partial results and gradients in fp32.
     """
 
     tensor: Real = 1.0
     sequence: bool = False
     context: Real = 1.0
     expert: Real = 1.0
+    expert_tensor: Real | None = None
+    expert_load: Real = 1.0
     gathers_again: bool = True
     serving: bool = False
-    exchange: str = "all_to_all"
-    dispatch: DType | None = None
+    expert_exchange: str = "all_to_all"
+    expert_dispatch: DType | None = None
+    exchange: str = "all_gather"
+    balanced: bool = True
+    merges_wide: bool = False
+
+    @property
+    def expert_width(self) -> Real:
+        """Ranks that split each expert."""
+        if self.expert_tensor is not None:
+            return self.expert_tensor
+        return self.tensor if one(self.expert) else 1.0
+
+    @property
+    def deals_experts(self) -> bool:
+        """Whether experts have groups of their own, so that each rank brings its own tokens to them."""
+        return not (one(self.expert) and same(self.expert_width, self.tensor))
+
+    @property
+    def rings(self) -> bool:
+        """Whether attention runs block by block as keys and values come round."""
+        return self.exchange in ("p2p", "gathered_ring") and not one(self.context)
 
     def of_tensor(self, size: Real) -> Real:
         """Return a rank's share of something that the tensor group splits, rounded up."""
@@ -63,12 +95,12 @@ class Shares:
     @property
     def exchanging(self) -> Real:
         """Ranks that tokens of inference are exchanged among."""
-        return where(self.abroad > 1.0, self.expert, 1.0) if self.exchange == "all_to_all" else 1.0
+        return where(self.abroad > 1.0, self.expert, 1.0) if self.expert_exchange == "all_to_all" else 1.0
 
     @property
     def gathering(self) -> Real:
         """Ranks among which the tokens of all are gathered instead."""
-        return self.abroad if self.exchange == "gather" else 1.0
+        return self.abroad if self.expert_exchange == "gather" else 1.0
 
     @property
     def senders(self) -> Real:
@@ -80,14 +112,12 @@ class Shares:
         """Tensor ranks whose sums over their own experts are added."""
         return where(self.exchanging > 1.0, 1.0, self.tensor)
 
-    @property
-    def slices(self) -> Real:
-        """Parts that each expert of inference is split into: tensor ranks beyond those over which experts are dealt out."""
-        return maximum(self.tensor / self.expert, 1.0)
-
     def rows_of(self, pairs: Real) -> Real:
-        """Return the (token, expert) pairs that a rank of inference computes, of those of the tokens that it looks at."""
-        return pairs * where(self.exchanging > 1.0, 1.0, 1.0 / self.expert)
+        """Return the (token, expert) pairs that a rank of inference takes, of those of the tokens that it looks at.
+
+        All, where it sends them to their experts; else its own experts' share, which the busiest rank has more of.
+        """
+        return pairs * where(self.exchanging > 1.0, 1.0, self.expert_load / self.expert)
 
     def of_tokens(self, length: Real) -> Real:
         """Return the tokens of a sequence that a rank holds between split regions."""
@@ -131,25 +161,31 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
-def whole_context(layers: Layers, x: Tensor) -> Tensor:
-    """Gather keys or values ``[batch, length, heads, size]`` of the whole sequence from the context group."""
-    context = layers.shares.context
-    if one(context):
-        return x
-    batch, length, *rest = x.shape
-    out = layers.b.tensor("whole", batch, length * context, *rest, dtype=x.dtype)
-    return emit(layers, "all_gather", "context", context, x, out, again=True)
+def dispatch(layers: Layers, rows: Tensor) -> Tensor:
+    """Send rows ``[rows, width]`` to the ranks of their experts, `expert_load` times as many of which take this one's.
 
-
-def exchange(layers: Layers, rows: Tensor, leaf: str) -> Tensor:
-    """Send rows ``[rows, width]`` to the ranks of their experts, or back; as many arrive when routing is even."""
+    Where several ranks split each expert, all of them get the rows of all.
+    """
     shares = layers.shares
-    expert = shares.exchanging if shares.serving else shares.expert
-    if one(expert):
-        return rows
-    out = layers.b.tensor(leaf, *rows.shape, dtype=rows.dtype)
-    travels_in = shares.dispatch if leaf == "dispatch" else None
-    return emit(layers, "all_to_all", "expert", expert, rows, out, leaf=leaf, travels_in=travels_in)
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("dispatch", rows.shape[0] * shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch")
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("rows_of_all", rows.shape[0] * shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_gather", "expert_tensor", shares.expert_width, rows, out)
+    return rows
+
+
+def combine(layers: Layers, rows: Tensor) -> Tensor:
+    """Send what experts made of rows ``[rows, width]`` back to where these came from."""
+    shares = layers.shares
+    if shares.deals_experts and not one(shares.expert_width):
+        out = layers.b.tensor("own_rows", rows.shape[0] / shares.expert_width, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "reduce_scatter", "expert_tensor", shares.expert_width, rows, out)
+    if not same(shares.expert_load, 1.0) or not one(shares.expert):
+        out = layers.b.tensor("combine", rows.shape[0] / shares.expert_load, rows.shape[1], dtype=rows.dtype)
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="combine")
+    return rows
 
 
 def statistics(layers: Layers, logits: Tensor, dtype: DType) -> None:
@@ -182,11 +218,11 @@ def emit(
     *,
     again: bool = False,
     leaf: str | None = None,
-    travels_in: DType | None = None,
+    **fields: object,
 ) -> Tensor:
-    """Put a collective of a group behind `x`; returns `out`."""
+    """Emit a collective of a group from `x` to `out`; `again`: not kept for backward."""
     layers.b.emit(
         Collective, f"{group}_{leaf or function}", inputs=(x,), outputs=(out,), function=function, group_of=group,
-        ranks=ranks, again=again, travels_in=travels_in,
+        ranks=ranks, again=again, **fields,
     )  # fmt: skip
     return out

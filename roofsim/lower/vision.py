@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from roofsim.graph.ops import Convolution, Elementwise, Normalization, Pool, Resize
+from roofsim.graph.ops import Collective, Convolution, Elementwise, Normalization, Pool, Resize
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.layers import Layers
+from roofsim.lower.shares import one
 from roofsim.numeric import Real, floor, product
 
 #: Activations whose gradient is computed from the input, also where they run in place.
@@ -73,11 +74,30 @@ class VisionLayers(Layers):
                 seen = b.buffer("num_batches_tracked", dtype=INT64)
                 counted = b.tensor("counted", dtype=INT64, base=seen)
                 b.emit(Elementwise, "count", inputs=(seen,), outputs=(counted,), function="add_scalar")
+            if training and not one(self.flavour.batch_norm_ranks):
+                gathered = self._statistics_of_all(x)
+                b.emit(
+                    Normalization, "norm", inputs=(x, *weights, gathered), outputs=(out, *statistics), holds=running,
+                    method="synchronised", ranks=self.flavour.batch_norm_ranks,
+                )  # fmt: skip
+                return out
             b.emit(
                 Normalization, "norm", inputs=(x, *weights, *running),
                 outputs=(out, *statistics) if training else (out,), method="batch", training=training,
             )  # fmt: skip
             return out
+
+    def _statistics_of_all(self, x: Tensor) -> Tensor:
+        """Gather mean, deviation and count of every rank's batch (torch/nn/modules/_functions.py, SyncBatchNorm)."""
+        b, ranks = self.b, self.flavour.batch_norm_ranks
+        own = b.tensor("own_statistics", 2.0 * x.shape[1] + 1.0, dtype=FP32)
+        b.emit(Normalization, "statistics", inputs=(x,), outputs=(own,), method="batch_statistics")
+        gathered = b.tensor("all_statistics", own.numel * ranks, dtype=FP32)
+        b.emit(
+            Collective, "gather_statistics", inputs=(own,), outputs=(gathered,), function="all_gather",
+            group_of="statistics", ranks=ranks,
+        )  # fmt: skip
+        return gathered
 
     def group_norm(self, x: Tensor, groups: Real, leaf: str) -> Tensor:
         """Normalise groups of channels of each sample; keeps mean and reciprocal deviation in the input's type."""

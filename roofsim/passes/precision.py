@@ -94,7 +94,7 @@ def _(op: Softmax) -> str:
 
 @autocast_policy.register
 def _(op: Normalization) -> str:
-    return KEEP if op.method == "batch" else WIDE
+    return KEEP if op.method in ("batch", "batch_statistics", "synchronised") else WIDE
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -140,8 +140,14 @@ def layout_line(result: Result) -> str:
     parallel, hardware = result.scenario["parallel"], result.scenario["hardware"]
     if hardware["gpus"] == 1:
         return ""
-    names = ("tensor", "context", "expert", "pipeline", "virtual_stages", "data")
-    parts = [f"{name.replace('_', ' ')} {parallel[name]}" for name in names if parallel[name] != 1]
+    names = ("tensor", "context", "expert", "expert_tensor", "pipeline", "virtual_stages", "data")
+    parts = [f"{name.replace('_', ' ')} {parallel[name]}" for name in names if parallel[name] not in (1, None)]
+    if parallel["context"] > 1:
+        parts[parts.index(f"context {parallel['context']}")] += f" by {parallel['context_communication']}"
+    if parallel["stage_layers"] is not None:
+        parts.append(f"stages of {', '.join(map(str, parallel['stage_layers']))} layers")
+    if parallel["expert_imbalance"] != 1:
+        parts.append(f"busiest expert rank {parallel['expert_imbalance']:g} x the mean")
     if parallel["sequence"]:
         parts.append("sequence")
     if parallel["pipeline"] > 1 and result.scenario["workload"]["phase"] == "train":

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.communication import Traffic
-from roofsim.numeric import Real, divide, maximum, where
+from roofsim.numeric import Real, divide, maximum, minimum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 #: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
 #: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).
 TILED: Final = 0.35
-#: Share of bucketed gradient reductions that stays visible: the last bucket has nothing left to hide behind (plausible
-#: 0.1 to 0.3; Megatron's 2020 table, data-parallel 128 against 1).
-LAST_BUCKET: Final = 0.2
 #: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
 #: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
 CONTENTION: Final = 0.9
@@ -66,7 +63,7 @@ def exposed(
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
         elif group == "context":
-            micro = micro.plus(_behind(traffic, _compute(cost, phase), CONTENTION, hides=True))
+            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0)))
         else:
             micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
     return Exposed(micro_batch=micro, step=step, latency=latency)
@@ -97,10 +94,20 @@ def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) 
     return _scaled(traffic, shown)
 
 
+def _beside_attention(traffic: Traffic, attention: Real) -> Traffic:
+    """Show what attention waits for, and what takes longer than the blocks of attention beside which it travels."""
+    free = traffic.seconds - traffic.waited
+    local = traffic.local * divide(free, traffic.seconds)
+    beside = CONTENTION * local + OCCUPIED * maximum(free - local, 0.0)
+    return _scaled(traffic, traffic.waited + maximum(free - attention * traffic.beside, beside))
+
+
 def _buckets(traffic: Traffic, compute: Real, *, hides: bool) -> Traffic:
+    """Hide bucketed gradient reductions behind backward; the last bucket comes when nothing is left of it."""
     if not hides:
         return traffic
-    return _scaled(traffic, maximum(traffic.seconds - compute, LAST_BUCKET * traffic.seconds))
+    shown = _behind(traffic, compute, CONTENTION, hides=True)
+    return _scaled(traffic, maximum(shown.seconds, minimum(traffic.last, traffic.seconds)))
 
 
 def _scaled(traffic: Traffic, seconds: Real) -> Traffic:

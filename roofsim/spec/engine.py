@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.engine_parts import Overlap, RankWait, ServingExperts, ServingPipeline, WeightOnly
+from roofsim.spec.engine_ranks import RankFacts
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
@@ -29,11 +30,7 @@ FusionGroup = Literal[
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
-
-
-class Engine(_Strict):
+class Engine(RankFacts):
     """Facts of a software stack. A wrong one costs more than all constants together, so each is data with a source."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

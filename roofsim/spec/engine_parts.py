@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
+from roofsim.spec.engine_ranks import Strict
 from roofsim.spec.quantity import SecondsOrNone
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
-
-
-class Overlap(_Strict):
+class Overlap(Strict):
     """Which communication the engine hides behind compute."""
 
     tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
@@ -24,7 +21,7 @@ class Overlap(_Strict):
     )
 
 
-class WeightOnly(_Strict):
+class WeightOnly(Strict):
     """Kernels that multiply 16-bit activations with narrow weights."""
 
     kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
@@ -38,7 +35,7 @@ class WeightOnly(_Strict):
     )
 
 
-class RankWait(_Strict):
+class RankWait(Strict):
     """What tensor ranks of inference wait for one another, beside the collectives themselves.
 
     Kernels issued one by one reach the ranks at different times, and the same kernels do not take the same time on all
@@ -54,7 +51,7 @@ class RankWait(_Strict):
     )
 
 
-class ServingPipeline(_Strict):
+class ServingPipeline(Strict):
     """How passes of inference go through pipeline stages."""
 
     prefill: Literal["whole", "divided", "chunks"] = Field(
@@ -100,7 +97,7 @@ class ServingPipeline(_Strict):
         return self
 
 
-class ServingExperts(_Strict):
+class ServingExperts(Strict):
     """How tokens of inference reach experts that are dealt out over more ranks than share the token."""
 
     exchange: Literal["all_to_all", "gather"] = Field(

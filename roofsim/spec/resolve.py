@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.context import complete_context
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined
@@ -87,6 +88,8 @@ class Resolver:
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
         self.serving(parallel, engine, workload.phase)
+        parallel, notes = complete_context(parallel, engine, model, workload, self.document)
+        self.assumed += notes
         check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
         reliability = reliability_of(scenario.hardware, parallel.gpus, self.document, self.assumed)
         check_running(workload, reliability, hardware.system, self.document)

@@ -139,6 +139,10 @@ class ShardedOver(_Strict):
     full: Positive
 
 
+#: How ranks of a context group exchange keys and values.
+ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a"]
+
+
 class Parallel(_Strict):
     """How the work is spread over GPUs."""
 
@@ -147,8 +151,34 @@ class Parallel(_Strict):
     virtual_stages: Positive = 1
     schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = "1f1b"
     data: Positive | None = Field(default=None, description="What remains of the GPUs, if left out.")
+    stage_layers: tuple[Annotated[int, Field(ge=0, le=100_000)], ...] | None = Field(
+        default=None, description="[10, 12, 12, 11]: layers of each pipeline stage; dealt out evenly, if left out."
+    )
+    account_for_embedding: bool = Field(
+        default=False, description="The embedding counts as a layer of the first stage when layers are dealt out."
+    )
+    account_for_loss: bool = Field(
+        default=False, description="Head and loss count as a layer of the last stage when layers are dealt out."
+    )
     context: Positive = 1
+    context_communication: ContextCommunication | None = Field(
+        default=None,
+        description="p2p: a ring; all_gather: keys and values before attention; gathered_ring: gathered, worked off block by "
+        "block; a2a: heads instead of tokens (Ulysses). The engine's own, if left out.",
+    )
     expert: Positive = 1
+    expert_tensor: Positive | None = Field(
+        default=None,
+        description="Ranks that split each expert; 1 beside expert > 1, else those of tensor, if left out.",
+    )
+    expert_imbalance: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
+        default=1.0, description="Tokens that the busiest expert rank receives, against the mean; 1: even routing."
+    )
+    expert_capacity: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
+        default=None,
+        description="Capacity factor: an expert takes so many times its even share of tokens and drops the rest; left out: "
+        "dropless.",
+    )
     sequence: bool = Field(default=False, description="Megatron sequence parallelism along tensor.")
     sharding: Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None = Field(
         default=None, description="What data-parallel ranks share out; the engine's own, if left out."

@@ -235,7 +235,19 @@ CASES = {
     ),
     "experts on ranks that there are not": (
         scenario("{expert: 6, data: 2}", EXPERTS, "phase: decode, context_length: 8"),
-        r"expert 6 does not divide tensor x context x data = 2",
+        r"expert 6 does not divide tensor x data = 2, the ranks of a stage. Use one of 1, 2",
+    ),
+    "experts of a width that does not come out": (
+        scenario("{expert: 2, tensor: 4, expert_tensor: 4}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert_tensor 4, but tensor 4 over expert 2 leaves 2. Leave it out",
+    ),
+    "a capacity in decoding": (
+        scenario("{expert: 2, data: 2, expert_capacity: 1.5}", EXPERTS, "phase: decode, context_length: 8"),
+        r"a capacity factor belongs to training: experts drop no tokens in phase decode",
+    ),
+    "imbalance without experts in decoding": (
+        scenario("{tensor: 2, expert_imbalance: 1.5}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert_imbalance 1.5 without expert: no rank has fewer experts than another",
     ),
     "experts across tensor ranks": (
         scenario("{expert: 3, tensor: 2, data: 3}", EXPERTS, "phase: decode, context_length: 8"),

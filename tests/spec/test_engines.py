@@ -112,6 +112,12 @@ OTHER = {
     "grouped_heads": "written_out",
     "sharded_accumulation": "whole",
     "merged_weights": "beside_parts",
+    "context_communication": "a2a",
+    "context_balance": "none",
+    "context_merge": "compute",
+    "expert_capacity_rows": "padded",
+    "sync_batch_norm": True,
+    "gradient_bucket": "25 MiB",
 }
 
 

@@ -101,7 +101,7 @@ class Writer:
             seconds = _number(self.messages.time_of(op, Scales()).seconds * op.share)
             facts: dict[str, Any] = {
                 "micro_batch": index,
-                "bytes": _number(op.message()),
+                "bytes": _number(op.message() * op.steps),
                 "exposed": seconds * one.share,
             }
             yield self._beside(op.group_of, f"{op.function} {name}", "communication", seconds, one.share, facts)

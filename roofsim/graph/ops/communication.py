@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import maximum
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
 class Collective(AbstractOp):
     """A collective of a parallel group, or a message to a neighbour of it.
 
-    ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``send`` and ``receive``; ``identity`` marks where
-    a tensor enters a region that is split over the group: nothing moves forward, its gradient is all-reduced.
+    ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``send``, ``receive`` and ``ring`` (every rank hands
+    its block on, `steps` times); ``identity`` marks where a tensor enters a region that is split over the group: nothing
+    moves forward, its gradient is all-reduced.
 
     Attributes
     ----------
-    group
-        ``tensor``, ``context``, ``data``, ``expert`` or ``pipeline``.
+    group_of
+        ``tensor``, ``context``, ``data``, ``replica``, ``expert``, ``expert_tensor``, ``statistics`` (of
+        batch norms) or ``pipeline``.
     ranks
         Size of the group.
     again
@@ -31,6 +34,12 @@ class Collective(AbstractOp):
         Type on the wire; None: that of the tensors.
     whole
         The outputs that travel, where others are but space that the collective takes.
+    steps
+        Of a ring: how many messages each rank sends; the others send one.
+    ring
+        Whether attention works its blocks off one by one, so that their gradients go round a ring.
+    beside
+        Share of the attention kernels of its phase beside which a context group's message runs; 0: they wait for it.
     """
 
     kind: ClassVar[Kind] = Kind.COLLECTIVE
@@ -41,14 +50,24 @@ class Collective(AbstractOp):
     again: bool = False
     travels_in: DType | None = None
     whole: tuple[Tensor, ...] = ()
+    steps: Real = 1.0
+    ring: bool = False
+    beside: Real = 0.0
 
     def message(self) -> Real:
-        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input."""
+        """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input, of a ring one block.
+
+        Of an all-to-all what a rank sends or receives, whichever is more.
+        """
         if self.function == "identity":
             return 0.0
-        sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send") else self.outputs)
+        sides = self.whole or (self.inputs if self.function in ("reduce_scatter", "send", "ring") else self.outputs)
+        total = self._travelling(sides)
+        return maximum(total, self._travelling(self.inputs)) if self.function == "all_to_all" else total
+
+    def _travelling(self, tensors: tuple[Tensor, ...]) -> Real:
         total: Real = 0.0
-        for tensor in sides:
+        for tensor in tensors:
             total = total + tensor.numel * (self.travels_in or tensor.dtype).itemsize
         return total
 

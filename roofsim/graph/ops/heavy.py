@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
-from roofsim.numeric import Real, minimum, product, same
+from roofsim.numeric import Real, maximum, minimum, product, same
 
 if TYPE_CHECKING:
-    from roofsim.graph.tensor import Tensor
+    from roofsim.graph.tensor import DType, Tensor
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -49,7 +49,8 @@ class Matmul(AbstractOp):
 class GroupedMatmul(AbstractOp):
     """One matmul per expert over rows sorted by expert: ``rows`` of width k against ``experts`` matrices [k, n].
 
-    All experts' matrices are counted as read once; with few rows fewer are touched (`experts_touched`).
+    All experts' matrices are counted as read once; with few rows fewer are touched (`experts_touched`). `load` is the
+    number of rows against what this rank would have if routing were even, which is what counts as work of the model.
     """
 
     kind: ClassVar[Kind] = Kind.MATMUL
@@ -58,10 +59,15 @@ class GroupedMatmul(AbstractOp):
     n: Real
     k: Real
     experts: Real
+    load: Real = 1.0
     dealt: Real = 1.0
     """Ranks with as many experts and rows each, among all of which rows choose."""
 
     def flops(self) -> Real:
+        return 2.0 * self.rows * self.n * self.k / self.load
+
+    def executed_flops(self) -> Real:
+        """FLOPs over the rows that this rank received."""
         return 2.0 * self.rows * self.n * self.k
 
     def experts_touched(self) -> Real:
@@ -107,6 +113,10 @@ class Attention(AbstractOp):
     backward: bool = False
     shards: Real = 1.0
     """Ranks among which the queries of one sequence are dealt out evenly: each sees the average share of the scores."""
+    balanced: bool = True
+    """Whether the ranks see equal shares of a causal mask; if not, the kernel is that of the last rank, which sees most."""
+    ring: DType | None = None
+    """Where keys and values come block by block, one of each of the `shards`: the type in which results are merged."""
 
     def _scores(self) -> Real:
         return product(self.batch, self.heads, self.q_length, self.kv_length)
@@ -118,6 +128,40 @@ class Attention(AbstractOp):
             else self.head_size + self.value_head_size
         )
         return 2.0 * self._scores() * widths
+
+    def bytes_read(self) -> Real:
+        """Bytes of all inputs; of a ring, every block reads the queries (and what is shaped like them) again."""
+        own = AbstractOp.bytes_read(self)
+        if self.ring is None:
+            return own
+        blocks = self.inputs[2:4] if self.backward else self.inputs[1:3]
+        arrived = blocks[0].bytes + blocks[1].bytes
+        return arrived + (own - arrived) * self.shards
+
+    def bytes_written(self) -> Real:
+        own = AbstractOp.bytes_written(self)
+        if self.ring is None:
+            return own
+        return (own if self.backward else own - self.outputs[-1].bytes) * self.shards
+
+    def merged_bytes(self) -> Real:
+        """Bytes that a ring moves to add up what its blocks give: read the sum and a part of it, write the sum.
+
+        Forward that is the result, backward the gradients of queries, keys and values. A block of a causal sequence that
+        is dealt out evenly concerns all queries or half of them (zigzag), so that three quarters travel on average. In a
+        wider type parts are cast first, and the sum once at the end.
+        """
+        if self.ring is None:
+            return 0.0
+        total: Real = 0.0
+        for tensor in self.outputs if self.backward else self.outputs[:1]:
+            part = self.inputs[0].dtype.itemsize
+            wide = self.ring.itemsize
+            casts = part + wide if wide > part else 0.0
+            each = 2.0 * wide + maximum(wide, part) + casts
+            share = 0.75 if self.causal and self.balanced else 1.0
+            total = total + tensor.numel * (each * share * (self.shards - 1.0) + casts)
+        return total
 
     def model_flops(self) -> Real:
         products = 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
@@ -139,7 +183,12 @@ class Attention(AbstractOp):
 
     def executed_flops(self) -> Real:
         """FLOPs that the kernel runs after skipping what the mask hides."""
-        return self.flops() * self.visible_share()
+        if self.balanced:
+            return self.flops() * self.visible_share()
+        return self.flops() * visible_share(self.q_length, self.kv_length, causal=self.causal, window=self.window)
+
+    def kernels(self) -> Real:
+        return 1.0 if self.ring is None else 2.0 * self.shards - 1.0
 
 
 def visible_share(q_length: Real, kv_length: Real, *, causal: bool, window: Real | None = None) -> Real:

@@ -111,6 +111,9 @@ class View(AbstractOp):
 class Normalization(AbstractOp):
     """Normalise rows (``layer``, ``rms``), channels (``batch``) or groups of channels (``group``) in one kernel.
 
+    Batch norms whose statistics are those of several `ranks` run in two: ``batch_statistics`` sums each rank's batch up (or
+    the two sums of its backward), ``synchronised`` scales it by what all ranks' sums gave.
+
     Outputs forward: the result, then the statistics that backward needs. `training` is False for batch norm with
     running statistics.
     """
@@ -120,8 +123,11 @@ class Normalization(AbstractOp):
     method: str
     backward: bool = False
     training: bool = True
+    ranks: Real = 1.0
 
     def flops(self) -> Real:
+        if self.method == "batch_statistics":
+            return 3.0 * self.inputs[0].numel
         return (12.0 if self.backward else 7.0) * self.outputs[0].numel
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Cast, Collective, View
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.tape import Tape, backward
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 #: What happens to the gradient of a collective's result (arXiv 2205.05198, section 4.2.2: f and g are conjugate).
 CONJUGATE: Final = {
@@ -29,16 +32,22 @@ def _(op: Collective, tape: Tape) -> None:
     source = op.inputs[0]
     if not tape.needs(source):
         return
-    grad, function = tape.incoming(op), CONJUGATE[op.function]
+    grad, function = tape.incoming(op), "ring" if op.ring else CONJUGATE[op.function]
     if function == "identity":
         out = tape.new(source, grad.dtype, base=grad)
         tape.emit(View, "gradient", (grad,), (out,), function="reshape")
     else:
         out = tape.new(source, grad.dtype, base=grad if function == "all_reduce" else None)
         tape.emit(
-            Collective, function, (grad,), (out,), function=function, group_of=op.group_of, ranks=op.ranks
+            Collective, function, (grad,), (out,), function=function, group_of=op.group_of, ranks=op.ranks,
+            **_round(op),
         )  # fmt: skip
     tape.give(source, out)
+
+
+def _round(op: Collective) -> dict[str, Real]:
+    """Return how the gradients of a ring's blocks travel: once round, the last message when all attention is done."""
+    return {"steps": op.ranks, "beside": (op.ranks - 1.0) / op.ranks} if op.ring else {}
 
 
 def kept(tape: Tape, tensor: Tensor) -> Tensor:
@@ -64,6 +73,7 @@ def kept(tape: Tape, tensor: Tensor) -> Tensor:
 def _again(tape: Tape, tensor: Tensor, maker: Collective, leaf: str) -> Tensor:
     out = tape.gathered[tensor] = replace(tensor, name=f"{tensor.name}.again", role=Role.TEMPORARY)
     tape.emit(
-        Collective, leaf, maker.inputs, (out,), function=maker.function, group_of=maker.group_of, ranks=maker.ranks
-    )
+        Collective, leaf, maker.inputs, (out,), function=maker.function, group_of=maker.group_of, ranks=maker.ranks,
+        steps=maker.steps, ring=maker.ring, beside=maker.beside,
+    )  # fmt: skip
     return out

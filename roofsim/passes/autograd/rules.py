@@ -35,10 +35,12 @@ from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.communication import kept
 from roofsim.passes.autograd.functions import elementwise_backward
 from roofsim.passes.autograd.quantised import written_again
+from roofsim.passes.autograd.synchronised import synchronised_backward
 from roofsim.passes.autograd.tape import Tape, backward
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.tensor import DType
 
 
 @backward.register
@@ -91,7 +93,7 @@ def _(op: GroupedMatmul, tape: Tape) -> None:
     rows, weight, offsets = op.inputs
     grad = _quantised(op, tape)
     wide = op.outputs[0].dtype
-    common = {"rows": op.rows, "experts": op.experts, "math": op.math}
+    common = {"rows": op.rows, "experts": op.experts, "load": op.load, "math": op.math}
     if tape.needs(weight):
         out = tape.new(weight, wide if weight.dtype.narrow else None)
         tape.emit(GroupedMatmul, "weight_gradient", (grad, rows, offsets), (out,), n=op.n, k=op.k, **common)
@@ -110,21 +112,36 @@ def _(op: Attention, tape: Tape) -> None:
     grad = tape.incoming(op)
     inputs = op.inputs[:3]
     outputs = tuple(tape.new(tensor) for tensor in inputs)
+    if op.ring is not None:
+        outputs = (outputs[0], *(_of_block(op, tensor, outputs[0].dtype, tape) for tensor in inputs[1:]))
     read = tuple(kept(tape, tensor) for tensor in inputs)
     extra = {
         name: getattr(op, name)
         for name in (
             "batch", "heads", "kv_heads", "q_length", "kv_length", "head_size", "value_head_size", "causal", "window",
-            "kernel", "math", "shards",
+            "kernel", "math", "shards", "balanced", "ring",
         )
     }  # fmt: skip
     bias = op.inputs[3:]
     bias_grads = tuple(tape.new(tensor) for tensor in bias if tape.needs(tensor))
-    tape.emit(Attention, "gradient", (grad, *read, *op.outputs, *bias), (*outputs, *bias_grads), backward=True, **extra)
+    tape.emit(
+        Attention, "gradient", (grad, *read, *op.outputs[:3], *bias), (*outputs, *bias_grads), backward=True, **extra
+    )
     for tensor, gradient in zip(inputs, outputs, strict=True):
-        tape.give(tensor, gradient)
+        if op.ring is None or tensor is inputs[0]:
+            tape.give(tensor, gradient)
+        else:
+            tape.grads[tensor] = gradient  # a sum that goes round, in the shape of one block
     for tensor, gradient in zip([t for t in bias if tape.needs(t)], bias_grads, strict=True):
         tape.give(tensor, gradient)
+
+
+def _of_block(op: Attention, whole: Tensor, narrow: DType, tape: Tape) -> Tensor:
+    """Return a gradient of one block of keys or values, in the type in which a ring adds it up."""
+    assert op.ring is not None
+    own = tape.graph.producer[whole].inputs[0]
+    dtype = op.ring if op.ring.rank > narrow.rank else narrow
+    return Tensor(f"{whole.name}.grad", own.shape, dtype, Role.TEMPORARY)
 
 
 @backward.register
@@ -179,6 +196,9 @@ def _(op: Cast, tape: Tape) -> None:
 
 @backward.register
 def _(op: Normalization, tape: Tape) -> None:
+    if op.method == "synchronised":
+        synchronised_backward(op, tape)
+        return
     x, *weights = op.inputs
     trained = [tensor for tensor in weights if tape.needs(tensor)]
     grads = tuple(tape.new(tensor) for tensor in (x, *trained))
