@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.numeric import Real, ceil, floor, maximum, minimum, where
+from roofsim.numeric import Real, floor, maximum, minimum, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ class Issue:
 
         One thread issues the kernels of all stages in turn. Before it comes back to the first stage it has to get rid of
         those of the last one, on which no more than ``ahead`` micro batches can wait; the first of these starts there
-        ``stages - 1`` times after it started on the first stage. So ``n = ceil(ahead)`` micro batches follow one another
+        ``stages - 1`` times after it started on the first stage. So ``n = floor(ahead) + 1`` micro batches follow one another
         at once, and the next ``n`` start ``stages - 1 + n - ahead`` times later.
 
         >>> Issue(stages=4.0, ahead=0.8).delay(3.0), Issue(stages=4.0).delay(3.0)
@@ -80,7 +80,7 @@ class Issue:
         """
         found = parts - 1.0
         if self.ahead is not None:
-            together = maximum(ceil(self.ahead), 1.0)
+            together = floor(self.ahead) + 1.0
             found = maximum(found, _in_groups(parts, together, self.stages - 1.0 + together - self.ahead))
         if self.copies is not None:
             found = maximum(found, _in_groups(parts, self.copies + 1.0, self.stages))

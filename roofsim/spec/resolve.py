@@ -284,8 +284,8 @@ class Resolver:
             return
         if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
             self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
-        if parallel.expert > 1:
-            self.assumed.append("routing: every expert gets as many tokens")
+        if parallel.expert > 1 and parallel.expert_imbalance == 1.0:
+            self.assumed.append("expert_imbalance: 1, every expert gets as many tokens")
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
