@@ -285,10 +285,7 @@ def _shown(
 def _traffic(resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts."""
     found = messages_of(resolved, averaged=stage.averaged).traffic(graph, scales)
-    # Scales are arrays where sizes are numbers: then messages have no axis of contexts.
-    if not stage.averaged or not is_scalar(scales.intra_node_link, scales.inter_node_link):
-        return found
-    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()}
+    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
 
 
 def _with_scatter(
@@ -335,6 +332,7 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
         bucket=engine.gradient_bucket or 0.0,
         own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
+        averaged=averaged,
     )
 
 
@@ -367,10 +365,11 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
         phase: {part: mean_over_contexts(value) for part, value in parts.items()}
         for phase, parts in cost.device.items()
     }
-    host, power = (
-        {phase: mean_over_contexts(value) for phase, value in part.items()} for part in (cost.host, cost.power)
+    host, power, attention = (
+        {phase: mean_over_contexts(value) for phase, value in part.items()}
+        for part in (cost.host, cost.power, cost.attention)
     )
-    return PassCost(device=device, host=host, power=power)  # served: nothing is held apart
+    return PassCost(device=device, host=host, power=power, attention=attention)  # served: nothing is held apart
 
 
 def mean_over_contexts(value: Real) -> Real:

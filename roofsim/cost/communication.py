@@ -81,6 +81,8 @@ class Messages:
         Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
     waits
         Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
+    averaged
+        Whether messages have a last axis of contexts, which factors on the links then have too.
     bucket
         Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
@@ -90,6 +92,7 @@ class Messages:
     split_messages: bool = False
     own_kernels: str | None = None
     waits: tuple[float, float] = (0.0, 0.0)
+    averaged: bool = False
     bucket: float = 0.0
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
@@ -147,10 +150,13 @@ class Messages:
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
+        intra, inter = (
+            scale if self.averaged else without_axis(scale)
+            for scale in (scales.intra_node_link, scales.inter_node_link)
+        )
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=without_axis(scales.intra_node_link), inter_scale=without_axis(scales.inter_node_link),
-            custom=self.own_kernels if op.group_of == "tensor" else None,
+            intra_scale=intra, inter_scale=inter, custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
     def _hop(self, group: str, ranks: Real) -> Real:

@@ -179,6 +179,16 @@ def test_memory_of_stages():
     assert weights == pytest.approx(alone.profiles[0].components["parameters"], rel=1e-3)
 
 
+@pytest.mark.parametrize("layout", [{"context": 4}, {"context": 2, "tensor": 2}, {"pipeline": 2, "tensor": 2}])
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "fastertransformer"])
+def test_pieces_of_prompts_over_ranks(layout, engine):
+    """What travels may depend on the piece, and elasticities ask for other links."""
+    result = run(
+        LLAMA, phase="prefill", prompt_length=2048, batch_size=8, engine=engine, gpu="h100", precision="fp16", **layout
+    )
+    assert sum(result.elasticity.values()) == pytest.approx(-1.0, abs=0.1)
+
+
 # -- experts --------------------------------------------------------------------------------------------------------
 
 
