@@ -333,6 +333,9 @@ class Engine(RankFacts):
         description="Whether gathers and reductions allocate on streams of their own, whose memory others cannot reuse.",
     )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
+    tensor_parallel: bool = Field(
+        default=True, description="Whether inference can split layers over tensor ranks; asking otherwise is an error."
+    )
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",
         description="How all-reduces of inference run inside a node whose GPUs have links of their own: the library's, or "

@@ -203,17 +203,25 @@ def _leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
     return found
 
 
-def joined(found: Hardware, choice: HardwareChoice, gpus: int) -> Hardware:
-    """Return hardware whose cards stand in one host, where nobody says which node they are in and its own has too few places.
+def places(found: Hardware, choice: HardwareChoice) -> int:
+    """Return the cards that a host of inference has room for: more than the usual node has, where nobody states one.
 
-    Only of nodes whose cards have nothing but PCIe between them, and no network. Workstations stage what their cards send
-    one another in host memory (GeForce and newer RTX cards have no peer access), servers do not.
+    Only of nodes whose cards have nothing but PCIe between them, and no network.
     """
     system = found.system
     described = choice.system is not None or any(key.startswith("system") for key in choice.override)
-    if described or not system.gpus_per_node < gpus <= MOST_IN_A_HOST or system.node_network is not None:
-        return found
-    if system.topology not in ("single", "pcie", "pcie-no-peer", "bridge-pairs"):
+    alone = system.node_network is None and system.topology in ("single", "pcie", "pcie-no-peer", "bridge-pairs")
+    return max(system.gpus_per_node, MOST_IN_A_HOST) if alone and not described else system.gpus_per_node
+
+
+def joined(found: Hardware, choice: HardwareChoice, gpus: int) -> Hardware:
+    """Return hardware whose cards stand in one host, where its usual node has too few `places` and nobody states another.
+
+    Workstations stage what their cards send one another in host memory (GeForce and newer RTX cards have no peer access),
+    servers do not.
+    """
+    system = found.system
+    if not system.gpus_per_node < gpus <= places(found, choice):
         return found
     direct = system.topology == "pcie" or (system.topology == "single" and system.name.startswith("server"))
     topology, ways = ("pcie", "directly") if direct else ("pcie-no-peer", "staged in host memory")

@@ -180,7 +180,7 @@ def test_memory_of_stages():
 
 
 @pytest.mark.parametrize("layout", [{"context": 4}, {"context": 2, "tensor": 2}, {"pipeline": 2, "tensor": 2}])
-@pytest.mark.parametrize("engine", ["vllm", "llama.cpp", "fastertransformer"])
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "fastertransformer"])
 def test_pieces_of_prompts_over_ranks(layout, engine):
     """What travels may depend on the piece, and elasticities ask for other links."""
     result = run(

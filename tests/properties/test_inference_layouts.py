@@ -34,6 +34,7 @@ LAYOUTS = st.fixed_dictionaries({"tensor": st.sampled_from([1, 2, 4, 8]), "pipel
 
 
 def served(name, layout, phase, engine="vllm", batch=8, **facts):
+    facts |= {"tensor_parallel": True} if engine == "llama.cpp" else {}  # laws hold for what it could do, too
     return spread(
         MODELS[name], layout, phase=phase, precision="fp16", engine=engine, batch_size=batch, gpu="h100",
         engine_facts=facts, **PHASES[phase],

@@ -213,6 +213,10 @@ CASES = {
         scenario("{pipeline: 8}", workload="phase: decode, context_length: 8"),
         r"parallel.pipeline: 8 stages for 6 layers: some would have none. At most 6",
     ),
+    "tensor ranks of an engine without": (
+        scenario("{tensor: 2}", workload="phase: decode, context_length: 8, engine: llama.cpp"),
+        r"parallel.tensor: engine llama.cpp does not split layers over tensor ranks. .*pipeline: 2",
+    ),
     "virtual stages in decoding": (
         scenario("{pipeline: 2, virtual_stages: 2}", workload="phase: decode, context_length: 8"),
         r"virtual stages belong to training, not to phase decode. Leave it out",

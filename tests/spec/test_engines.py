@@ -50,6 +50,7 @@ OTHER = {
     "extra_kernels_per_layer": 3.0,
     "matmul_accumulation": "fp16",
     "expand_weights_from": 64,
+    "tensor_parallel": False,
     "rank_wait": {"collective": "5 us", "between_nodes": "50 us", "scatter": 0.1},
     "serving_pipeline": {
         "prefill": "divided",
