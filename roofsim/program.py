@@ -145,6 +145,7 @@ def shares_of(resolved: Resolved) -> Shares:
         expert_load=_expert_load(resolved),
         gathers_again=resolved.engine.sequence_gather == "again",
         exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
+        context_heads=layout.context_heads,
         balanced=resolved.engine.context_balance == "zigzag",
         merges_wide=resolved.engine.context_merge == "fp32",
         serving=serving,

@@ -83,6 +83,8 @@ def communicators(resolved: Resolved) -> Real:
     groups: Real = 0.0
     for ranks in (layout.tensor, layout.context, layout.replicas, layout.pipeline, layout.expert):
         groups = groups + where(ranks > 1.0, 1.0, 0.0)
+    if resolved.parallel.expert_tensor is not None:
+        groups = groups + where(layout.expert_tensor > 1.0, 1.0, 0.0)
     return groups * COMMUNICATOR
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, folder
-from roofsim.calibrate.multi_notes import COMPOSED, HEAD, LABELS, LEVERS, PEERS, REMAINS
+from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, PEERS, REMAINS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
 from roofsim.spec import catalog
 
@@ -33,10 +33,10 @@ schema: 1
 
 
 def load_multi_cases() -> tuple[Case, ...]:
-    """Return the shipped steps of several GPUs, in the order of the file; those that were measured come with a fits flag."""
+    """Return the shipped steps of several GPUs, in the order of the file, with a flag of what may be fitted."""
     with (folder() / "multi.csv").open(encoding="utf-8", newline="") as file:
         cases = [_case(row) for row in csv.DictReader(file)]
-    measured = [case for case in cases if case.source != COMPOSED]
+    measured = [case for case in cases if case.source not in (COMPOSED, *FOREIGN)]
     drawn = {case.name for case in sorted(measured, key=case_order)[::FIT_SHARE]}
     return tuple(replace(case, fits=case.name in drawn) for case in cases)
 

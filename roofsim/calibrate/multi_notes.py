@@ -6,6 +6,8 @@ from typing import Final
 
 #: The source whose times are no measurements.
 COMPOSED: Final = "vtrain-composed"
+#: Sources whose software no engine describes: they only score.
+FOREIGN: Final = ("dle-tf-many",)
 LABELS: Final = {
     "megatron-2020": "Megatron 2020",
     "megatron-weak": "Megatron weak scaling",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
 
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 _PRICED_AS: Final = {"send": "send_recv", "ring": "send_recv"}
 FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
-_OVERLAPPED: Final = ("data", "replica", "context")
+_CONTEXT: Final = ("context", "context_ring")
+_OVERLAPPED: Final = ("data", "replica", *_CONTEXT)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -58,9 +60,8 @@ class Traffic:
         )
 
     def mapped(self, change: Callable[[Real], Real]) -> Traffic:
-        """Return traffic whose seconds are changed."""
-        names = ("intra_node", "inter_node", "local", "waited", "last")
-        return replace(self, **{name: change(getattr(self, name)) for name in names})
+        """Return it with every number changed."""
+        return Traffic(**{field.name: change(getattr(self, field.name)) for field in fields(self)})
 
     def times(self, factor: Real) -> Traffic:
         """Return a share of it."""
@@ -103,11 +104,15 @@ class Messages:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
                 if op.group_of == "data":
-                    together = maximum(self.bucket / maximum(op.message(), 1.0), 1.0)
-                    one = replace(one, last=one.seconds * together)
+                    one = replace(one, last=self._bucket_of(op, one))
                 key = (str(op.phase), op.group_of)
                 found[key] = found.get(key, Traffic()).plus(one, op.count)
         return found
+
+    def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
+        """Return the seconds of a bucket: a unit's gradients or more; of updated parameters, which are one op, a part."""
+        share = self.bucket / maximum(op.message(), 1.0)
+        return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
     def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
         message = op.message()
@@ -127,7 +132,7 @@ class Messages:
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
         near, far = self._waits(op, inter)
         one = Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
-        if op.group_of != "context":
+        if op.group_of not in _CONTEXT:
             return one
         free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)
         return replace(one.times(op.steps), waited=one.seconds * op.steps * (1.0 - free), beside=op.beside)
@@ -146,7 +151,7 @@ class Messages:
         message, layout = op.message(), self.layout
         ranks, stride = op.ranks, layout.stride(op.group_of)
         if op.function == "ring":
-            ranks, stride = 2.0, self._hop("context", layout.tensor * layout.context)
+            ranks, stride = 2.0, self._hop(op.group_of, layout.tensor * layout.context)
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message

@@ -42,7 +42,7 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import Role
-from roofsim.numeric import is_scalar, maximum, same, where
+from roofsim.numeric import any_above, is_scalar, maximum, same, where
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -272,7 +272,7 @@ def _(op: Pool, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     update = context.light(op.flops() - op.extra_flops, traffic, str(op.kind), op.kernels())
-    if is_scalar(op.extra_flops) and op.extra_flops == 0.0:
+    if not any_above(op.extra_flops, 0.0):
         return (update,)
     # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.
     math = next(name for name in ("bf16", "fp16", "fp32") if context.device.has(name))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
-from roofsim.lower.context import own_heads, swaps_heads, to_heads, to_tokens, whole_context
+from roofsim.lower.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.numeric import Real, minimum, round_up, same
 
 if TYPE_CHECKING:
@@ -83,14 +83,13 @@ def attend(
     additive = None if heads.causal else mask
     kernel = kernel_of(call, heads, masked=additive is not None)
     with layers.b.scope("attention"):
-        swaps = swaps_heads(layers)
+        swaps = layers.shares.swaps_heads
         if swaps:
             heads = own_heads(layers, heads)
             q, k, v = (to_heads(layers, tensor) for tensor in (q, k, v))
         sinks = layers.b.parameter("sinks", heads.heads) if heads.sinks else None
         if kernel == "unfused":
-            if not swaps:
-                k, v = (whole_context(layers, tensor, rings=False) for tensor in (k, v))
+            k, v = (whole_context(layers, tensor, rings=False) for tensor in (k, v))
             out = _unfused(layers, heads, q, k, v, (bias, mask), sinks)
         else:
             extra = tuple(tensor for tensor in (additive, sinks) if tensor is not None)
@@ -105,18 +104,16 @@ def _fused(
     if layers.flavour.attention_unpads:
         q, k, v = (layers.copy(tensor, "unpad") for tensor in (q, k, v))
     batch, length = q.shape[0], q.shape[1]
-    shares, swaps = layers.shares, swaps_heads(layers)
+    shares = layers.shares
     rings = shares.rings and heads.window is None
     dimensions = _dimensions(heads, q, k)
-    if not swaps:
-        dimensions["kv_length"] = k.shape[1] * shares.context
+    dimensions["kv_length"] = k.shape[1] * shares.context_shards
     # PyTorch turns a mask of booleans into an additive one at each call.
     extra = tuple(_additive(layers, q, tensor) if tensor.dtype is BOOL else tensor for tensor in extra)
     if heads.grouped and (kernel == "efficient" or layers.flavour.grouped_heads == "written_out"):
         k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
         dimensions["kv_heads"] = heads.heads
-    if not swaps:
-        k, v = (whole_context(layers, tensor, rings=rings) for tensor in (k, v))
+    k, v = (whole_context(layers, tensor, rings=rings) for tensor in (k, v))
     rows = round_up(length, 32.0) if kernel == "efficient" else length
     out = b.tensor("out", batch, length, heads.heads * heads.value_head_size)
     log_sum_exp = b.tensor("log_sum_exp", batch, heads.heads, rows, dtype=FP32)
@@ -126,7 +123,7 @@ def _fused(
     if rings:
         # Transformer Engine keeps every block's result up to the end, PyTorch a sum and a part of it.
         merges = FP32 if shares.merges_wide else q.dtype
-        parts = 2.0 if shares.merges_wide else shares.context
+        parts = 2.0 if shares.merges_wide else shares.context_shards
         outputs += (b.tensor("parts", parts, *out.shape, dtype=merges),)
     b.emit(
         Attention,
@@ -136,7 +133,7 @@ def _fused(
         kernel=kernel,
         causal=heads.causal,
         window=heads.window,
-        shards=1.0 if swaps else shares.context,
+        shards=shares.context_shards,
         balanced=shares.balanced,
         ring=merges,
         **dimensions,
@@ -227,8 +224,7 @@ def _softmax_of_scores(
     if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap:
         # One kernel scales, masks and normalises, in the scores' type; the product before it adds ALiBi's slopes.
         length, kv_length = scores.shape[2:]
-        ranks = 1.0 if swaps_heads(layers) else layers.shares.context
-        seen = visible_share(length * ranks, kv_length, causal=heads.causal)
+        seen = visible_share(length * layers.shares.context_shards, kv_length, causal=heads.causal)
         return layers.softmax(scores, on_chip=True, visible=seen)
     if heads.scale:
         scores = layers.pointwise("mul_scalar", scores)

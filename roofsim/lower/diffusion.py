@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
+from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
 
 if TYPE_CHECKING:
@@ -74,10 +75,10 @@ def geglu(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
 
 
 def gelu_mlp(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
-    """Build a feed-forward layer with GELU."""
+    """Build a feed-forward layer with GELU, its width split over the tensor group."""
     with layers.b.scope(leaf):
-        hidden = layers.activation(layers.linear(x, inner, "up", bias=True), "gelu_tanh")
-        return layers.linear(hidden, x.shape[-1], "down", bias=True)
+        up = layers.linear(enter(layers, x), layers.shares.of_tensor(inner), "up", bias=True)
+        return leave(layers, layers.linear(layers.activation(up, "gelu_tanh"), x.shape[-1], "down", bias=True))
 
 
 # -- modulation -----------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from roofsim.lower.diffusion import (
     timesteps,
 )
 from roofsim.lower.mmdit import JointDit
+from roofsim.lower.shares import enter, leave
 from roofsim.lower.vision import VisionLayers
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 def lower_dit(model: DitModel, call: Call) -> OpGraph:
     """Build one pass of a diffusion transformer over a batch of noisy latents."""
     b = Builder()
-    layers = VisionLayers(b, call.flavour)
+    layers = VisionLayers(b, call.flavour, call.shares)
     network = _Dit(model, call, b, layers) if model.conditioning == "class" else JointDit(model, call, b, layers)
     prediction = network.build()
     if call.trains:
@@ -126,13 +127,14 @@ class _Dit:
 
     def _attention(self, x: Tensor) -> Tensor:
         layers, model, width = self.layers, self.model, self.model.hidden_size
-        heads: Real = model.num_attention_heads
-        size = width / heads
+        size = width / model.num_attention_heads
+        heads: Real = model.num_attention_heads / layers.shares.tensor
         shape = Heads(heads=heads, kv_heads=heads, head_size=size, value_head_size=size, causal=False, scale=False)
         with self.b.scope("self_attention"):
+            x = enter(layers, x)
             q, k, v = (
-                layers.view(layers.linear(x, width, name, bias=True), "reshape", *x.shape[:2], heads, size)
+                layers.view(layers.linear(x, heads * size, name, bias=True), "reshape", *x.shape[:2], heads, size)
                 for name in ("query", "key", "value")
             )
             out = layers.linear(attend(layers, self.call, shape, q, k, v), width, "output", bias=True)
-            return layers.pointwise("div_scalar", out)
+            return layers.pointwise("div_scalar", leave(layers, out))

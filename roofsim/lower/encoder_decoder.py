@@ -12,6 +12,7 @@ from roofsim.graph.tensor import AUTO, FP32, INT64, Role, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of
 from roofsim.lower.projections import by_head
 from roofsim.lower.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
+from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, product
 
@@ -28,13 +29,30 @@ def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
     decoder's.
     """
     b = Builder()
-    both = _EncoderDecoder(model, call, b, VisionLayers(b, call.flavour))
+    both = _EncoderDecoder(_share(model, call.shares), call, b, VisionLayers(b, call.flavour, call.shares))
     if call.phase == "decode":
         both.resident_encoder()
         both.decode(None)
     else:
         both.decode(both.encode())
     return b.graph()
+
+
+def _share(model: EncoderDecoderModel, shares: Shares) -> EncoderDecoderModel:
+    """Return the model as one rank of a tensor group holds it; its width stays whole."""
+    if one(shares.tensor):
+        return model
+    kv_heads, width = model.num_key_value_heads, model.intermediate_size
+    assert kv_heads is not None
+    assert width is not None
+    return model.model_copy(
+        update={
+            "num_attention_heads": model.num_attention_heads / shares.tensor,
+            "num_key_value_heads": shares.of_heads(kv_heads),
+            "intermediate_size": shares.of_tensor(width),
+            "vocab_size": shares.of_tensor(model.vocab_size),
+        }
+    )
 
 
 @dataclass(frozen=True)
@@ -120,7 +138,7 @@ class _EncoderDecoder:
     def resident_encoder(self) -> None:
         """Hold the encoder's weights, which stay in memory although decoding does not read them."""
         b = Builder()
-        silent = _EncoderDecoder(self.model, self.call, b, VisionLayers(b, self.call.flavour))
+        silent = _EncoderDecoder(self.model, self.call, b, VisionLayers(b, self.call.flavour, self.call.shares))
         silent.encode()
         graph = b.graph()
         for block, body in graph.segments():
@@ -194,7 +212,7 @@ class _EncoderDecoder:
         """Look tokens up (while training, the labels shifted by one) and add learned positions."""
         model, b, layers = self.model, self.b, self.layers
         tokens = layers.copy(self.labels, "shift") if shifted else b.input(name, self.call.batch, length, dtype=INT64)
-        x = layers.lookup(tokens, self.table)
+        x = leave(layers, layers.lookup(tokens, self.table))
         if model.position_embedding != "learned":
             return x
         with b.scope("positions"):
@@ -220,13 +238,17 @@ class _EncoderDecoder:
         with self.b.scope("head"):
             scaled = layers.pointwise("mul_scalar", x) if model.scaled_output else x
             weight = self.table if model.tie_embeddings else None
-            logits = layers.linear(scaled, model.vocab_size, "logits", weight=weight, bias=model.head_bias)
+            logits = layers.linear(
+                enter(layers, scaled), model.vocab_size, "logits", weight=weight, bias=model.head_bias
+            )
             if call.trains:
                 tokens = product(*x.shape[:2])
                 flat = layers.view(logits, "reshape", tokens, model.vocab_size)
                 labels = layers.view(self.labels, "reshape", tokens)
                 alive = (x, scaled) if memory is None else (x, scaled, memory)
                 layers.cross_entropy(flat, labels, *dict.fromkeys(alive), upcast=False)
+            else:
+                whole_vocabulary(layers, logits)
 
     # -- layers -------------------------------------------------------------------------------------------------
 
@@ -267,15 +289,18 @@ class _EncoderDecoder:
         """Normalise, attend to `source` (the layer's own input, the encoder's output or, None, its cache), add."""
         model, layers = self.model, self.layers
         with self.b.scope(leaf):
-            normed = self._norm(x, "norm")
+            normed = enter(layers, self._norm(x, "norm"))
             q = self._query(normed)
-            k, v = self._cross_cache() if source is None else self._keys_values(normed if source is x else source)
+            if source is None:
+                k, v = self._cross_cache()
+            else:
+                k, v = self._keys_values(normed if source is x else enter(layers, source))
             if source is not None and side.cache is not None:
                 k = cached(layers, self.call, k, f"{side.cache}key_cache")
                 v = cached(layers, self.call, v, f"{side.cache}value_cache")
             context = self._attend(q, k, v, side)
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
-            return layers.add(x, layers.dropout(out, model.dropout))
+            return layers.add(x, layers.dropout(leave(layers, out), model.dropout))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, side: _Side) -> Tensor:
         layers = self.layers
@@ -344,7 +369,7 @@ class _EncoderDecoder:
         assert model.activation is not None
         bias = bool(model.mlp_bias)
         with self.b.scope("mlp"):
-            normed = self._norm(x, "norm")
+            normed = enter(layers, self._norm(x, "norm"))
             if model.gated_mlp:
                 gate = layers.linear(normed, model.intermediate_size, "gate", bias=bias)
                 gate = layers.activation(gate, model.activation)
@@ -358,7 +383,7 @@ class _EncoderDecoder:
                 # T5's code widens to the weights' type, which autocast undoes.
                 hidden = layers.cast(hidden, weight)
             out = layers.linear(hidden, model.hidden_size, "down", bias=bias, weight=weight)
-            return layers.add(x, layers.dropout(out, model.dropout))
+            return layers.add(x, layers.dropout(leave(layers, out), model.dropout))
 
 
 __all__ = ["lower_encoder_decoder"]

@@ -20,6 +20,7 @@ from roofsim.lower.diffusion import (
     timesteps,
 )
 from roofsim.lower.layers import Layers
+from roofsim.lower.shares import enter, leave
 
 if TYPE_CHECKING:
     from roofsim.graph.builder import Builder
@@ -51,9 +52,9 @@ class JointDit:
         """The shape of every attention layer."""
         model = self.model
         size = model.hidden_size / model.num_attention_heads
+        heads = model.num_attention_heads / self.layers.shares.tensor
         return Heads(
-            heads=model.num_attention_heads, kv_heads=model.num_attention_heads, head_size=size, value_head_size=size,
-            causal=False, scale=False,
+            heads=heads, kv_heads=heads, head_size=size, value_head_size=size, causal=False, scale=False
         )  # fmt: skip
 
     def build(self) -> Tensor:
@@ -139,8 +140,9 @@ class JointDit:
         text_normed = modulated_norm(layers, text, scale, shift, "text_norm1")
         joined = self._attend(self._qkv(normed, "image"), self._qkv(text_normed, "text"), tables)
         with self.b.scope("joint_attention"):
-            kept = layers.view(joined, "slice", *normed.shape)
-            attended = strided_linear(layers, kept, normed.shape, width, "output")
+            shape = (*normed.shape[:2], joined.shape[-1])
+            kept = layers.view(joined, "slice", *shape)
+            attended = leave(layers, strided_linear(layers, kept, shape, width, "output"))
         return self._rest_of_block(image, attended, parts, "mlp")
 
     def _rest_of_block(self, x: Tensor, attended: Tensor, parts: tuple[Tensor, ...], leaf: str) -> Tensor:
@@ -169,19 +171,20 @@ class JointDit:
             if self.rotary:
                 text_part, image_part = layers.split(joined, text.shape[1], image.shape[1], axis=1)
                 image_part = layers.copy(image_part, "contiguous")
-                attended = layers.linear(image_part, width, "output", bias=True)
+                attended = leave(layers, layers.linear(image_part, width, "output", bias=True))
                 text_part = layers.copy(text_part, "contiguous")
-                return attended, layers.linear(text_part, width, "text_output", bias=True)
+                return attended, leave(layers, layers.linear(text_part, width, "text_output", bias=True))
             image_part, text_part = layers.split(joined, image.shape[1], text.shape[1], axis=1, function="slices")
-            text_attended = strided_linear(layers, text_part, text.shape, width, "text_output")
-            return strided_linear(layers, image_part, image.shape, width, "output"), text_attended
+            text_attended = leave(layers, strided_linear(layers, text_part, text_part.shape, width, "text_output"))
+            return leave(layers, strided_linear(layers, image_part, image_part.shape, width, "output")), text_attended
 
     def _qkv(self, x: Tensor, leaf: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, tokens, heads, size]`` of one stream."""
         layers, heads = self.layers, self.heads
         shape = (*x.shape[:2], heads.heads, heads.head_size)
         with self.b.scope(f"joint_attention.{leaf}"):
-            flat = [layers.linear(x, x.shape[-1], name, bias=True) for name in ("query", "key", "value")]
+            x, own = enter(layers, x), heads.heads * heads.head_size
+            flat = [layers.linear(x, own, name, bias=True) for name in ("query", "key", "value")]
             if not self.model.query_key_norm:
                 q, k, v = (layers.view(part, "reshape", *shape, copies_gradient=True) for part in flat)
                 return q, k, v
@@ -216,7 +219,8 @@ class JointDit:
         """Rotate neighbouring pairs of each head, in fp32: one kernel, or the library's chain."""
         layers = self.layers
         if layers.flavour.rotary != "chain":
-            return rotate(layers, x, tables, leaf)
+            cosine, sine = (layers.cast(table, x) for table in tables)
+            return rotate(layers, x, (cosine, sine), leaf)
         cosine, sine = tables
         half = x.shape[-1] / 2.0
         with self.b.scope(leaf):
@@ -253,14 +257,15 @@ class JointDit:
         x = layers.concat((text, image), 1)
         shift, scale, gate = modulation(layers, vector, width, 3, "modulation")
         normed = modulated_norm(layers, x, scale, shift, "norm")
-        hidden = layers.activation(layers.linear(normed, model.intermediate_size, "up", bias=True), "gelu_tanh")
+        up = layers.linear(enter(layers, normed), layers.shares.of_tensor(model.intermediate_size), "up", bias=True)
+        hidden = layers.activation(up, "gelu_tanh")
         q, k, v = self._qkv(normed, "all")
         with self.b.scope("joint_attention"):
             if tables is not None:
                 q, k = self._rotate(q, tables, "rotate_query"), self._rotate(k, tables, "rotate_key")
             attended = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
         both = layers.concat((attended, hidden), -1)
-        projected = layers.mul(gate, layers.linear(both, width, "output", bias=True))
+        projected = layers.mul(gate, leave(layers, layers.linear(both, width, "output", bias=True)))
         result = layers.add(x, projected)
         layers.release(normed, attended, hidden)
         return result

@@ -41,7 +41,9 @@ class Shares:
     expert_dispatch
         Type in which they travel; None: their own.
     exchange
-        How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring`` or ``a2a``.
+        How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring``, ``a2a`` or ``a2a+p2p``.
+    context_heads
+        Ranks of it among which heads are dealt out during attention.
     balanced
         Whether its ranks see equal shares of a causal mask.
     merges_wide
@@ -59,6 +61,7 @@ class Shares:
     expert_exchange: str = "all_to_all"
     expert_dispatch: DType | None = None
     exchange: str = "all_gather"
+    context_heads: Real = 1.0
     balanced: bool = True
     merges_wide: bool = False
 
@@ -77,7 +80,17 @@ class Shares:
     @property
     def rings(self) -> bool:
         """Whether attention runs block by block as keys and values come round."""
-        return self.exchange in ("p2p", "gathered_ring") and not one(self.context)
+        return self.exchange in ("p2p", "gathered_ring", "a2a+p2p") and not one(self.context)
+
+    @property
+    def swaps_heads(self) -> bool:
+        """Whether ranks hold more tokens of fewer heads during attention."""
+        return self.exchange in ("a2a", "a2a+p2p") and not one(self.context)
+
+    @property
+    def context_shards(self) -> Real:
+        """Ranks among which the queries of a head are dealt out during attention."""
+        return self.context / self.context_heads if self.swaps_heads else self.context
 
     def of_tensor(self, size: Real) -> Real:
         """Return a rank's share of something that the tensor group splits, rounded up."""

@@ -10,6 +10,7 @@ from roofsim.graph.ops import Copy
 from roofsim.lower.attention import Heads, attend, kernel_of
 from roofsim.lower.projections import ProjectionBiases, project, project_stacked
 from roofsim.lower.relative_bias import aligned, contiguous_bias, indexed_bias
+from roofsim.lower.shares import enter, leave
 from roofsim.lower.vision import VisionLayers
 from roofsim.numeric import Real, floor
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def lower_vit(model: VitModel, call: Call) -> OpGraph:
     """Build one pass of a vision transformer over a batch of images."""
     b = Builder()
-    return _Vit(model, call, b, VisionLayers(b, call.flavour)).build()
+    return _Vit(model, call, b, VisionLayers(b, call.flavour, call.shares)).build()
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,10 @@ class _Vit:
     def heads(self) -> Heads:
         model = self.model
         size = model.hidden_size / model.num_attention_heads
+        count = model.num_attention_heads / self.layers.shares.tensor
         return Heads(
-            heads=model.num_attention_heads,
-            kv_heads=model.num_attention_heads,
+            heads=count,
+            kv_heads=count,
             head_size=size,
             value_head_size=size,
             causal=False,
@@ -92,15 +94,16 @@ class _Vit:
     def _attention(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
         with self.b.scope("self_attention"):
-            q, k, v = self._projections(x)
+            q, k, v = self._projections(enter(layers, x))
             bias = mask = None
             if model.position_embedding == "relative":
                 entries = (2.0 * self.grid - 1.0) ** 2.0 + 3.0
-                bias = indexed_bias(layers, x.shape[1], entries, model.num_attention_heads)
+                bias = indexed_bias(layers, x.shape[1], entries, self.heads.heads)
                 if kernel_of(self.call, self.heads, masked=True) != "unfused":
                     mask = aligned(layers, contiguous_bias(layers, bias, q), x.shape[1], x.shape[0])
             context = attend(layers, self.call, self.heads, q, k, v, mask, bias)
-            return layers.dropout(layers.linear(context, model.hidden_size, "output", bias=True), model.dropout)
+            out = leave(layers, layers.linear(context, model.hidden_size, "output", bias=True))
+            return layers.dropout(out, model.dropout)
 
     def _projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         model, layers = self.model, self.layers
@@ -113,7 +116,7 @@ class _Vit:
 
     def _stacked_bias(self) -> Tensor | None:
         """Return the bias of the joint projection; without one for the keys it is put together from three parts."""
-        model, b, h = self.model, self.b, self.model.hidden_size
+        model, b, h = self.model, self.b, self.heads.heads * self.heads.head_size
         if not model.query_key_value_bias:
             return None
         with b.scope("query_key_value"):
@@ -127,15 +130,18 @@ class _Vit:
     def _mlp(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
+        inner = layers.shares.of_tensor(model.intermediate_size)
         with self.b.scope("mlp"):
+            x = enter(layers, x)
             if model.gated_mlp:
-                both = layers.linear(x, 2.0 * model.intermediate_size, "gate_up", bias=True)
-                gate, up = layers.split(both, model.intermediate_size, model.intermediate_size)
+                both = layers.linear(x, 2.0 * inner, "gate_up", bias=True)
+                gate, up = layers.split(both, inner, inner)
                 hidden = layers.mul(layers.activation(gate, model.activation), up)
             else:
-                hidden = layers.linear(x, model.intermediate_size, "up", bias=True)
+                hidden = layers.linear(x, inner, "up", bias=True)
                 hidden = layers.activation(hidden, model.activation)
-            return layers.dropout(layers.linear(hidden, model.hidden_size, "down", bias=True), model.dropout)
+            out = leave(layers, layers.linear(hidden, model.hidden_size, "down", bias=True))
+            return layers.dropout(out, model.dropout)
 
     def _pool(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers

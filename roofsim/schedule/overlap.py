@@ -62,7 +62,7 @@ def exposed(
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
-        elif group == "context":
+        elif group in ("context", "context_ring"):
             micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0)))
         else:
             micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)

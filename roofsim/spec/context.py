@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.spec.layout import divisors, problem
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from roofsim.spec.workload import Parallel, Workload
 
 #: Forms in which attention works blocks of keys and values off one by one.
-RINGS: Final = ("p2p", "gathered_ring")
+RINGS: Final = ("p2p", "gathered_ring", "a2a+p2p")
 _PATH: Final = ("parallel", "context_communication")
 
 
@@ -29,6 +30,9 @@ def complete_context(
     """
     form = parallel.context_communication or engine.context_communication
     notes: list[str] = []
+    if parallel.context_heads is not None and form != "a2a+p2p":
+        message = f"context_heads beside context_communication {form}"
+        raise problem(document, ("parallel", "context_heads"), message, "Leave it out, or use a2a+p2p.")
     if parallel.context > 1:
         whole: Any = model.completed()
         obstacle = _without_ring(engine, whole) if form in RINGS else None
@@ -39,8 +43,10 @@ def complete_context(
             form = "all_gather"
             notes.append(f"context_communication: all_gather instead of the engine's ring, for {obstacle}")
         if form == "a2a":
-            _check_heads(parallel, whole, document)
-        elif engine.context_balance == "zigzag":
+            _check_heads(parallel, parallel.context, whole, document)
+        elif form == "a2a+p2p":
+            parallel = _with_heads(parallel, whole, document, notes)
+        if form != "a2a" and engine.context_balance == "zigzag":
             _check_pieces(parallel, workload, document)
     return parallel.model_copy(update={"context_communication": form}), notes
 
@@ -53,12 +59,26 @@ def _without_ring(engine: Engine, model: Any) -> str | None:
     return None
 
 
-def _check_heads(parallel: Parallel, model: Any, document: Document) -> None:
-    ranks = parallel.tensor * parallel.context
+def _with_heads(parallel: Parallel, model: Any, document: Document, notes: list[str]) -> Parallel:
+    """Settle among how many ranks a2a+p2p deals heads out."""
+    given = parallel.context_heads
+    if given is None:
+        shared = getattr(model, "num_key_value_heads", None) or model.num_attention_heads
+        given = math.gcd(parallel.context, max(shared // parallel.tensor, 1))
+        notes.append(f"context_heads: {given}, what key-value heads and context have in common")
+    if parallel.context % given:
+        message = f"context_heads {given} does not divide context {parallel.context}"
+        raise problem(document, ("parallel", "context_heads"), message, f"Use one of {divisors(parallel.context)}.")
+    _check_heads(parallel, given, model, document)
+    return parallel.model_copy(update={"context_heads": given})
+
+
+def _check_heads(parallel: Parallel, context: int, model: Any, document: Document) -> None:
+    ranks = parallel.tensor * context
     shared = getattr(model, "num_key_value_heads", None)
     for heads, what in ((model.num_attention_heads, "attention heads"), (shared, "key-value heads")):
         if heads is not None and heads % ranks:
-            message = f"a2a deals {heads} {what} out to tensor {parallel.tensor} x context {parallel.context} ranks"
+            message = f"a2a deals {heads} {what} out to tensor {parallel.tensor} x context {context} ranks"
             hint = f"Degrees whose product divides them: {divisors(heads)}; p2p and all_gather take any."
             raise problem(document, _PATH, message, hint)
 

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Parallel, Workload
 
-#: Families whose layers this version splits over a tensor or context group.
-SPLIT_FAMILIES: Final = ("decoder", "encoder")
+#: Families whose layers this version splits over a tensor group; and along the sequence (context, sequence: true).
+SPLIT_FAMILIES: Final = ("decoder", "encoder", "encoder-decoder", "vit", "dit")
+SEQUENCE_FAMILIES: Final = ("decoder", "encoder")
 #: Families whose layers are one stack, each handing one tensor to the next: what a pipeline can cut.
 STACKS: Final = ("decoder", "encoder", "vit", "mixer", "mamba")
 DEGREES: Final = ("tensor", "pipeline", "context", "data")
@@ -30,6 +31,7 @@ class Layout:
 
     tensor: Real
     context: Real
+    context_heads: Real
     data: Real
     pipeline: Real
     expert: Real
@@ -64,12 +66,20 @@ class Layout:
             "expert_tensor": 1.0,
             "dispatch": self.tensor,  # the ranks of an expert group of inference that hold other tokens
             "context": self.tensor,
+            "context_ring": self.tensor * self.context_heads,
             "statistics": self.tensor,
             "data": self.tensor,  # gradients are summed over context ranks too, which stand beside them
             "replica": self.tensor * self.shards,
             "pipeline": self.tensor * self.context * self.data,
         }
         return strides[group]
+
+
+def _context_heads(parallel: Parallel) -> Real:
+    """Return the context ranks that deal heads out: all, some, or each for itself."""
+    if parallel.context_communication == "a2a":
+        return parallel.context
+    return parallel.context_heads or 1 if parallel.context_communication == "a2a+p2p" else 1
 
 
 def expert_tensor_of(parallel: Parallel) -> Real:
@@ -87,6 +97,7 @@ def layout_of(parallel: Parallel) -> Layout:
         shards=minimum(real(parallel.sharding.full), replicas) if hybrid else replicas,  # type: ignore[union-attr]
         tensor=real(parallel.tensor),
         context=real(parallel.context),
+        context_heads=real(_context_heads(parallel)),
         data=real(1 if parallel.data is None else parallel.data),
         pipeline=real(parallel.pipeline),
         expert=real(parallel.expert),
@@ -141,12 +152,16 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     """
     if workload.phase != "train":
         _check_inference(parallel, workload, document)
-    for name in ("tensor", "context"):
-        if getattr(parallel, name) > 1 and model.family not in SPLIT_FAMILIES:
+    for name, families in (("tensor", SPLIT_FAMILIES), ("context", SEQUENCE_FAMILIES)):
+        if getattr(parallel, name) > 1 and model.family not in families:
             raise problem(
                 document, ("parallel", name), f"{model.family} models are not split by {name} in this version",
-                f"Families that are: {', '.join(SPLIT_FAMILIES)}. data and sharding work for all.",
+                f"Families that are: {', '.join(families)}. data and sharding work for all.",
             )  # fmt: skip
+    if parallel.tensor > 1 and parallel.sequence and model.family not in SEQUENCE_FAMILIES:
+        message = f"{model.family} models are not split along the sequence in this version"
+        hint = f"Families that are: {', '.join(SEQUENCE_FAMILIES)}. Leave sequence out."
+        raise problem(document, ("parallel", "sequence"), message, hint)
     whole = model.completed()
     if parallel.tensor > 1:
         _check_tensor(parallel.tensor, whole, document)
@@ -187,7 +202,7 @@ def _check_inference(parallel: Parallel, workload: Workload, document: Document)
 
 def _check_tensor(tensor: int, model: Any, document: Document) -> None:
     _divides(document, "tensor", tensor, model.num_attention_heads, "num_attention_heads")
-    heads = model.num_key_value_heads
+    heads = getattr(model, "num_key_value_heads", None)
     if heads is not None and heads % tensor and tensor % heads:
         message = f"tensor {tensor} neither divides the {heads} key-value heads nor is a multiple of them"
         raise problem(document, ("parallel", "tensor"), message, f"Use one of {divisors(heads)}.")

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from roofsim.spec.resolve import Resolved
 
-SECTIONS = ("model", "workload", "gpu", "parallel")
+SECTIONS = ("model", "workload", "parallel", "gpu")
 
 
 def axes(values: Sequence[Sequence[float]]) -> list[Real]:
@@ -37,8 +37,8 @@ def axes(values: Sequence[Sequence[float]]) -> list[Real]:
 def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
     """Return the scenario with numbers, or arrays of them, at given paths.
 
-    Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``gpu.memory.bandwidth``,
-    ``gpu.peak.bf16``, ``parallel.tensor``; values are in base units and are not validated. GPUs follow the degrees.
+    Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``parallel.tensor``, ``gpu.memory.bandwidth``,
+    ``gpu.peak.bf16``; values are in base units and are not validated. GPUs follow the degrees.
 
     A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
 

@@ -140,7 +140,7 @@ class ShardedOver(_Strict):
 
 
 #: How ranks of a context group exchange keys and values.
-ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a"]
+ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
 
 
 class Parallel(_Strict):
@@ -164,7 +164,11 @@ class Parallel(_Strict):
     context_communication: ContextCommunication | None = Field(
         default=None,
         description="p2p: a ring; all_gather: keys and values before attention; gathered_ring: gathered, worked off block by "
-        "block; a2a: heads instead of tokens (Ulysses). The engine's own, if left out.",
+        "block; a2a: heads instead of tokens (Ulysses); a2a+p2p: heads among context_heads ranks, a ring of these. The engine's "
+        "own, if left out.",
+    )
+    context_heads: Positive | None = Field(
+        default=None, description="Of a2a+p2p: context ranks that deal heads out; as many as divide them, if left out."
     )
     expert: Positive = 1
     expert_tensor: Positive | None = Field(
@@ -190,7 +194,7 @@ class Parallel(_Strict):
     @property
     def gpus(self) -> int:
         """GPUs that the degrees multiply to."""
-        return self.tensor * self.pipeline * self.context * (self.data or 1)
+        return self.tensor * self.pipeline * self.context * (1 if self.data is None else self.data)
 
 
 class HardwareChoice(_Strict):

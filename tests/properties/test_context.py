@@ -16,7 +16,7 @@ from tests.scenarios import TINY_LLAMA, spread
 
 MODEL = TINY_LLAMA | {"num_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "head_size": 16}
 ENCODER = {"family": "encoder", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 8, "vocab_size": 128}
-FORMS = ("p2p", "all_gather", "gathered_ring", "a2a")
+FORMS = ("p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p")
 SIZES = {"sequence_length": 64, "global_batch_size": 4, "micro_batch_size": 1, "precision": "bf16"}
 #: Bytes of keys, of values and of queries of the whole sequence in one layer: tokens x heads x size x 2 bytes.
 WHOLE = 64 * 8 * 16 * 2
@@ -24,6 +24,8 @@ WHOLE = 64 * 8 * 16 * 2
 
 def run(form, context=4, model=MODEL, engine="megatron-core", tensor=1, **workload):
     layout = {"context": context, "context_communication": form, "tensor": tensor}
+    if form == "a2a+p2p":
+        layout["context_heads"] = 2
     return spread(model, layout, engine=engine, **(SIZES | workload))
 
 
@@ -32,7 +34,7 @@ def sent(evaluation, phase):
     (stage,) = evaluation.program.stages
     found: dict[str, float] = {}
     for op in stage.graph:
-        if isinstance(op, Collective) and op.group_of == "context" and op.phase == phase:
+        if isinstance(op, Collective) and op.group_of in ("context", "context_ring") and op.phase == phase:
             found[op.function] = found.get(op.function, 0.0) + op.message() * op.steps
     return found
 
@@ -71,6 +73,11 @@ def test_encoders_see_everything_on_every_rank(form):
         ("gathered_ring", "torchtitan", {"all_gather": 2 * WHOLE}, {"all_gather": 2 * WHOLE, "ring": 4 * WHOLE}),
         # A rank's part of queries, keys, values and result.
         ("a2a", "megatron-core", {"all_to_all": WHOLE}, {"all_to_all": WHOLE}),
+        # The same, then a ring of two blocks, each of half the tokens and half the heads.
+        (
+            "a2a+p2p", "megatron-core", {"all_to_all": WHOLE, "ring": 2 * WHOLE / 4},
+            {"all_to_all": WHOLE, "ring": 2 * WHOLE / 4 * (1 + 2)},
+        ),
     ],
 )  # fmt: skip
 def test_bytes_that_a_rank_sends(form, engine, forward, backward):
@@ -167,6 +174,13 @@ def test_arrays_are_their_elements(form):
         ({"context": 4, "context_communication": "p2p"}, {}, {"sliding_window": 16}, "windowed layers"),
         ({"context": 4, "context_communication": "ring"}, {}, {}, "p2p"),
         ({"context": 4}, {"sequence_length": 60}, {}, "fall into 8 pieces"),
+        (
+            {"context": 4, "context_communication": "a2a+p2p", "context_heads": 3},
+            {},
+            {},
+            "context_heads 3 does not divide",
+        ),
+        ({"context": 4, "context_heads": 2}, {}, {}, "context_heads beside context_communication p2p"),
     ],
 )
 def test_refusals(parallel, workload, model, message):

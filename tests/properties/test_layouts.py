@@ -189,3 +189,74 @@ def test_arrays_of_experts_are_their_elements():
     layout = {"data": 8, "expert": 4}
     scenario = {"model": EXPERTS, "workload": {"global_batch_size": 96, "sequence_length": 64}, "parallel": layout}
     compare(resolve(scenario), {"workload.micro_batch_size": [1, 2, 3], "gpu.memory.bandwidth": [1e12, 3e12]})
+
+
+@pytest.mark.parametrize(
+    ("layout", "swept"),
+    [
+        ({"tensor": 2}, {"parallel.tensor": [1, 2, 4, 8], "gpu.memory.bandwidth": [1e12, 3e12]}),
+        ({"tensor": 2, "sequence": True}, {"parallel.tensor": [2, 4, 8], "workload.micro_batch_size": [1, 2]}),
+        ({"data": 2}, {"parallel.data": [1, 2, 4, 8]}),
+        ({"data": 2, "sharding": "optimizer"}, {"parallel.data": [2, 4, 8]}),
+        ({"data": 2, "sharding": "gradients"}, {"parallel.data": [2, 4, 8]}),
+        ({"data": 2, "sharding": "full"}, {"parallel.data": [2, 4, 8], "parallel.tensor": [1]}),
+        ({"context": 2, "context_communication": "p2p"}, {"parallel.context": [2, 4]}),
+        ({"context": 2, "context_communication": "all_gather"}, {"parallel.context": [2, 4]}),
+        ({"context": 2, "context_communication": "gathered_ring"}, {"parallel.context": [2, 4]}),
+        ({"context": 2, "context_communication": "a2a", "tensor": 2}, {"parallel.context": [2, 4]}),
+        ({"context": 4, "context_communication": "a2a+p2p", "context_heads": 2}, {"parallel.context": [4, 8]}),
+        ({"pipeline": 2}, {"parallel.pipeline": [2, 4, 8]}),
+        ({"pipeline": 2, "schedule": "gpipe"}, {"parallel.pipeline": [2, 4]}),
+        (
+            {"pipeline": 2, "tensor": 2, "data": 2, "context": 2},
+            {
+                "parallel.tensor": [2, 4],
+                "parallel.data": [2, 4],
+                "parallel.context": [2, 4],
+                "gpu.peak.bf16": [3e14, 9e14],
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_arrays_of_degrees_are_their_elements(layout, swept):
+    workload = {"sequence_length": 64, "global_batch_size": 96, "precision": "bf16", "engine": "megatron-core"}
+    request = {"model": DENSE["llama"], "workload": workload, "parallel": layout, "hardware": {"gpu": "h100"}}
+    compare(resolve(request), swept, tables=False)
+
+
+@pytest.mark.parametrize(
+    "swept",
+    [
+        {"parallel.expert": [2, 4, 8]},
+        {"parallel.expert": [2, 4], "parallel.expert_tensor": [1, 2]},
+        {"parallel.expert_imbalance": [1.0, 1.5, 2.0], "workload.micro_batch_size": [1, 2]},
+    ],
+    ids=str,
+)
+def test_arrays_of_expert_degrees_are_their_elements(swept):
+    workload = {"sequence_length": 64, "global_batch_size": 96, "precision": "bf16", "engine": "megatron-core"}
+    layout = {"data": 8, "expert": 2} | ({"expert_tensor": 2} if "parallel.expert_tensor" in swept else {})
+    compare(resolve({"model": EXPERTS, "workload": workload, "parallel": layout}), swept, tables=False)
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
+@pytest.mark.parametrize("output", [None, 8])
+def test_arrays_of_degrees_in_inference(phase, output):
+    lengths = {"prefill": {"prompt_length": 32}, "decode": {"context_length": 32}, "generate": {"prompt_length": 32}}[
+        phase
+    ]
+    if phase != "prefill":
+        lengths = lengths | ({} if output is None and phase == "decode" else {"output_length": output or 1})
+    workload = {"phase": phase, "precision": "bf16", "engine": "vllm", "batch_size": 1} | lengths
+    request = {"model": DENSE["llama"], "workload": workload, "parallel": {"tensor": 2}, "hardware": {"gpu": "h100"}}
+    compare(resolve(request), {"parallel.tensor": [2, 4, 8], "workload.micro_batch_size": [1, 4]}, tables=False)
+
+
+@pytest.mark.parametrize("model", ["vit-b16", "dit-xl2", "t5-base", "resnet50"])
+def test_arrays_of_degrees_of_other_families(model):
+    facts = {"engine_facts": {"sync_batch_norm": True}} if model == "resnet50" else {}
+    workload = {"global_batch_size": 96, "precision": "bf16"} | facts
+    layout = {"data": 2} if model == "resnet50" else {"data": 2, "tensor": 2}
+    swept = {"parallel.data": [2, 4]} | ({} if model == "resnet50" else {"parallel.tensor": [2, 4]})
+    compare(resolve({"model": model, "workload": workload, "parallel": layout}), swept, tables=False)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.fitting.bench import beyond_reach, reach
-from roofsim.spec.layout import SPLIT_FAMILIES, STACKS
+from roofsim.spec.layout import SEQUENCE_FAMILIES, SPLIT_FAMILIES, STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -103,6 +103,7 @@ class Space:
         """Return the changes that put the whole scenario on one GPU."""
         found: Changes = {"hardware.gpus": None, "parallel.data": None}
         found |= {f"parallel.{name}": 1 for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
+        found |= {"parallel.stage_layers": None, "parallel.expert_tensor": None, "parallel.expert_imbalance": 1.0}
         return found | {"parallel.sharding": "none"}
 
     def number(self, index: int) -> int:
@@ -146,7 +147,8 @@ class Space:
         """Return a layout as changes of the scenario."""
         tensor, pipeline, _ = degrees
         found: Changes = {"hardware.gpus": gpus, "parallel.tensor": tensor, "parallel.pipeline": pipeline}
-        if tensor > 1 and self.trains and not self.bench.stated("parallel.sequence"):
+        along = self.resolved.model.family in SEQUENCE_FAMILIES
+        if tensor > 1 and self.trains and along and not self.bench.stated("parallel.sequence"):
             found["parallel.sequence"] = True
         if sharding is not None:
             found["parallel.sharding"] = sharding

@@ -11,7 +11,8 @@ TO_HOST: Final = "device to host"
 FROM_HOST: Final = "host to device"
 HOST: Final = "host"
 STREAMS: Final = (
-    COMPUTE, "tensor", "context", "expert", "expert_tensor", "statistics", "pipeline", "data", "replica", TO_HOST, FROM_HOST, HOST,
+    COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "pipeline", "data", "replica",
+    TO_HOST, FROM_HOST, HOST,
 )  # fmt: skip
 
 

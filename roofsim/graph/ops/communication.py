@@ -24,7 +24,7 @@ class Collective(AbstractOp):
     Attributes
     ----------
     group_of
-        ``tensor``, ``context``, ``data``, ``replica``, ``expert``, ``expert_tensor``, ``statistics`` (of
+        ``tensor``, ``context``, ``context_ring``, ``data``, ``replica``, ``expert``, ``expert_tensor``, ``statistics`` (of
         batch norms) or ``pipeline``.
     ranks
         Size of the group.

@@ -1,0 +1,67 @@
+"""Laws of gradient buckets: what a step shows of a reduction lies between its last bucket and all of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from roofsim.cost.communication import Traffic
+from roofsim.cost.pricing import PassCost, Scales
+from roofsim.evaluate import messages_of
+from roofsim.schedule.overlap import exposed
+from roofsim.spec.engine import Overlap
+from tests.scenarios import spread
+
+SIZES = {"sequence_length": 512, "micro_batch_size": 4, "global_batch_size": 32, "precision": "bf16"}
+
+
+def shown(traffic, compute, **overlap):
+    device = {"backward": {"compute": compute, "memory_bandwidth": 0.0, "launch": 0.0}}
+    cost = PassCost(device=device, host={}, power={})
+    found = exposed(
+        {("backward", "data"): traffic}, cost, Overlap(**overlap), sharded=False, virtual=1.0, num_micro_batches=1.0
+    )
+    return found.step.seconds
+
+
+@pytest.mark.parametrize(
+    ("traffic", "compute", "expected"),
+    [
+        # Between nodes: the last bucket, or what the units that wait for the network take from kernels beside them.
+        (Traffic(inter_node=1.0, last=0.3), 10.0, 0.3),
+        (Traffic(inter_node=1.0, last=0.01), 10.0, 0.15),
+        # On a GPU's own links the transfer itself slows kernels down.
+        (Traffic(intra_node=1.0, local=1.0, last=0.1), 10.0, 0.9),
+        # Nothing to hide behind, or too little.
+        (Traffic(inter_node=1.0, last=0.1), 0.25, 0.75),
+        (Traffic(inter_node=1.0, last=2.0), 10.0, 1.0),
+    ],
+)
+def test_what_shows(traffic, compute, expected):
+    assert shown(traffic, compute) == pytest.approx(expected)
+    assert shown(traffic, compute, data=False) == 1.0
+
+
+def last(**facts):
+    evaluation = spread("gpt2-124m", {"data": 8}, engine="pytorch-eager", engine_facts=facts, **SIZES)
+    found = messages_of(evaluation.resolved).traffic(evaluation.program.stages[0].graph, Scales())
+    return found["backward", "data"]
+
+
+def test_a_bucket_is_at_least_the_last_unit():
+    """GPT-2's embedding is its last unit, 79 MB of 249; larger buckets take more with it."""
+    layers, usual, large = (last(gradient_bucket=size) for size in ("1 MiB", "25 MiB", "200 MiB"))
+    assert layers.last == usual.last < large.last <= 2.8 * usual.last
+    assert 0.2 < usual.last / usual.seconds < 0.45
+
+
+def test_larger_buckets_hide_less():
+    """Over many nodes, where the transfer is the network's."""
+    steps = [
+        spread(
+            "gpt2-124m", {"data": 64}, engine="pytorch-eager", engine_facts={"gradient_bucket": size},
+            **SIZES | {"global_batch_size": 256},
+        ).step.breakdown["exposed_communication"]
+        for size in ("25 MiB", "100 MiB", "1 GiB")
+    ]  # fmt: skip
+    assert steps == sorted(steps)
+    assert steps[2] > steps[0]
