@@ -186,7 +186,7 @@ def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
     found: dict[str, Real | None] = {
         "tokens_per_second": tokens,
         "samples_per_second": divide(samples, step),
-        "tokens_per_second_per_gpu": None if tokens is None else tokens / float(resolved.gpus),
+        "tokens_per_second_per_gpu": None if tokens is None else tokens / real(resolved.gpus),
         "prefill_tokens_per_second": None,
         "decode_tokens_per_second": None,
         "output_tokens_per_second": None,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.communication import Messages
+from roofsim.cost.communication import Messages, Traffic
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.feed import feed
 from roofsim.cost.host import HostPath, host_flows, host_path
@@ -18,14 +19,15 @@ from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
 from roofsim.lower.shares import one
-from roofsim.numeric import is_scalar, real, without_axis
+from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.ranks import Schedule
+from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose
-from roofsim.schedule.surroundings import with_feed, with_stragglers
+from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.offload import places
@@ -34,7 +36,6 @@ from roofsim.spec.workload import ShardedOver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roofsim.cost.communication import Traffic
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
     from roofsim.schedule.overlap import Exposed
@@ -52,22 +53,31 @@ class Evaluation:
     priced: tuple[PricedGraph, ...]
     step: StepTime
     profiles: tuple[MemoryProfile, ...]
-    pace: int = 0
-    """Of a pipeline: which kind of stage sets the pace."""
+    paces: tuple[int, ...] = ()
+    """Of pipelines: the places of the kinds of stages that set their pace."""
+
+    @property
+    def pace(self) -> int:
+        """Place of the kind of stage that sets the pace of a training pipeline."""
+        return self.paces[0] if self.paces else 0
 
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
         return step_of(self.resolved, self.program, self.priced, scales)[0]
 
     def stage_time(self, name: str) -> Real:
-        """Return the seconds of one run of a stage, of a prefill those of all its pieces, the slower of device and host."""
-        for stage, priced in zip(self.program.stages, self.priced, strict=True):
-            if stage.name == name:
-                cost = _scheduled(_averaged(priced.totals(), averaged=stage.averaged), stage, Scales())
-                shown = _shown(self.resolved, self.program, [(stage, priced)], [cost], Scales())
-                pieces = stage.times if name == "prefill" else 1.0
-                return compose([(cost, pieces)], self.program.num_micro_batches, shown).step
-        return 0.0
+        """Return the seconds of one run of a phase, of a prefill those of all its pieces, the slower of device and host."""
+        stages = self.program.stages
+        costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
+        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
+        places = [place for place, stage in enumerate(stages) if stage.phase == name]
+        if not places:
+            return 0.0
+        runs = [stages[place].times / stages[place].parts if name == "prefill" else 1.0 for place in places]
+        weighted = [(costs[place], ways[place] * often) for place, often in zip(places, runs, strict=True)]
+        return compose(
+            weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else []
+        ).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
@@ -77,7 +87,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     profiles = tuple(
         with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
     )
-    step, pace = step_of(resolved, program, priced, Scales())
+    step, paces = step_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
@@ -85,20 +95,20 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
         priced=priced,
         step=step,
         profiles=profiles,
-        pace=pace,
+        paces=paces,
     )
 
 
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
     engine = resolved.engine
-    launch = engine.decode_launch if stage.name == "decode" and engine.decode_launch is not None else engine.launch
+    launch = engine.decode_launch if stage.phase == "decode" and engine.decode_launch is not None else engine.launch
     gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
     issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
     device = _device(resolved, gpu, issue)
     serving = _serving(resolved, stage)
     if serving is not None:
-        device = _with_engine_floor(device, resolved)
+        device = _with_engine_floor(device, resolved, stage)
     context = Pricing(
         device,
         channels_last=engine.memory_format == "channels_last",
@@ -117,8 +127,10 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
 
 def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model; None for all else."""
-    engine, decodes = resolved.engine, stage.name == "decode"
-    if stage.name not in ("prefill", "decode") and not (stage.name == "forward" and resolved.model.family == "decoder"):
+    engine, decodes = resolved.engine, stage.phase == "decode"
+    if stage.phase not in ("prefill", "decode") and not (
+        stage.phase == "forward" and resolved.model.family == "decoder"
+    ):
         return None
     return Serving(
         decodes=decodes,
@@ -134,13 +146,13 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
     )
 
 
-def _with_engine_floor(device: Device, resolved: Resolved) -> Device:
-    """Return the device with the floor of the engine's own kernels, where that is stated in cycles."""
+def _with_engine_floor(device: Device, resolved: Resolved, stage: Stage) -> Device:
+    """Return the device with the floor of the engine's own kernels, where that is stated in cycles, or grows in pipelines."""
     cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
-    if cycles is None or clock is None:
-        return device
-    floor = {"kernel_floor": cycles / clock.boost}
-    return replace(device, architecture=device.architecture.model_copy(update=floor))
+    floor = device.architecture.kernel_floor if cycles is None or clock is None else cycles / clock.boost
+    if stage.phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
+        floor = floor + resolved.engine.serving_pipeline.decode_gap
+    return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
 
 
 def _stream_limit(resolved: Resolved) -> float:
@@ -171,15 +183,57 @@ def _issue_times(resolved: Resolved) -> tuple[float, float]:
 
 def step_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
-) -> tuple[StepTime, int]:
-    """Compose the step of a program on scaled hardware; with the stage that sets a pipeline's pace."""
+) -> tuple[StepTime, tuple[int, ...]]:
+    """Compose the step of a program on scaled hardware; with the stages that set the pace of pipelines."""
     costs, shown = stage_costs(resolved, program, priced, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
-        return _surrounded(resolved, step, scales), pace
-    weighted = [(cost, stage.times) for cost, stage in zip(costs, program.stages, strict=True)]
-    return _surrounded(resolved, compose(weighted, program.num_micro_batches, shown), scales), 0
+        return _surrounded(resolved, step, scales), (pace,)
+    ways = ways_of(resolved, program, priced, costs, shown)
+    weighted = [
+        (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
+    ]
+    step = compose(weighted, program.num_micro_batches, shown)
+    return _surrounded(resolved, step, scales), slowest_places(program, costs, shown)
+
+
+def ways_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], costs: list[PassCost], shown: list[Exposed]
+) -> list[Real]:
+    """Return how often each stage stands on the longest way of one pass: once, but for pipelines of inference."""
+    found: list[Real] = [1.0] * len(costs)
+    for chain in program.chains():
+        stages = [program.stages[place] for place in chain]
+        seconds, positions = _seconds(chain, costs, shown), [stage.positions for stage in stages]
+        often = visits(
+            seconds, positions, stages[0].parts, steady=stages[0].steady,
+            issue=_issue(resolved, [(program.stages[place], priced[place]) for place in chain]),
+        )  # fmt: skip
+        for place, number in zip(chain, often, strict=True):
+            found[place] = number
+    return found
+
+
+def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue:
+    """Return what keeps the engine's host from issuing micro batches to the stages of a pipeline."""
+    facts, ahead = resolved.engine.serving_pipeline, None
+    if facts.run_ahead is not None:
+        kernels = [graph.kernels() for _, graph in stages]
+        most = reduce(maximum, [mean_over_contexts(one) if stages[0][0].averaged else one for one in kernels])
+        ahead = facts.run_ahead / most
+    copies = None if facts.copies is None else float(facts.copies)
+    return Issue(stages=layout_of(resolved.parallel).pipeline, ahead=ahead, copies=copies)
+
+
+def slowest_places(program: Program, costs: list[PassCost], shown: list[Exposed]) -> tuple[int, ...]:
+    """Return the slowest stage of each pipeline of inference."""
+    return tuple(chain[slowest_place(_seconds(chain, costs, shown))] for chain in program.chains())
+
+
+def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> list[Real]:
+    """Return what one micro batch takes on each of some stages."""
+    return [compose([(costs[place], 1.0)], 1.0, shown[place : place + 1]).step for place in places]
 
 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
@@ -215,11 +269,13 @@ def _shown(
 ) -> list[Exposed]:
     """Return what each stage shows of communication and of offload; nothing on one GPU that keeps all it has."""
     offloads = bool(places(resolved.parallel.offload))
-    if resolved.gpus == 1 and not offloads:
+    several = any_above(resolved.gpus, 1.0)
+    if not several and not offloads:
         return []
-    found = [_traffic(resolved, stage, graph, scales) if resolved.gpus > 1 else {} for stage, graph in stages]
-    schedule = schedule_of(resolved)
-    shown = [schedule.shown(one, cost, program.num_micro_batches) for one, cost in zip(found, costs, strict=True)]
+    schedule, shown = schedule_of(resolved), []
+    for (stage, graph), cost in zip(stages, costs, strict=True):
+        found = _traffic(resolved, stage, graph.graph, scales) if several else {}
+        shown.append(schedule.shown(_with_scatter(resolved, found, stage, cost), cost, program.num_micro_batches))
     if not offloads:
         return shown
     return [
@@ -228,12 +284,21 @@ def _shown(
     ]
 
 
-def _traffic(resolved: Resolved, stage: Stage, graph: PricedGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
-    """Return the traffic of one run of a stage, averaged over the contexts of a decode."""
-    if not (stage.averaged and is_scalar(scales.intra_node_link, scales.inter_node_link)):
-        return messages_of(resolved).traffic(graph.graph, scales)
-    found = messages_of(with_trailing_axis(resolved)).traffic(graph.graph, scales)
-    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()}
+def _traffic(resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
+    """Return the traffic of one run of a stage; the mean over its contexts."""
+    found = messages_of(resolved, averaged=stage.averaged).traffic(graph, scales)
+    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
+
+
+def _with_scatter(
+    resolved: Resolved, found: dict[tuple[str, str], Traffic], stage: Stage, cost: PassCost
+) -> dict[tuple[str, str], Traffic]:
+    """Add what collectives of tensor ranks wait for the slowest of them, where the engine's ranks are not alike."""
+    scatter, key = resolved.engine.rank_wait.scatter, ("forward", "tensor")
+    if scatter == 0.0 or stage.phase == "step" or key not in found:
+        return found
+    waits = scatter * largest_of(layout_of(resolved.parallel).tensor) * (cost.device_time("forward") - stage.overhead)
+    return found | {key: found[key].plus(Traffic(intra_node=waits))}
 
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
@@ -256,15 +321,20 @@ def _with_axis(scale: Real) -> Real:
     return scale
 
 
-def messages_of(resolved: Resolved) -> Messages:
-    """Return how the layout's messages travel over the system's links."""
+def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
+    """Return how the layout's messages travel over the system's links; `averaged`: with one more axis for contexts."""
     from roofsim.cost.collectives import fabric_of  # one device needs no links
 
+    engine, serves = resolved.engine, resolved.workload.phase != "train"
+    waits = engine.rank_wait
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
-        layout=layout_of(resolved.parallel),
-        split_messages=resolved.engine.pipeline_message == "split",
-        bucket=resolved.engine.gradient_bucket or 0.0,
+        layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
+        split_messages=engine.pipeline_message == "split",
+        bucket=engine.gradient_bucket or 0.0,
+        own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
+        waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
+        averaged=averaged,
     )
 
 
@@ -302,10 +372,11 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
         phase: {part: mean_over_contexts(value) for part, value in parts.items()}
         for phase, parts in cost.device.items()
     }
-    host, power = (
-        {phase: mean_over_contexts(value) for phase, value in part.items()} for part in (cost.host, cost.power)
+    host, power, attention = (
+        {phase: mean_over_contexts(value) for phase, value in part.items()}
+        for part in (cost.host, cost.power, cost.attention)
     )
-    return PassCost(device=device, host=host, power=power)  # served: nothing is held apart
+    return PassCost(device=device, host=host, power=power, attention=attention)  # served: nothing is held apart
 
 
 def mean_over_contexts(value: Real) -> Real:

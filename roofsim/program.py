@@ -20,6 +20,7 @@ from roofsim.passes.placement import offloaded
 from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
+from roofsim.schedule.staged import micro_batches
 from roofsim.spec.adapter import Adapter
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
@@ -42,8 +43,10 @@ class Stage:
 
     Attributes
     ----------
+    phase
+        ``step`` (training), ``forward``, ``prefill`` or ``decode``.
     times
-        How often it runs per step (decode: once per token).
+        How often it runs per step (decode: once per token and micro batch).
     averaged
         Whether its sizes have a last axis of contexts over which the price is averaged.
     overhead
@@ -52,27 +55,42 @@ class Stage:
         Of a pipeline: how many of its stages are like this one.
     in_flight
         Micro batches whose activations it holds at once.
+    parts
+        Of a pipeline of inference: micro batches that a pass is cut into.
+    steady
+        Whether these run one behind the other for ever, instead of starting with empty stages in each pass.
     """
 
     name: str
     graph: OpGraph
+    phase: str = "step"
     times: Real = 1.0
     averaged: bool = False
     overhead: Real = 0.0
     positions: Real = 1.0
     in_flight: Real = 1.0
+    parts: Real = 1.0
+    steady: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
     """The graphs of a scenario, and how many micro batches make a step.
 
-    Stages run one after the other on each rank, or, `pipelined`, beside one another on different ranks.
+    Stages run one after the other on each rank, or, `pipelined`, beside one another on different ranks. Inference that is
+    spread over a pipeline has several stages of one phase, which a token visits one after the other (`chains`).
     """
 
     stages: tuple[Stage, ...]
     num_micro_batches: Real = 1.0
     pipelined: bool = False
+
+    def chains(self) -> list[list[int]]:
+        """Return the places of the stages of each pipeline of inference; none where there is no pipeline."""
+        found: dict[str, list[int]] = {}
+        for place, stage in enumerate(self.stages):
+            found.setdefault(stage.phase, []).append(place)
+        return [] if self.pipelined else [places for places in found.values() if len(places) > 1]
 
 
 def build(resolved: Resolved) -> Program:
@@ -81,15 +99,15 @@ def build(resolved: Resolved) -> Program:
     if workload.phase == "train":
         return _training(resolved)
     if workload.phase == "forward":
-        return Program(stages=(Stage(name="forward", graph=_inference(resolved, call_of(resolved, "forward"))),))
-    stages = []
+        return Program(stages=tuple(_forward(resolved)))
+    stages: list[Stage] = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
-        stages.append(_prefill(resolved))
+        stages += _prefill(resolved)
     if workload.phase in ("decode", "generate"):
         # The prefill gives the first token; a decode on its own is one step, averaged over its output.
         times = output - 1.0 if workload.phase == "generate" else 1.0
-        stages.append(_decode(resolved, times))
+        stages += _decode(resolved, times)
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
@@ -116,19 +134,23 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
 
 def shares_of(resolved: Resolved) -> Shares:
     """Return over how many ranks each layer's work is split."""
-    layout = layout_of(resolved.parallel)
+    layout, ways = layout_of(resolved.parallel), resolved.engine.serving_experts
+    serving = resolved.workload.phase != "train" and not layout.sequence
     return Shares(
         tensor=layout.tensor,
         sequence=layout.sequence,
         context=layout.context,
         expert=layout.expert,
-        expert_tensor=layout.expert_tensor,
+        expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
         expert_load=_expert_load(resolved),
         gathers_again=resolved.engine.sequence_gather == "again",
         exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
         context_heads=layout.context_heads,
         balanced=resolved.engine.context_balance == "zigzag",
         merges_wide=resolved.engine.context_merge == "fp32",
+        serving=serving,
+        expert_exchange=ways.exchange,
+        expert_dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
     )
 
 
@@ -247,45 +269,90 @@ def _lowered(resolved: Resolved, call: Call) -> OpGraph:
     return graph
 
 
-def _inference(resolved: Resolved, call: Call) -> OpGraph:
-    passes = inference_passes(resolved.precision, resolved.engine, decodes=call.phase == "decode")
+def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) -> list[Stage]:
+    """Return a pass of inference as one stage with these settings, or as the stages of a pipeline.
+
+    `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage.
+    """
+    engine, layout = resolved.engine, layout_of(resolved.parallel)
+    passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
     passes = offloaded(passes, resolved.parallel.offload, resolved.precision, 1.0)
-    return run_passes(_lowered(resolved, call), passes)
+    graph = _lowered(resolved, call)
+    settings = {"name": call.phase, "phase": call.phase} | settings
+    if one(layout.pipeline):
+        return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
+    stages = []
+    for plan in _stage_plans(resolved, graph):
+        take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
+        hop = 0.0 if plan.last else engine.serving_pipeline.hop * resolved.system.host.issue_factor
+        here = settings | {
+            "name": f"{call.phase}, {plan.name}",
+            "positions": _without_contexts(plan.positions) if settings.get("averaged") else plan.positions,
+            "overhead": hop + (waits if plan.last else 0.0),
+        }
+        stages.append(Stage(graph=run_passes(graph, [take, *passes]), **here))
+    return stages
 
 
-def _prefill(resolved: Resolved) -> Stage:
+def _parts(resolved: Resolved, rule: str, length: Real) -> Real:
+    """Return the micro batches of a pass of inference."""
+    pipeline = layout_of(resolved.parallel).pipeline
+    if one(pipeline):
+        return 1.0
+    most = resolved.engine.serving_pipeline.micro_batch
+    batch = real(resolved.workload.micro_batch_size)
+    return micro_batches(rule, batch, length, pipeline, None if most is None else float(most))
+
+
+def _part_of(call: Call, parts: Real) -> Call:
+    return replace(call, batch=call.batch / parts, cached_batches=parts)
+
+
+def _forward(resolved: Resolved) -> list[Stage]:
+    call = call_of(resolved, "forward")
+    length = 1.0 if call.length is None or resolved.model.sample_unit == "images" else call.length
+    parts = _parts(resolved, resolved.engine.serving_pipeline.prefill, length)
+    return _served(resolved, _part_of(call, parts), times=parts, parts=parts)
+
+
+def _prefill(resolved: Resolved) -> list[Stage]:
     """Build the pass over the prompts, or the mean of several where the engine cuts them into pieces.
 
     All sequences of a batch advance together; what a piece's attention sees grows from piece to piece.
     """
-    chunk, workload = resolved.engine.prefill_chunk, resolved.workload
+    chunk, workload, rule = resolved.engine.prefill_chunk, resolved.workload, resolved.engine.serving_pipeline.prefill
     tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
     if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
-        return Stage(name="prefill", graph=_inference(resolved, call_of(resolved, "prefill")))
+        parts = _parts(resolved, rule, real(workload.prompt_length))
+        return _served(resolved, _part_of(call_of(resolved, "prefill"), parts), times=parts, parts=parts)
     passes = maximum(ceil(tokens / chunk), 1.0)
     lifted = with_trailing_axis(resolved)
     prompt = real(lifted.workload.prompt_length)
     piece = prompt / (passes if isinstance(passes, float) else passes[..., np.newaxis])
     call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)
-    return Stage(name="prefill", graph=_inference(lifted, call), times=passes, averaged=True)
+    follow = rule == "chunks" and not one(layout_of(resolved.parallel).pipeline)
+    return _served(lifted, call, times=passes, averaged=True, parts=passes if follow else 1.0)
 
 
-def _decode(resolved: Resolved, times: Real) -> Stage:
+def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
-    alone, resolved = resolved, with_trailing_axis(resolved)
-    workload = resolved.workload
+    rule = resolved.engine.serving_pipeline.decode
+    lifted = with_trailing_axis(resolved)
+    workload = lifted.workload
     start = real(workload.context_length) + real(workload.prompt_length)
-    output = real(workload.output_length)
     first = start + (2.0 if workload.phase == "generate" else 1.0)
-    contexts = _contexts(first, start + output)
-    if isinstance(contexts, float):
-        resolved, workload = alone, alone.workload  # one step at one context needs no axis
-    graph = _inference(resolved, call_of(resolved, "decode", contexts))
-    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    contexts = _contexts(first, start + real(workload.output_length))
     averaged = not isinstance(contexts, float)
-    sequences = _without_contexts(workload.micro_batch_size) if averaged else real(workload.micro_batch_size)
-    waiting = engine.host_time_per_step + engine.host_time_per_sequence * sequences
-    return Stage(name="decode", graph=graph, times=times, averaged=averaged, overhead=waiting * factor)
+    lifted = lifted if averaged else resolved
+    call = _part_of(call_of(lifted, "decode", contexts), _parts(lifted, rule, 1.0))
+    parts = _parts(resolved, rule, 1.0)
+    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    waiting = engine.host_time_per_step + engine.host_time_per_sequence * (
+        real(resolved.workload.micro_batch_size) / parts
+    )
+    return _served(
+        lifted, call, waiting * factor, times=times * parts, averaged=averaged, parts=parts, steady=rule == "split"
+    )
 
 
 def _without_contexts(value: Any) -> Real:

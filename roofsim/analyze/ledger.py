@@ -11,7 +11,7 @@ from roofsim.analyze.host import away_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import Real, maximum, real, where
+from roofsim.numeric import Real, any_above, is_scalar, maximum, real, where
 from roofsim.schedule.reserved import apart, stranded
 from roofsim.spec.layout import layout_of
 from roofsim.spec.offload import places
@@ -23,6 +23,7 @@ COMMUNICATOR: Final = 2.0 * 16.0 * 5.0 * 2.0**20
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.program import Stage
     from roofsim.schedule.memory import MemoryProfile
     from roofsim.spec.resolve import Resolved
 
@@ -32,11 +33,12 @@ def memory_of(evaluation: Evaluation) -> Memory:
     resolved = evaluation.resolved
     stages = evaluation.program.stages
     graph = stages[0].graph
-    fullest = at_last_context(evaluation.profiles[0]) if stages[0].averaged else evaluation.profiles[0]
+    fullest = _of_ranks(stages[0], evaluation.profiles[0])
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
-        later = _fuller(fullest, other, averaged=stage.averaged)
-        graph = graph if later is fullest else stage.graph
-        fullest = later
+        later = _of_ranks(stage, other)
+        fuller: Any = later.peak >= fullest.peak
+        graph = stage.graph if bool(np.all(fuller)) else graph
+        fullest = _fuller(fullest, later, fuller)
     fullest = _or_loading(fullest, loading(evaluation, graph))
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
@@ -101,16 +103,30 @@ def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) ->
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
     found = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
-    if evaluation.resolved.engine.communication_pools and evaluation.resolved.gpus > 1:
+    if evaluation.resolved.engine.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
         found = found + apart(graph)
     return found
 
 
-def _fuller(first: MemoryProfile, second: MemoryProfile, *, averaged: bool) -> MemoryProfile:
-    """Return the profile with the larger peak; of a decode its last context counts."""
-    later = at_last_context(second) if averaged else second
-    larger: Any = np.all(np.asarray(later.peak) >= np.asarray(first.peak))
-    return later if larger else first
+def _of_ranks(stage: Stage, profile: MemoryProfile) -> MemoryProfile:
+    """Return the profile of a stage, of a decode at its last context; no bytes where no rank has such a stage."""
+    found = at_last_context(profile) if stage.averaged else profile
+    if is_scalar(stage.positions):
+        return found
+    return replace(found, peak=where(stage.positions > 0.0, found.peak, 0.0))
+
+
+def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryProfile:
+    """Return the later profile where it is the fuller one; names are those of the one that is for all elements."""
+    if is_scalar(first.peak, later.peak):
+        return later if fuller else first
+    best = later if bool(np.all(fuller)) else first
+    return replace(
+        best,
+        peak=where(fuller, later.peak, first.peak),
+        components={name: where(fuller, later.components[name], amount) for name, amount in first.components.items()},
+        saved_activations=where(fuller, later.saved_activations, first.saved_activations),
+    )
 
 
 def at_last_context(given: MemoryProfile) -> MemoryProfile:

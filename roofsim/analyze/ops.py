@@ -35,7 +35,8 @@ def op_rows(evaluation: Evaluation, *, by: str = "op", sort: str = "time") -> li
             if cost.op.kind is not Kind.VIEW:
                 _add(rows, evaluation, cost, _key(cost, by), stage.times * stage.positions)
     whole = float(evaluation.step.device)
-    if evaluation.program.pipelined:  # stages work side by side: shares are of the work of all
+    program = evaluation.program
+    if program.pipelined or program.chains():  # stages work side by side: shares are of the work of all
         whole = sum(row["time"] for row in rows.values())
     found = [_finished(row, whole) for row in rows.values()]
     if sort != "program":

@@ -10,7 +10,7 @@ from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
-from roofsim.numeric import Real, maximum, real
+from roofsim.numeric import Real, any_above, maximum, real
 from roofsim.program import whole_model
 from roofsim.spec.layout import layout_of
 
@@ -22,13 +22,15 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
     """Return FLOPs, bytes and seconds of one step by phase and class of op, on one rank: of a pipeline, on the slowest."""
     table: dict[str, dict[str, dict[str, Real]]] = {}
     micro = evaluation.program.num_micro_batches
-    messages = messages_of(evaluation.resolved) if evaluation.resolved.gpus > 1 else None
+    several = any_above(evaluation.resolved.gpus, 1.0)
+    beside = _beside_the_slowest(evaluation)
     for place, (stage, priced) in enumerate(zip(evaluation.program.stages, evaluation.priced, strict=True)):
-        if evaluation.program.pipelined and place != evaluation.pace:
+        if place in beside:
             continue
+        messages = messages_of(evaluation.resolved, averaged=stage.averaged) if several else None
         for cost, count in zip(priced.per_op(), priced.counts, strict=True):
             op = cost.op
-            times = stage.times * count * (1.0 if op.phase is Phase.OPTIMIZER else micro)
+            times = stage.times * (1.0 if op.phase is Phase.OPTIMIZER else micro)
             row = table.setdefault(str(op.phase), {}).setdefault(
                 str(op.group), {"flops": 0.0, "bytes_read": 0.0, "bytes_written": 0.0, "time": 0.0}
             )
@@ -40,10 +42,17 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
                 time = (path.transfer(op) if isinstance(op, HostTransfer) else path.update(op)).pace
             amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
             for key, amount in zip(row, amounts, strict=True):
-                row[key] = row[key] + _over(amount, averaged=stage.averaged) * times
+                row[key] = row[key] + _over(amount * count, averaged=stage.averaged) * times
     for classes in table.values():
         classes.pop("view", None)
     return table
+
+
+def _beside_the_slowest(evaluation: Evaluation) -> set[int]:
+    """Return the places of stages of a pipeline that are not its slowest."""
+    program = evaluation.program
+    chains = [list(range(len(program.stages)))] if program.pipelined else program.chains()
+    return {place for places in chains for place in places} - set(evaluation.paces)
 
 
 def _over(value: Real, *, averaged: bool) -> Real:
@@ -66,17 +75,17 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
         for op in stage.graph:
             if op.group not in HEAVY_KINDS:
                 continue
-            times = op.count * stage.times * evaluation.program.num_micro_batches * ranks
-            hardware = hardware + _over(op.hardware_flops(), averaged=stage.averaged) * times
+            times = stage.times * evaluation.program.num_micro_batches * ranks
+            hardware = hardware + _over(op.hardware_flops() * op.count, averaged=stage.averaged) * times
             if op.phase is not Phase.RECOMPUTE:
-                model = model + _over(op.model_flops(), averaged=stage.averaged) * times
+                model = model + _over(op.model_flops() * op.count, averaged=stage.averaged) * times
     return model, hardware
 
 
 def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     """Return parameters in all, and those that one token uses (a share of the experts only)."""
     resolved = evaluation.resolved
-    graph = evaluation.program.stages[0].graph if resolved.gpus == 1 else whole_model(resolved)
+    graph = whole_model(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:

@@ -78,6 +78,12 @@ class Messages:
         The links, and which ranks make up a group.
     split_messages
         Whether a pipeline message is split over the tensor ranks that all hold it.
+    own_kernels
+        Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
+    waits
+        Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
+    averaged
+        Whether messages have a last axis of contexts, which factors on the links then have too.
     bucket
         Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
@@ -85,6 +91,9 @@ class Messages:
     fabric: Fabric
     layout: Layout
     split_messages: bool = False
+    own_kernels: str | None = None
+    waits: tuple[float, float] = (0.0, 0.0)
+    averaged: bool = False
     bucket: float = 0.0
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
@@ -121,11 +130,19 @@ class Messages:
             own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
-        one = Traffic(intra_node=found.seconds - inter, inter_node=inter, local=own)
+        near, far = self._waits(op, inter)
+        one = Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
         if op.group_of not in _CONTEXT:
             return one
         free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)
         return replace(one.times(op.steps), waited=one.seconds * op.steps * (1.0 - free), beside=op.beside)
+
+    def _waits(self, op: Collective, between: Real) -> tuple[Real, Real]:
+        """Return what tensor ranks wait for one another at a collective, in a node or (`between` takes time) outside."""
+        if op.group_of != "tensor" or self.waits == (0.0, 0.0):
+            return 0.0, 0.0
+        used, leaves = where(op.ranks > 1.0, 1.0, 0.0), where(between > 0.0, 1.0, 0.0)
+        return self.waits[0] * used * (1.0 - leaves), self.waits[1] * used * leaves
 
     def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
         """Return the seconds of one collective."""
@@ -138,9 +155,13 @@ class Messages:
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
+        intra, inter = (
+            scale if self.averaged else without_axis(scale)
+            for scale in (scales.intra_node_link, scales.inter_node_link)
+        )
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=without_axis(scales.intra_node_link), inter_scale=without_axis(scales.inter_node_link),
+            intra_scale=intra, inter_scale=inter, custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
     def _hop(self, group: str, ranks: Real) -> Real:

@@ -157,6 +157,13 @@ class PricedGraph:
             found[work.bandwidth_key] = found.get(work.bandwidth_key, 0.0) + seconds
         return found
 
+    def kernels(self) -> Real:
+        """Return the launches of one pass."""
+        total: Real = 0.0
+        for index, work in self.works:
+            total = total + work.launches * self.counts[index]
+        return total
+
     # -- totals -------------------------------------------------------------------------------------------------
 
     def totals(self, scales: Scales | None = None) -> PassCost:

@@ -94,13 +94,13 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     if kind is None or not work.on_tensor or not plain:
         return work
     _, numbers = constants_for(context.device, "moe_gemm", None, kind)
-    numbers = {**numbers, "floor": 0.0, "asleep": 0.0}
+    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
     share = numbers["compute"] * sustained(context, work.flop_peak, kind)
     constants = replace(ExpertConstants(**numbers), compute=share)
     one, none = np.asarray(1.0), np.asarray(0.0)
-    experts = np.asarray(op.experts)
+    experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
     shape = ExpertShape(
-        tokens=np.asarray(op.rows), hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts, chosen=one,
+        tokens=op.rows * dealt, hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts * dealt, chosen=one,
         local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
         itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
     )  # fmt: skip

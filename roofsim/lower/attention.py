@@ -339,20 +339,22 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
     b = layers.b
     if call.phase == "prefill":
         seen = call.context_length if call.chunked else length
-        cache = Tensor(b.name(leaf), (batch, _in_blocks(call, seen), *rest), role=Role.KEY_VALUE_CACHE)
+        cache = _cache(call, b.name(leaf), (batch, seen, *rest))
         out = b.tensor(f"{leaf}.all", batch, seen, *rest, base=cache)
         b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,))
         return out
     concatenates = call.concatenated_cache
-    cache = Tensor(b.name(leaf), (batch, _in_blocks(call, context), *rest), role=Role.KEY_VALUE_CACHE)
+    cache = _cache(call, b.name(leaf), whole)
     out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
     b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
     return out
 
 
-def _in_blocks(call: Call, tokens: Real) -> Real:
-    """Return the tokens that a cache has room for: whole blocks, where it is paged."""
-    return tokens if call.cache_block is None else round_up(tokens, call.cache_block)
+def _cache(call: Call, name: str, shape: tuple[Real, ...]) -> Tensor:
+    """Return the cache of ``[batch, tokens, ...]`` and of the batches beside it: whole blocks, where it is paged."""
+    batch, tokens, *rest = shape
+    room = tokens if call.cache_block is None else round_up(tokens, call.cache_block)
+    return Tensor(name, (batch * call.cached_batches, room, *rest), role=Role.KEY_VALUE_CACHE)
 
 
 def expand_heads(layers: Layers, x: Tensor, heads: Real) -> Tensor:

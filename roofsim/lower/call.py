@@ -32,6 +32,8 @@ class Call:
         Tokens that the cache holds after this pass.
     cache_block
         Tokens in a block of a paged cache.
+    cached_batches
+        Batches like this one whose caches lie beside one another: those of the other micro batches of a pipeline.
     chunked
         Whether a prefill runs in pieces of `length`: keys of the pieces before are in the cache.
     """
@@ -47,6 +49,7 @@ class Call:
     flavour: Flavour = field(default_factory=Flavour)
     concatenated_cache: bool = False
     cache_block: float | None = None
+    cached_batches: Real = 1.0
     shares: Shares = field(default_factory=Shares)
 
     @property

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
+from roofsim.lower.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.mlp import dense_mlp, gated
 from roofsim.lower.router import route
-from roofsim.lower.shares import combine, dispatch, enter, leave
+from roofsim.lower.shares import combine, dispatch, enter, leave, one
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     library does with `torch._grouped_mm`; a capacity limits or pads these rows. Experts are dealt out over the expert
     group, each whole or split over the expert tensor group; without groups of their own, split over the tensor group.
     """
+    if layers.shares.serving and not one(layers.shares.expert):
+        return served_experts(layers, model, x)
     with layers.b.scope("experts"):
         dealt = layers.shares.deals_experts
         x = x if dealt else enter(layers, x)
@@ -33,6 +36,32 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows), experts, offsets))
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
         return combined if dealt else leave(layers, combined)
+
+
+def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
+    """Sum what experts return that are dealt out over ranks of inference, all routing being even.
+
+    Tensor ranks hold the same tokens: each computes those of its own experts, and the ranks' sums are added. Where experts
+    lie on more ranks than share a token, tokens travel as well: each tensor rank sends its part of them to the ranks
+    of their experts and back, or all ranks gather the tokens of all.
+    """
+    b, shares = layers.b, layers.shares
+    with b.scope("experts"):
+        mine = part_of_tokens(layers, x)
+        tokens = product(*mine.shape[:-1])
+        flat = layers.view(mine, "reshape", tokens, mine.shape[-1])
+        flat = whole_batch(layers, flat)
+        weights, indices = route(layers, model, flat)
+        pairs = flat.shape[0] * model.experts_per_token
+        rows, sorted_weights, order, experts, offsets = _permute(
+            layers, model, flat, weights, indices, kept=shares.rows_of(pairs) / pairs
+        )
+        result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
+        combined = _combine(layers, flat, result, sorted_weights, order)
+        own = own_batch(layers, combined, tokens)
+        with b.scope("combine"):
+            own = layers.view(own, "reshape", *mine.shape)
+        return whole_tokens(layers, own, x)
 
 
 def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tensor) -> Tensor:
@@ -47,14 +76,14 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
 
 
 def _permute(
-    layers: Layers, model: DecoderModel, x: Tensor, weights: Tensor, indices: Tensor
+    layers: Layers, model: DecoderModel, x: Tensor, weights: Tensor, indices: Tensor, kept: Real = 1.0
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Sort (token, expert) pairs by expert.
+    """Sort (token, expert) pairs by expert, and take the rows of a share `kept` of them.
 
     Returns the rows, their weights, the order, the expert of each row, and where each expert's rows end.
     """
     b = layers.b
-    pairs = x.shape[0] * model.experts_per_token
+    pairs = x.shape[0] * model.experts_per_token * kept
     with b.scope("permute"):
         ordered = b.tensor("ordered", pairs, dtype=INT64)
         order = b.tensor("order", pairs, dtype=INT64)
@@ -86,6 +115,7 @@ def grouped_linear(
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
             rows=rows.shape[0], n=width, k=k, experts=experts_here, load=layers.shares.expert_load,
+            dealt=layers.shares.expert if layers.shares.serving else 1.0,
         )  # fmt: skip
         if not model.expert_bias:
             return out

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import ceil, maximum, same
+from roofsim.numeric import ceil, maximum, same, where
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -34,6 +34,12 @@ class Shares:
         Rows that the modelled rank's experts take, against those of even routing without limits.
     gathers_again
         Whether a gathered sequence is gathered again in backward instead of being kept.
+    serving
+        Whether ranks of inference share experts: tensor ranks then hold the same tokens.
+    expert_exchange
+        How tokens of inference reach experts on ranks that do not hold them: ``all_to_all`` or ``gather``.
+    expert_dispatch
+        Type in which they travel; None: their own.
     exchange
         How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring``, ``a2a`` or ``a2a+p2p``.
     context_heads
@@ -51,6 +57,9 @@ class Shares:
     expert_tensor: Real | None = None
     expert_load: Real = 1.0
     gathers_again: bool = True
+    serving: bool = False
+    expert_exchange: str = "all_to_all"
+    expert_dispatch: DType | None = None
     exchange: str = "all_gather"
     context_heads: Real = 1.0
     balanced: bool = True
@@ -90,6 +99,38 @@ class Shares:
     def of_heads(self, heads: Real) -> Real:
         """Return a rank's key-value heads: where there are fewer than ranks, each keeps a whole one."""
         return heads if one(self.tensor) else maximum(heads / self.tensor, 1.0)
+
+    @property
+    def abroad(self) -> Real:
+        """Groups of tensor ranks over which experts of inference are dealt out: 1 where tokens need not travel."""
+        return maximum(self.expert / self.tensor, 1.0)
+
+    @property
+    def exchanging(self) -> Real:
+        """Ranks that tokens of inference are exchanged among."""
+        return where(self.abroad > 1.0, self.expert, 1.0) if self.expert_exchange == "all_to_all" else 1.0
+
+    @property
+    def gathering(self) -> Real:
+        """Ranks among which the tokens of all are gathered instead."""
+        return self.abroad if self.expert_exchange == "gather" else 1.0
+
+    @property
+    def senders(self) -> Real:
+        """Tensor ranks that each send a part of the tokens."""
+        return where(self.exchanging > 1.0, self.tensor, 1.0)
+
+    @property
+    def summing(self) -> Real:
+        """Tensor ranks whose sums over their own experts are added."""
+        return where(self.exchanging > 1.0, 1.0, self.tensor)
+
+    def rows_of(self, pairs: Real) -> Real:
+        """Return the (token, expert) pairs that a rank of inference takes, of those of the tokens that it looks at.
+
+        All, where it sends them to their experts; else its own experts' share, which the busiest rank has more of.
+        """
+        return pairs * where(self.exchanging > 1.0, 1.0, self.expert_load / self.expert)
 
     def of_tokens(self, length: Real) -> Real:
         """Return the tokens of a sequence that a rank holds between split regions."""

@@ -150,7 +150,7 @@ def layout_line(result: Result) -> str:
         parts.append(f"busiest expert rank {parallel['expert_imbalance']:g} x the mean")
     if parallel["sequence"]:
         parts.append("sequence")
-    if parallel["pipeline"] > 1:
+    if parallel["pipeline"] > 1 and result.scenario["workload"]["phase"] == "train":
         parts.append(f"schedule {parallel['schedule']}")
     if parallel["sharding"] != "none":
         parts.append(f"sharding {_sharding_words(parallel['sharding'])}")

@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.engine_ranks import RankFacts, Strict
+from roofsim.spec.engine_parts import Overlap, RankWait, ServingExperts, ServingPipeline, WeightOnly
+from roofsim.spec.engine_ranks import RankFacts
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
@@ -27,31 +28,6 @@ FusionGroup = Literal[
 ]  # fmt: skip
 
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
-
-
-class Overlap(Strict):
-    """Which communication the engine hides behind compute."""
-
-    tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
-    data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
-    pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
-    update: bool = Field(
-        default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
-    )
-
-
-class WeightOnly(Strict):
-    """Kernels that multiply 16-bit activations with narrow weights."""
-
-    kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
-        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
-    )
-    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
-    )
-    bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
-    )
 
 
 class Engine(RankFacts):
@@ -357,10 +333,22 @@ class Engine(RankFacts):
         description="Whether gathers and reductions allocate on streams of their own, whose memory others cannot reuse.",
     )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
+    tensor_parallel: bool = Field(
+        default=True, description="Whether inference can split layers over tensor ranks; asking otherwise is an error."
+    )
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",
-        description="How small all-reduces inside a node run: the library's, or the engine's one-shot kernel. Stated, not "
-        "yet priced.",
+        description="How all-reduces of inference run inside a node whose GPUs have links of their own: the library's, or "
+        "the engine's one-shot and two-shot kernels up to their size limit.",
+    )
+    rank_wait: RankWait = Field(
+        default=RankWait(), description="What tensor ranks of inference wait for one another beside the collectives."
+    )
+    serving_pipeline: ServingPipeline = Field(
+        default=ServingPipeline(), description="How passes of inference go through pipeline stages."
+    )
+    serving_experts: ServingExperts = Field(
+        default=ServingExperts(), description="How tokens of inference reach experts on other ranks."
     )
     pipeline_message: Literal["whole", "split"] = Field(
         default="whole", description="split: each tensor rank sends its share of the activations, gathered on arrival."

@@ -36,6 +36,10 @@ class Hardware:
     assumed: tuple[str, ...]
 
 
+#: Cards that a host has room for, where nobody says more.
+MOST_IN_A_HOST: Final = 16
+
+
 def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     """Find what the ``hardware`` section of a scenario names.
 
@@ -197,3 +201,32 @@ def _leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tupl
         else:
             found.append(((*path, key), value))
     return found
+
+
+def places(found: Hardware, choice: HardwareChoice) -> int:
+    """Return the cards that a host of inference has room for: more than the usual node has, where nobody states one.
+
+    Only of nodes whose cards have nothing but PCIe between them, and no network.
+    """
+    system = found.system
+    described = choice.system is not None or any(key.startswith("system") for key in choice.override)
+    alone = system.node_network is None and system.topology in ("single", "pcie", "pcie-no-peer", "bridge-pairs")
+    return max(system.gpus_per_node, MOST_IN_A_HOST) if alone and not described else system.gpus_per_node
+
+
+def joined(found: Hardware, choice: HardwareChoice, gpus: int) -> Hardware:
+    """Return hardware whose cards stand in one host, where its usual node has too few `places` and nobody states another.
+
+    Workstations stage what their cards send one another in host memory (GeForce and newer RTX cards have no peer access),
+    servers do not.
+    """
+    system = found.system
+    if not system.gpus_per_node < gpus <= places(found, choice):
+        return found
+    direct = system.topology == "pcie" or (system.topology == "single" and system.name.startswith("server"))
+    topology, ways = ("pcie", "directly") if direct else ("pcie-no-peer", "staged in host memory")
+    note = f"system: {gpus} x {found.gpu.name} in one host like {system.name}, over PCIe {ways}"
+    node = system.model_copy(
+        update={"gpus_per_node": gpus, "topology": topology, "name": f"{gpus} cards, {system.name}"}
+    )
+    return replace(found, system=node, assumed=(*found.assumed, note))

@@ -64,6 +64,7 @@ class Layout:
             "tensor": 1.0,
             "expert": self.expert_tensor,
             "expert_tensor": 1.0,
+            "dispatch": self.tensor,  # the ranks of an expert group of inference that hold other tokens
             "context": self.tensor,
             "context_ring": self.tensor * self.context_heads,
             "statistics": self.tensor,
@@ -167,13 +168,14 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
         _check_tensor(parallel.tensor, whole, document)
     _check_pipeline(parallel, whole, document)
     if parallel.context > 1:
-        length = workload.sequence_length
-        _divides(document, "context", parallel.context, length, "sequence_length")
+        prefills = workload.phase == "prefill"
+        length = workload.prompt_length if prefills else workload.sequence_length
+        _divides(document, "context", parallel.context, length, "prompt_length" if prefills else "sequence_length")
     if parallel.tensor > 1 and parallel.sequence:
         _check_sequence(parallel, workload, document)
     if parallel.expert > 1 or parallel.expert_tensor is not None or parallel.expert_capacity is not None:
-        _check_experts(parallel, whole, document)
-    if parallel.expert_imbalance > 1 and parallel.expert == 1 and workload.phase == "train":
+        _check_experts(parallel, whole, workload, document)
+    if parallel.expert_imbalance > 1 and parallel.expert == 1:
         message = (
             f"expert_imbalance {parallel.expert_imbalance:g} without expert: no rank has fewer experts than another"
         )
@@ -181,13 +183,22 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
 
 
 def _check_inference(parallel: Parallel, workload: Workload, document: Document) -> None:
-    for name in ("pipeline", "context", "expert", "virtual_stages"):
-        if getattr(parallel, name) > 1:
-            message = f"{name} {getattr(parallel, name)} in phase {workload.phase} is not priced by this version"
-            raise problem(document, ("parallel", name), message, "tensor and data (replicas) are.")
+    phase = workload.phase
+    if parallel.virtual_stages > 1:
+        message = f"virtual stages belong to training, not to phase {phase}"
+        raise problem(document, ("parallel", "virtual_stages"), message, "Leave it out.")
+    if parallel.context > 1 and phase not in ("prefill", "forward"):
+        message = f"context {parallel.context} in phase {phase}: new tokens are not split by context in this version"
+        raise problem(document, ("parallel", "context"), message, "tensor, pipeline, data and expert are.")
     if parallel.sharding not in (None, "none"):
-        message = f"sharding belongs to training, not to phase {workload.phase}"
+        message = f"sharding belongs to training, not to phase {phase}"
         raise problem(document, ("parallel", "sharding"), message, "Leave it out.")
+    if parallel.sequence and phase in ("decode", "generate") and parallel.tensor > 1:
+        message = f"sequence parallelism deals out the tokens of a sequence; phase {phase} adds one at a time"
+        raise problem(document, ("parallel", "sequence"), message, "Leave it out.")
+    if parallel.expert_capacity is not None:
+        message = f"a capacity factor belongs to training: experts drop no tokens in phase {phase}"
+        raise problem(document, ("parallel", "expert_capacity"), message, "Leave it out.")
 
 
 def _check_tensor(tensor: int, model: Any, document: Document) -> None:
@@ -260,11 +271,14 @@ def _check_stages(parallel: Parallel, layers: int, document: Document) -> None:
         raise problem(document, path, "a stage without layers", "Give each at least one, or use fewer stages.")
 
 
-def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
+def _check_experts(parallel: Parallel, model: Any, workload: Workload, document: Document) -> None:
     experts = getattr(model, "num_experts", 0)
     if not experts:
         raise problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
     _divides(document, "expert", parallel.expert, experts, "num_experts")
+    if workload.phase != "train" and not parallel.sequence:
+        _check_served_experts(parallel, document)
+        return
     width = int(expert_tensor_of(parallel))
     _divides(document, "expert_tensor", width, model.expert_intermediate_size, "expert_intermediate_size")
     dealt = parallel.expert > 1 or width != parallel.tensor
@@ -276,6 +290,22 @@ def _check_experts(parallel: Parallel, model: Any, document: Document) -> None:
         shown = f"expert {parallel.expert}" + (f" x expert_tensor {width}" if width > 1 else "")
         message = f"{shown} does not divide tensor x context x data = {ranks}, the ranks of a stage"
         raise problem(document, ("parallel", "expert"), message, f"Use one of {divisors(ranks)}.")
+
+
+def _check_served_experts(parallel: Parallel, document: Document) -> None:
+    """Refuse experts of inference that do not come out even: tensor ranks beyond those of experts split each of them."""
+    ranks, tensor, expert = parallel.tensor * (parallel.data or 1), parallel.tensor, parallel.expert
+    if ranks % expert:
+        message = f"expert {expert} does not divide tensor x data = {ranks}, the ranks of a stage"
+        raise problem(document, ("parallel", "expert"), message, f"Use one of {divisors(ranks)}.")
+    if tensor % expert and expert % tensor:
+        message = f"expert {expert} neither divides tensor {tensor} nor is a multiple of it"
+        fits = [n for n in range(1, ranks + 1) if ranks % n == 0 and (tensor % n == 0 or n % tensor == 0)]
+        raise problem(document, ("parallel", "expert"), message, f"Use one of {', '.join(map(str, fits[:12]))}.")
+    width = max(tensor // expert, 1)
+    if parallel.expert_tensor not in (None, width):
+        message = f"expert_tensor {parallel.expert_tensor}, but tensor {tensor} over expert {expert} leaves {width}"
+        raise problem(document, ("parallel", "expert_tensor"), message, "Leave it out.")
 
 
 def _divides(document: Document, name: str, degree: int, size: int | None, what: str) -> None:

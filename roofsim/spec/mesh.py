@@ -38,8 +38,7 @@ def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
     """Return the scenario with numbers, or arrays of them, at given paths.
 
     Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``parallel.tensor``, ``gpu.memory.bandwidth``,
-    ``gpu.peak.bf16``; values are in base units and are not validated. Degrees keep the structure of the scenario's own:
-    a degree of more than 1 there stays a group of ranks, also where the array says 1.
+    ``gpu.peak.bf16``; values are in base units and are not validated. GPUs follow the degrees.
 
     A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
 
@@ -56,6 +55,8 @@ def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
         resolved = replace(resolved, **{section: _replaced(part, rest, real(value), path)})
         if path == "workload.micro_batch_size":
             resolved = _with_batches(resolved, part, real(value), given=values)
+        elif section == "parallel":
+            resolved = replace(resolved, gpus=resolved.parallel.gpus)
     return resolved
 
 

@@ -11,7 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.context import complete_context
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware
+from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
@@ -50,6 +50,8 @@ class Resolved:
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
     reliability: Reliability = field(default_factory=Reliability)
+    places: int = 1
+    """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
 
 
 class Resolver:
@@ -80,11 +82,16 @@ class Resolver:
         assert engine is not None
         assert hardware is not None
         assert parallel is not None
+        most = hardware.system.gpus_per_node
+        if scenario.workload.phase != "train":
+            most = places(hardware, scenario.hardware)
+            hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
         workload = self.workload(scenario.workload, parallel, model)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
+        self.serving(parallel, engine, workload.phase)
         parallel, notes = complete_context(parallel, engine, model, workload, self.document)
         self.assumed += notes
         check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
@@ -105,6 +112,7 @@ class Resolver:
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,
             reliability=reliability,
+            places=most,
         )
 
     def _scenario(self) -> Scenario:
@@ -274,6 +282,20 @@ class Resolver:
         if own != "none":
             self.assumed.append(f"sharding: {own}, as {engine.name} does")
         return given.model_copy(update={"sharding": own})
+
+    def serving(self, parallel: Parallel, engine: Engine, phase: str) -> None:
+        """Say what is taken of pipelines and experts of inference where nobody states it; refuse what the engine has not."""
+        if phase == "train":
+            return
+        if parallel.tensor > 1 and not engine.tensor_parallel:
+            message = f"engine {engine.name} does not split layers over tensor ranks"
+            hint = f"Deal layers out to cards: pipeline: {parallel.tensor}."
+            path = ("parallel", "tensor")
+            raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
+        if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
+            self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
+        if parallel.expert > 1 and parallel.expert_imbalance == 1.0:
+            self.assumed.append("expert_imbalance: 1, every expert gets as many tokens")
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:

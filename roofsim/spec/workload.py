@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -189,10 +189,12 @@ class Parallel(_Strict):
     )
     offload: Offload = Offload()
 
+    structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+
     @property
     def gpus(self) -> int:
         """GPUs that the degrees multiply to."""
-        return self.tensor * self.pipeline * self.context * (self.data or 1)
+        return self.tensor * self.pipeline * self.context * (1 if self.data is None else self.data)
 
 
 class HardwareChoice(_Strict):

@@ -209,17 +209,53 @@ CASES = {
         r"8 GPUs, but tensor 2 .* = 6. Ask for 6 GPUs, or leave data out",
     ),
     # inference
-    "pipeline in decoding": (
-        scenario("{pipeline: 2}", workload="phase: decode, context_length: 8"),
-        r"pipeline 2 in phase decode is not priced",
+    "more stages than layers in decoding": (
+        scenario("{pipeline: 8}", workload="phase: decode, context_length: 8"),
+        r"parallel.pipeline: 8 stages for 6 layers: some would have none. At most 6",
     ),
-    "context in a prefill": (
-        scenario("{context: 2}", workload="phase: prefill, prompt_length: 8"),
-        r"context 2 in phase prefill is not priced",
+    "tensor ranks of an engine without": (
+        scenario("{tensor: 2}", workload="phase: decode, context_length: 8, engine: llama.cpp"),
+        r"parallel.tensor: engine llama.cpp does not split layers over tensor ranks. .*pipeline: 2",
     ),
-    "experts in decoding": (
-        scenario("{expert: 2, data: 2}", EXPERTS, "phase: decode, context_length: 8"),
-        r"expert 2 in phase decode is not priced",
+    "virtual stages in decoding": (
+        scenario("{pipeline: 2, virtual_stages: 2}", workload="phase: decode, context_length: 8"),
+        r"virtual stages belong to training, not to phase decode. Leave it out",
+    ),
+    "context in decoding": (
+        scenario("{context: 2}", workload="phase: decode, context_length: 8"),
+        r"context 2 in phase decode: new tokens are not split by context.*tensor, pipeline, data and expert are",
+    ),
+    "context of a prompt that does not divide": (
+        scenario("{context: 3}", workload="phase: prefill, prompt_length: 8"),
+        r"context 3 does not divide prompt_length 8. Use one of 1, 2, 4, 8",
+    ),
+    "sequence in decoding": (
+        scenario("{tensor: 2, sequence: true}", workload="phase: decode, context_length: 8"),
+        r"phase decode adds one at a time. Leave it out",
+    ),
+    "experts of a dense model in decoding": (
+        scenario("{expert: 2, data: 2}", workload="phase: decode, context_length: 8"),
+        r"the model has no experts",
+    ),
+    "experts on ranks that there are not": (
+        scenario("{expert: 6, data: 2}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert 6 does not divide tensor x data = 2, the ranks of a stage. Use one of 1, 2",
+    ),
+    "experts of a width that does not come out": (
+        scenario("{expert: 2, tensor: 4, expert_tensor: 4}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert_tensor 4, but tensor 4 over expert 2 leaves 2. Leave it out",
+    ),
+    "a capacity in decoding": (
+        scenario("{expert: 2, data: 2, expert_capacity: 1.5}", EXPERTS, "phase: decode, context_length: 8"),
+        r"a capacity factor belongs to training: experts drop no tokens in phase decode",
+    ),
+    "imbalance without experts in decoding": (
+        scenario("{tensor: 2, expert_imbalance: 1.5}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert_imbalance 1.5 without expert: no rank has fewer experts than another",
+    ),
+    "experts across tensor ranks": (
+        scenario("{expert: 3, tensor: 2, data: 3}", EXPERTS, "phase: decode, context_length: 8"),
+        r"expert 3 neither divides tensor 2 nor is a multiple of it. Use one of 1, 2, 6",
     ),
     "sharding in decoding": (
         scenario("{data: 2, sharding: full}", workload="phase: decode, context_length: 8"),

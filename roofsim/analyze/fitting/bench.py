@@ -85,16 +85,15 @@ class Attempt:
 
 
 def reach(resolved: Resolved) -> int | None:
-    """Return the GPUs of a node where nothing is known of the network behind it; else None."""
-    system = resolved.system
-    return system.gpus_per_node if system.node_network is None else None
+    """Return the GPUs that a node has room for where nothing is known of the network behind it; else None."""
+    return resolved.places if resolved.system.node_network is None else None
 
 
 def beyond_reach(resolved: Resolved) -> str:
     """Say why more GPUs than a node has are not tried."""
     system = resolved.system
     return (
-        f"{system.name} has {system.gpus_per_node} GPUs, and no bandwidth is known of a network between such nodes "
+        f"{system.name} has {resolved.places} GPUs, and no bandwidth is known of a network between such nodes "
         "(system.node_network)"
     )
 

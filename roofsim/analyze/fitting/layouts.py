@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.fitting.bench import beyond_reach, reach
-from roofsim.spec.layout import SEQUENCE_FAMILIES, SPLIT_FAMILIES
+from roofsim.spec.layout import SEQUENCE_FAMILIES, SPLIT_FAMILIES, STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,6 +92,7 @@ class Space:
         self.limit = reach(resolved) or MOST_GPUS
         self.trains = resolved.workload.phase == "train"
         self.splits = resolved.model.family in SPLIT_FAMILIES
+        self.stacked = resolved.model.family in STACKS
         self.node = max(resolved.system.gpus_per_node, 1)
         self.layers = getattr(resolved.model.completed(), "num_layers", 1) or 1
         self.micro = int(resolved.workload.micro_batch_size or 1)
@@ -119,7 +120,7 @@ class Space:
         """Return (tensor, pipeline, data) that multiply to the GPUs, with as stated context; wide tensor first."""
         context = self._stated("context") or 1
         tensors = [n for n in range(self.node, 0, -1) if n == 1 or (self.splits and self.node % n == 0)]
-        pipelines = range(1, min(self.layers, gpus) + 1) if self.trains else range(1, 2)
+        pipelines = range(1, min(self.layers, gpus) + 1) if self.trains or self.stacked else range(1, 2)
         for tensor in _only(self._stated("tensor"), tensors):
             for pipeline in _only(self._stated("pipeline"), pipelines):
                 inner = tensor * pipeline * context

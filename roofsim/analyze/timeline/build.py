@@ -18,6 +18,7 @@ from roofsim.schedule.step import StepTime, compose
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
+    from roofsim.program import Program
     from roofsim.schedule.simulation import StageTimes
 
 #: Pieces of work of a pipeline that are written out at most.
@@ -68,8 +69,15 @@ def _alone(evaluation: Evaluation) -> Timeline:
     )  # fmt: skip
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=[lane], spans=writer.spans, collectives=table,
-        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches), notes=writer.notes,
+        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches), notes=[*writer.notes, *_chain_notes(program)],
     )  # fmt: skip
+
+
+def _chain_notes(program: Program) -> list[str]:
+    """Say that stages of inference, which work side by side, are written out one behind the other."""
+    if not program.chains():
+        return []
+    return ["stages of the pipeline are written one behind the other, each with all its passes: longer than the step"]
 
 
 # -- pipelines ------------------------------------------------------------------------------------------------------

@@ -60,6 +60,8 @@ class GroupedMatmul(AbstractOp):
     k: Real
     experts: Real
     load: Real = 1.0
+    dealt: Real = 1.0
+    """Ranks with as many experts and rows each, among all of which rows choose."""
 
     def flops(self) -> Real:
         return 2.0 * self.rows * self.n * self.k / self.load
@@ -69,8 +71,9 @@ class GroupedMatmul(AbstractOp):
         return 2.0 * self.rows * self.n * self.k
 
     def experts_touched(self) -> Real:
-        """Experts that at least one row selects when routing is even: E (1 - (1 - 1/E)^rows)."""
-        return self.experts * (1.0 - (1.0 - 1.0 / self.experts) ** self.rows)
+        """Experts that at least one row selects when routing is even: E (1 - (1 - 1/E)^rows), on each rank as many."""
+        everywhere = self.experts * self.dealt
+        return self.experts * (1.0 - (1.0 - 1.0 / everywhere) ** (self.rows * self.dealt))
 
     def bytes_read(self) -> Real:
         total: Real = 0.0
