@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Rounds of a fixed point; each halves what is left of the error, or nearly.
 _ROUNDS: Final = 60
+#: Where a fixed point is found.
+_CLOSE: Final = 2.0**-20
 
 
 @dataclass(frozen=True)
@@ -46,7 +48,9 @@ def closed(timing: Timing, load: Load, concurrency: float) -> Steady:
         # While a request travels between client and server, its place is empty, unless others wait for it.
         cycle = _life(timing, load, count)
         present = concurrency * cycle.time / (cycle.time + load.request_time)
-        count = 0.5 * (count + max(min(present, inside), min(1.0, inside)))
+        before, count = count, 0.5 * (count + max(min(present, inside), min(1.0, inside)))
+        if abs(count - before) <= _CLOSE * count:
+            break
     rate = min(count / cycle.time, concurrency / (cycle.time + load.request_time))
     waiting = max(concurrency / rate - cycle.time - load.request_time, 0.0)
     first = load.request_time + waiting + cycle.first
@@ -108,7 +112,9 @@ def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
     cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
     for _ in range(_ROUNDS):
         new = _next(timing, load, count, room, lone, cycle)
-        cycle = _Cycle(*(0.5 * (a + b) for a, b in zip(cycle.parts, new.parts, strict=True)))
+        before, cycle = cycle, _Cycle(*(0.5 * (a + b) for a, b in zip(cycle.parts, new.parts, strict=True)))
+        if abs(cycle.time - before.time) <= _CLOSE * cycle.time:
+            break
     return cycle
 
 

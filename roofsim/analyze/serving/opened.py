@@ -25,21 +25,26 @@ _NUMBERS: Final = 33
 def highest_rate(timing: Timing, load: Load) -> float:
     """Return the requests per second that a replica sustains at most: those at which it is always full.
 
-    Each request takes its share of the steps of a full server, prompts of others included: ``C = rate x checks x step``.
+    Each request keeps its place for its prompt and its steps, in which prompts of others ride too.
     """
+    most = max(load.budget / load.tokens, 1.0)
+    low, high = 0.0, most / _beside(timing, load, 0.0, most)
     if load.checks <= 0.0:
-        return 1.0 / _beside(timing, load, 0.0, max(load.budget / load.tokens, 1.0)) * max(load.budget / load.tokens, 1.0)
-    prompts = max(_room(timing, load, load.limit) / load.tokens, 1.0)
-    each = _beside(timing, load, load.limit, prompts) / prompts
-    low, high = 0.0, load.limit / (load.checks * timing.decode_step(load.limit, load.context) + load.limit * each)
-    if timing.mixed:
         return high
-    # Prompts that run first run in passes that are not full: by as much as they are dearer then, the rate is lower.
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        step = _Company(timing, load, middle).step(load.limit)
-        low, high = (middle, high) if middle * load.checks * step < load.limit else (low, middle)
+        company = _Company(timing, load, middle)
+        full = company.saturated or middle * _kept(company, load.limit) >= load.limit
+        low, high = (low, middle) if full else (middle, high)
     return low
+
+
+def _kept(company: _Company, running: float) -> float:
+    """Return the seconds for which a request keeps its place."""
+    timing, load = company.timing, company.load
+    return load.checks * company.step(running) + max(load.tokens / _room(timing, load, running), 1.0) * timing.step(
+        running, load.context, min(load.tokens, _room(timing, load, running))
+    )
 
 
 def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
@@ -47,8 +52,8 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
     if rate >= highest_rate(timing, load):
         return None
     company = _Company(timing, load, rate)
-    numbers, steps = _steps(company, load)
-    running, queued, idle = _occupied(load, rate, numbers, steps, poisson=poisson)
+    numbers, steps, kept = _steps(company, load)
+    running, queued, idle = _occupied(load, rate, numbers, steps, kept, poisson=poisson)
     wait_for_room = queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
@@ -90,6 +95,11 @@ class _Company:
             return self._mixed(running)[1]
         return min(_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
 
+    @property
+    def saturated(self) -> bool:
+        """Whether prompts alone are more than the server can do."""
+        return self.busy is not None and bool((self.busy < 0.0).any())
+
     def _mixed(self, running: float) -> tuple[float, float]:
         plain = self.timing.decode_step(running, self.load.context)
         step, each = plain, 0.0
@@ -97,7 +107,8 @@ class _Company:
             arrivals = self.rate * step
             # Steps with prompts have one at least; Poisson arrivals come with others at times.
             prompts = arrivals / -np.expm1(-arrivals) if arrivals > 0.0 else 1.0
-            each = min(_beside(self.timing, self.load, running, float(prompts)) / float(prompts), _ALMOST / self.rate)
+            each = _beside(self.timing, self.load, running, float(prompts)) / float(prompts)
+            each = min(each, _ALMOST / max(self.rate, 2.0**-100))
             step = 0.5 * (step + plain / (1.0 - self.rate * each))
         return step, each
 
@@ -140,38 +151,38 @@ def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float
     return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
 
 
-def _steps(company: _Company, load: Load) -> tuple[Array, Array]:
-    """Return mean seconds of a step, prompts included, with 1, 2, ... up to the limit of requests that decode."""
+def _steps(company: _Company, load: Load) -> tuple[Array, Array, Array]:
+    """Return mean seconds of a step, prompts included, and of a place, with 1, 2, ... up to the limit of requests."""
     limit = max(int(load.limit), 1)
     some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
     seconds = np.array([company.step(float(number)) for number in some])
+    places = np.array([_kept(company, float(number)) for number in some])
     numbers: Array = np.arange(1.0, limit + 1.0)
-    found: Array = np.interp(numbers, some, seconds)
-    return numbers, found
+    return numbers, np.interp(numbers, some, seconds), np.interp(numbers, some, places)
 
 
 def _occupied(
-    load: Load, rate: float, numbers: Array, steps: Array, *, poisson: bool
+    load: Load, rate: float, numbers: Array, steps: Array, kept: Array, *, poisson: bool
 ) -> tuple[float, float, float]:
     """Return the mean requests that decode, that wait for room, and the share of time without any.
 
-    Requests share the steps evenly, so the number under way is that of a processor-sharing queue whose speed depends on
-    it: ``p(n) = p(n-1) x rate x checks x step(n) / n``, whatever the lengths' distribution (insensitivity).
+    Requests share the steps evenly, so the number with a place is that of a processor-sharing queue whose speed depends on
+    it: ``p(n) = p(n-1) x rate x kept(n) / n``, whatever the lengths' distribution (insensitivity).
     """
     if load.checks <= 0.0:
-        return 0.0, 0.0, 1.0
+        return 0.0, 0.0, max(1.0 - rate * float(kept[0]), 0.0)
+    decoding = load.checks * steps / kept
     if not poisson:
         mean = 1.0
         for _ in range(_ROUNDS * 2):
-            mean = 0.5 * (mean + rate * load.checks * float(np.interp(mean, numbers, steps)))
-        return mean, 0.0, max(1.0 - mean, 0.0)
-    growth = np.log(rate * load.checks * steps / numbers)
-    logs = np.concatenate([[0.0], np.cumsum(growth)])
+            mean = 0.5 * (mean + rate * float(np.interp(mean, numbers, kept)))
+        return mean * float(np.interp(mean, numbers, decoding)), 0.0, max(1.0 - mean, 0.0)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(rate * kept / numbers))])
     weights = np.exp(logs - logs.max())
-    ratio = min(float(rate * load.checks * steps[-1] / numbers[-1]), 1.0 - 2.0**-20)
+    ratio = min(float(rate * kept[-1] / numbers[-1]), 1.0 - 2.0**-20)
     beyond = float(weights[-1]) * ratio / (1.0 - ratio)  # all states with requests that wait for room
     total = float(weights.sum()) + beyond
-    running = (float(weights[1:] @ numbers) + beyond * float(numbers[-1])) / total
+    running = (float(weights[1:] @ (numbers * decoding)) + beyond * float(numbers[-1] * decoding[-1])) / total
     queued = beyond / (1.0 - ratio) / total
     return running, queued, float(weights[0]) / total
 
@@ -193,11 +204,13 @@ def _first(
     each = company.each(decoding)
     service = load.tokens / room * timing.step(decoding, load.context, room, room / load.tokens)
     # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
-    queue = rate * service**2 / (2.0 * max(1.0 - rate * service, 2.0**-10)) * min(load.tokens / room, 1.0)
+    # The prompt in progress is part of the step that is waited for; those behind it are not.
+    busy_share = min(rate * service, 1.0 - 2.0**-10)
+    queue = 0.5 * service * busy_share**2 / (1.0 - busy_share) * min(load.tokens / room, 1.0)
     if not poisson:
         queue = 0.0
     if load.checks <= 0.0:
-        return lone + queue, lone, lone + 3.0 * queue
+        return _prompts_only(company, lone, poisson=poisson)
     if timing.mixed:
         spread = each**2 * rate * step / (1.0 - (rate * each) ** 2) if poisson else 0.0
         interval = (step**2 + spread) / step
@@ -210,3 +223,28 @@ def _first(
     busy = wait + beside + others * each + queue
     mean = idle * lone + (1.0 - idle) * busy
     return mean, lone, max(mean, busy + 2.0 * (queue + wait))
+
+
+def _prompts_only(company: _Company, lone: float, *, poisson: bool) -> tuple[float, float, float]:
+    """Return the seconds to the first token where it is the last: passes take as many waiting prompts as fit.
+
+    The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
+    """
+    timing, load, rate = company.timing, company.load, company.rate
+    if not poisson and rate * lone <= 1.0:
+        return lone, lone, lone
+    most = max(int(load.budget // load.tokens), 1)
+    taken = [_beside(timing, load, 0.0, float(min(waiting, most))) for waiting in range(_WAITING)]
+    moves = np.zeros((_WAITING, _WAITING))
+    for waiting in range(1, _WAITING):
+        left = max(waiting - most, 0)
+        moves[waiting, left:] = _poisson(rate * taken[waiting], _WAITING - left)
+    idle = moves[:, 0].copy()  # then the next prompt begins alone
+    moves[:, 1] += moves[:, 0]
+    chain = moves[1:, 1:]
+    system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
+    share = np.linalg.solve(system, np.eye(_WAITING - 1)[-1])
+    seconds = np.array(taken[1:])
+    present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
+    mean = present / float(share @ (seconds + idle[1:] / rate)) / rate
+    return mean, lone, max(3.0 * mean - 2.0 * lone, mean)

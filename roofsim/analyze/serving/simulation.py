@@ -17,6 +17,7 @@ from roofsim.errors import NoDataError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from roofsim.analyze.serving.disaggregated import Workers
     from roofsim.analyze.serving.load import Load
     from roofsim.analyze.serving.timing import Timing
 
@@ -85,7 +86,6 @@ class _Replica:
 
     def send(self, request: Request) -> None:
         """Take a request."""
-        request.left = request.tokens
         self.waiting.append(request)
         if self.arrival is not None and not self.arrival.triggered:
             self.arrival.succeed()
@@ -94,7 +94,12 @@ class _Replica:
         """Run steps for as long as there is anything to do; `leave` is told of every finished request."""
         while True:
             while self.waiting and len(self.decoding) + len(self.prompts) < max(int(self.load.limit), 1):
-                self.prompts.append(self.waiting.popleft())
+                request = self.waiting.popleft()
+                if request.left > 0.0:
+                    self.prompts.append(request)
+                else:  # its prompt ran elsewhere
+                    request.first = request.last = self.env.now
+                    self._begin(request)
             if not self.prompts and not self.decoding:
                 self.arrival = self.env.event()
                 yield self.arrival
@@ -140,10 +145,60 @@ class _Replica:
             request.first = request.last = self.env.now
             if request.checks < 1:
                 leave(request)
+            else:
+                self._begin(request)
+
+    def _begin(self, request: Request) -> None:
+        self.serial += 1
+        self.tokens += self.prompt
+        heapq.heappush(self.decoding, (self.steps + request.checks, self.serial, request))
+
+
+@dataclass
+class _Split:
+    """Workers that run prompts, taken from one queue, and replicas that decode, each request on the emptiest."""
+
+    env: Any
+    timing: Timing
+    load: Load
+    workers: Workers
+    replicas: list[_Replica]
+    queue: deque[Request] = field(default_factory=deque)
+    arrivals: list[Any] = field(default_factory=list)
+
+    def send(self, request: Request) -> None:
+        """Take a request."""
+        self.queue.append(request)
+        for event in self.arrivals:
+            if not event.triggered:
+                event.succeed()
+        self.arrivals.clear()
+
+    def prefill(self, leave: Any) -> Generator[Any]:
+        """Run passes over as many waiting prompts as fit in one; a long prompt takes several."""
+        while True:
+            if not self.queue:
+                event = self.env.event()
+                self.arrivals.append(event)
+                yield event
                 continue
-            self.serial += 1
-            self.tokens += self.prompt
-            heapq.heappush(self.decoding, (self.steps + request.checks, self.serial, request))
+            taken = [self.queue.popleft()]
+            while self.queue and (len(taken) + 1) * self.load.tokens <= self.load.budget:
+                taken.append(self.queue.popleft())
+            tokens = len(taken) * self.load.tokens
+            pieces = max(tokens / self.load.budget, 1.0)
+            yield self.env.timeout(pieces * self.timing.prompt_pass(tokens / pieces, float(len(taken))))
+            for request in taken:
+                self.env.process(self._hand_over(request, leave))
+
+    def _hand_over(self, request: Request, leave: Any) -> Generator[Any]:
+        yield self.env.timeout(self.workers.transfer)
+        request.left = 0.0
+        if request.checks < 1:
+            request.first = request.last = self.env.now
+            leave(request)
+        else:
+            min(self.replicas, key=lambda one: len(one.decoding) + len(one.waiting)).send(request)
 
 
 @dataclass
@@ -151,7 +206,7 @@ class _Traffic:
     """Who sends requests, and what became of them."""
 
     env: Any
-    replica: _Replica
+    replica: _Replica | _Split
     load: Load
     random: np.random.Generator
     variation: float
@@ -166,7 +221,8 @@ class _Traffic:
         if spread > 0.0 and mean > 0.0:
             steps = float(self.random.gamma(1.0 / spread**2, mean * spread**2))
         whole = int(steps + self.random.random()) if mean > 0.0 else 0
-        return Request(sent=self.env.now, tokens=self.load.tokens, checks=max(whole, 1 if mean > 0.0 else 0))
+        checks = max(whole, 1 if mean > 0.0 else 0)
+        return Request(sent=self.env.now, tokens=self.load.tokens, checks=checks, left=self.load.tokens)
 
     def travel(self, request: Request) -> Generator[Any]:
         """Bring a request from the client to the scheduler; nobody takes equally long for that."""
@@ -191,6 +247,7 @@ def simulate(
     load: Load,
     prompt: float,
     *,
+    workers: Workers | None = None,
     concurrency: float | None = None,
     rate: float | None = None,
     poisson: bool = True,
@@ -198,7 +255,7 @@ def simulate(
     requests: int | None = None,
     seed: int = 1,
 ) -> Simulated:
-    """Run one replica until enough requests are done.
+    """Run one replica, or all `workers` where prompts and decode are apart, until enough requests are done.
 
     Raises
     ------
@@ -210,16 +267,22 @@ def simulate(
     except ImportError:
         raise NoDataError("the simulation needs simpy, which is not installed: pip install 'roofsim[serve]'") from None
     env = simpy.Environment()
-    replica = _Replica(env, timing, load, prompt)
-    traffic = _Traffic(env, replica, load, np.random.default_rng(seed), variation)
+    count = 1 if workers is None else int(workers.decode)
+    replicas = [_Replica(env, timing, load, prompt) for _ in range(count)]
+    server = replicas[0] if workers is None else _Split(env, timing, load, workers, replicas)
+    traffic = _Traffic(env, server, load, np.random.default_rng(seed), variation)
+    leave = traffic.done.append if concurrency is None else traffic.again
+    for replica in replicas:
+        env.process(replica.run(leave))
+    if isinstance(server, _Split) and workers is not None:
+        for _ in range(int(workers.prefill)):
+            env.process(server.prefill(leave))
     if concurrency is not None:
-        env.process(replica.run(traffic.again))
         for _ in range(max(round(concurrency), 1)):
             env.process(traffic.travel(traffic.request()))
         wanted = max(_LEAST, int(_EACH * concurrency)) if requests is None else requests
     else:
         assert rate is not None
-        env.process(replica.run(traffic.done.append))
         env.process(traffic.arrivals(rate, poisson=poisson))
         wanted = 5 * _LEAST if requests is None else requests
     warm = wanted // 2
