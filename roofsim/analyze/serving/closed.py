@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 #: Rounds of a fixed point; each halves what is left of the error, or nearly.
 _ROUNDS: Final = 60
 #: Where a fixed point is found.
-_CLOSE: Final = 2.0**-20
+_CLOSE: Final = 2.0**-16
+#: How far a round goes to what it finds.
+_NEW: Final = 0.85
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def closed(timing: Timing, load: Load, concurrency: float) -> Steady:
         # While a request travels between client and server, its place is empty, unless others wait for it.
         cycle = _life(timing, load, count)
         present = concurrency * cycle.time / (cycle.time + load.request_time)
-        before, count = count, 0.5 * (count + max(min(present, inside), min(1.0, inside)))
+        before, count = count, count + _NEW * (max(min(present, inside), min(1.0, inside)) - count)
         if abs(count - before) <= _CLOSE * count:
             break
     rate = min(count / cycle.time, concurrency / (cycle.time + load.request_time))
@@ -112,7 +114,7 @@ def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
     cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
     for _ in range(_ROUNDS):
         new = _next(timing, load, count, room, lone, cycle)
-        before, cycle = cycle, _Cycle(*(0.5 * (a + b) for a, b in zip(cycle.parts, new.parts, strict=True)))
+        before, cycle = cycle, _Cycle(*(a + _NEW * (b - a) for a, b in zip(cycle.parts, new.parts, strict=True)))
         if abs(cycle.time - before.time) <= _CLOSE * cycle.time:
             break
     return cycle

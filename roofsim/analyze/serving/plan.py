@@ -145,7 +145,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
         request_rate=workload.request_rate, budget=budget, chunked=chunked,
         max_num_seqs=float(serving.max_num_seqs or facts.max_num_seqs), draft=_draft(serving, inner, resolved, resolve),
-        assumed=(*notes, *resolved.assumed, *said, *_limits(serving, facts)),
+        assumed=(*notes, *_told(resolved.assumed), *said, *_limits(serving, facts)),
     )  # fmt: skip
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
         message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
@@ -242,6 +242,11 @@ def _budget(
         chunked = resolved.engine.prefill_chunk is not None
         said.append(f"prompts are {'cut' if chunked else 'not cut'} into pieces, as {resolved.engine.name} does")
     return float(tokens), chunked, said
+
+
+def _told(assumed: tuple[str, ...]) -> list[str]:
+    """Return what was assumed of the model and the hardware; batches follow from the load."""
+    return [note for note in assumed if not note.startswith("batch_size")]
 
 
 def _limits(serving: Serving, facts: ServerFacts) -> list[str]:
