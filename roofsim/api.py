@@ -87,9 +87,7 @@ def fit(
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
 
 
-def serve(
-    scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any
-) -> Served:
+def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Served:
     """Say what a server does under a load: latencies, rates, limits, what fits, what tokens cost.
 
     Parameters

@@ -14,7 +14,9 @@ from roofsim.cli.run import Json, Scenario
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE.png", help="Draw throughput against speed for users, and latency against load."),
+    typer.Option(
+        "--plot", metavar="FILE.png", help="Draw throughput against speed for users, and latency against load."
+    ),
 ]
 Simulate = Annotated[
     bool, typer.Option("--simulate", help="Run the same server step by step beside the estimate (needs simpy).")

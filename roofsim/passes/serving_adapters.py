@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import Problem, SpecError
-from roofsim.graph.ops import GroupedMatmul, Matmul
-from roofsim.graph.tensor import Role, Tensor
+from roofsim.graph.ops import Matmul
+from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -62,20 +62,20 @@ class ServeAdapters:
         scope, rows = op.name.rpartition(".")[0], product(*x.shape[:-1])
         base = out.renamed(f"{out.name}.base")
         middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
-        down = Tensor(f"{scope}.lora.a", (self.adapters, op.k, self.rank), out.dtype, Role.PARAMETER)
-        up = Tensor(f"{scope}.lora.b", (self.adapters, self.rank, op.n), out.dtype, Role.PARAMETER)
+        # Rows ask for adapters at random: so many of them are read.
+        asked = self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** rows)
+        down, up = (
+            self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
+            for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))
+        )
+        each = {"m": rows / asked, "batch": asked, "block": op.block}
         return [
             replace(op, outputs=(base, *op.outputs[1:])),
-            self._product(op, f"{scope}.lora.shrink", (x, down), middle, rows, n=self.rank, k=op.k),
-            self._product(op, f"{scope}.lora.expand", (middle, up, base), out, rows, n=op.n, k=self.rank),
+            Matmul(name=f"{scope}.lora.shrink", inputs=(x, down), outputs=(middle,), n=self.rank, k=op.k, **each),  # type: ignore[arg-type]
+            Matmul(name=f"{scope}.lora.expand", inputs=(middle, up, base), outputs=(out,), n=op.n, k=self.rank, **each),  # type: ignore[arg-type]
         ]
 
-    def _product(
-        self, op: Matmul, name: str, inputs: tuple[Tensor, ...], out: Tensor, rows: Real, *, n: Real, k: Real
-    ) -> AbstractOp:
-        """Return a product with the factors of each row's adapter; one adapter needs no sorting."""
-        if self.adapters == 1.0:
-            return Matmul(name=name, inputs=inputs, outputs=(out,), block=op.block, m=rows, n=n, k=k)
-        return GroupedMatmul(
-            name=name, inputs=inputs, outputs=(out,), block=op.block, rows=rows, n=n, k=k, experts=self.adapters
-        )
+    def _factor(self, name: str, shape: tuple[Real, Real], dtype: DType, asked: Real) -> Tensor:
+        """Return what is read of one factor of all adapters."""
+        whole = Tensor(name, (self.adapters, *shape), dtype, Role.PARAMETER)
+        return Tensor(f"{name}.asked", (asked, *shape), dtype, Role.PARAMETER, base=whole)

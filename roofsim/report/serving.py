@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.load import Steady
 
 
-
 def print_served(console: Console, served: Served) -> None:
     """Print one answer: the load and what comes of it first, then limits, memory, cost, and the curve over loads."""
     console.print(Text(_headline(served), style="bold"))
@@ -53,20 +52,23 @@ def _requests(served: Served) -> str:
     load = {
         "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
         "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
-        "saturated": f"as many requests as fit: {served.load.limit * plan.replicas:.0f}",
+        "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
+        f"{served.load.limit * plan.replicas:.0f}",
     }[served.kind]
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 
 def _rows(served: Served) -> list[tuple[str, str]]:
-    rows = _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
-    rows += [("prefill", _bound(served, "prefill")), ("decode", _bound(served, "decode")), ("turning point", _turning(served))]
+    rows = [] if served.room.fits else [_no_room(served)]
+    rows += _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
+    rows += [
+        ("prefill", _bound(served, "prefill")),
+        ("decode", _bound(served, "decode")),
+        ("turning point", _turning(served)),
+    ]
     best = served.highest_rate
-    rows.append((
-        "saturation",
-        f"{words.count(best)} requests/s, {words.count(best * served.plan.output)} output tokens/s "
-        f"({words.count(best * served.plan.output / served.plan.gpus)} a GPU)",
-    ))  # fmt: skip
+    tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
+    rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} a GPU)"))
     rows += _memory(served)
     if served.money()["usd_per_hour"] is not None:
         rows.append(("cost", _cost(served)))
@@ -75,13 +77,15 @@ def _rows(served: Served) -> list[tuple[str, str]]:
     return rows
 
 
+def _no_room(served: Served) -> tuple[str, str]:
+    missing = words.gibibytes(served.room.shortfall)
+    return "verdict", f"does NOT fit: {missing} missing for one request; what follows is as if it did"
+
+
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
-    rate = served.plan.request_rate or 0.0
-    return [(
-        "verdict",
-        f"NOT sustainable: {rate:.4g} requests/s come, {words.count(served.highest_rate)} are the most; the queue, and the "
-        "time to the first token, grow without bound",
-    )]  # fmt: skip
+    rate, most = served.plan.request_rate or 0.0, words.count(served.highest_rate)
+    line = f"NOT sustainable: {rate:.4g} requests/s come, {most} are the most"
+    return [("verdict", f"{line}; the queue, and the time to the first token, grow without bound")]
 
 
 def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
@@ -92,14 +96,16 @@ def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
     rows = [("first token", first)]
     if steady.time_per_output_token is not None:
         each = f"{words.seconds(steady.time_per_output_token)}{_range(ranges['time_per_output_token'])}"
-        rows.append(("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s a user"))
+        rows.append(
+            ("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s a user")
+        )
     rows.append(("whole request", words.duration(steady.end_to_end)))
-    rows.append((
-        "throughput",
-        f"{words.count(rates['output_tokens_per_second'] or 0.0)} output tokens/s "
-        f"({words.count(rates['output_tokens_per_second_per_gpu'] or 0.0)} a GPU), "
-        f"{words.count(rates['input_tokens_per_second'] or 0.0)} input tokens/s, {words.count(steady.request_rate)} requests/s",
-    ))  # fmt: skip
+    output, each, given = (
+        words.count(rates[f"{name}_tokens_per_second{suffix}"] or 0.0)
+        for name, suffix in (("output", ""), ("output", "_per_gpu"), ("input", ""))
+    )
+    line = f"{output} output tokens/s ({each} a GPU), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
+    rows.append(("throughput", line))
     share = words.percent(steady.prompt_share)
     rows.append(("running", f"{words.count(steady.running)} requests decode; prompts take {share} of the time"))
     return rows
@@ -132,7 +138,7 @@ def _memory(served: Served) -> list[tuple[str, str]]:
     room = served.room
     taken = f"{words.gibibytes(room.parameters)} weights, {words.gibibytes(room.working)} for steps"
     if not room.fits:
-        return [("memory", f"{taken}: does NOT fit, {words.gibibytes(room.shortfall)} missing for one request")]
+        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}")]
     cache = (
         f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
         f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
@@ -155,7 +161,11 @@ def _simulated(served: Served) -> str:
     found = served.simulated
     assert found is not None
     low, high = found.first_token_range
-    each = "" if found.time_per_output_token is None else f", {words.seconds(found.time_per_output_token)} per output token"
+    each = (
+        ""
+        if found.time_per_output_token is None
+        else f", {words.seconds(found.time_per_output_token)} per output token"
+    )
     return (
         f"{found.requests} requests: first token {words.seconds(found.time_to_first_token)} "
         f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(found.request_rate)} requests/s"

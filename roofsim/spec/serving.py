@@ -31,7 +31,8 @@ class Speculation(_Strict):
         default=None, description="The smaller model: a catalog name, a path, or a mapping."
     )
     draft_cost: Share | None = Field(
-        default=None, description="Instead of a draft model: one of its passes as a share of a decode step of the model."
+        default=None,
+        description="Instead of a draft model: one of its passes as a share of a decode step of the model.",
     )
     num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] = Field(description="Tokens guessed for each check.")
     acceptance_rate: Share = Field(
@@ -45,7 +46,9 @@ class Speculation(_Strict):
         if self.method == "draft_model" and self.draft_model is None and self.draft_cost is None:
             raise ValueError("method draft_model needs draft_model (its name) or draft_cost (a share of a decode step)")
         if self.method != "draft_model" and self.draft_model is not None:
-            raise ValueError(f"method {self.method} has no draft model; leave draft_model out, or use method: draft_model")
+            raise ValueError(
+                f"method {self.method} has no draft model; leave draft_model out, or use method: draft_model"
+            )
         return self
 
     @property
@@ -64,7 +67,9 @@ class LoraServing(_Strict):
 
     rank: Annotated[int, Field(gt=0, le=4096)] = Field(default=16, description="max_lora_rank of the server.")
     adapters: Count = Field(default=1, description="Adapters on the GPU at once (max_loras).")
-    targets: str | tuple[str, ...] = Field(default=ALL_LINEAR, description="Layers with an adapter, as in adapter.targets.")
+    targets: str | tuple[str, ...] = Field(
+        default=ALL_LINEAR, description="Layers with an adapter, as in adapter.targets."
+    )
 
     @model_validator(mode="after")
     def _known_targets(self) -> Self:
@@ -98,8 +103,10 @@ class Serving(_Strict):
     arrivals: Literal["poisson", "constant"] | None = Field(
         default=None, description="How requests arrive at a request_rate: poisson if left out."
     )
-    length_variation: Annotated[float, Field(ge=0.0, le=3.0)] = Field(
-        default=0.0, description="Standard deviation of output lengths as a share of their mean."
+    length_variation: Annotated[float, Field(ge=0.0, le=3.0)] | None = Field(
+        default=None,
+        description="Standard deviation of output lengths as a share of their mean. Left out: 0.1, but 0 at a fixed "
+        "concurrency where the engine runs prompts first, so that requests decode in lockstep.",
     )
     prefix_cache_hit_rate: Share | None = Field(
         default=None, description="Share of the prompt tokens whose keys and values are in the cache already."
@@ -108,7 +115,8 @@ class Serving(_Strict):
         default=None, description="The same in tokens of each prompt."
     )
     prefix_shared: bool = Field(
-        default=False, description="Whether the cached prefix is one that all requests share (a system prompt): kept once."
+        default=False,
+        description="Whether the cached prefix is one that all requests share (a system prompt): kept once.",
     )
     enable_chunked_prefill: bool | None = Field(
         default=None, description="Whether long prompts are cut into pieces; the engine's own, if left out."
@@ -125,7 +133,9 @@ class Serving(_Strict):
     )
     speculative: Speculation | None = Field(default=None, description="Speculative decoding.")
     lora: LoraServing | None = Field(default=None, description="Adapters of requests.")
-    disaggregated: Disaggregation | None = Field(default=None, description="Prefill and decode on workers of their own.")
+    disaggregated: Disaggregation | None = Field(
+        default=None, description="Prefill and decode on workers of their own."
+    )
 
     @model_validator(mode="after")
     def _one_prefix(self) -> Self:
@@ -153,8 +163,8 @@ class ServerFacts(_Strict):
         "put back when room ends."
     )
     preallocated_of: Literal["device", "static", "free"] = Field(
-        description="What preallocated_share is a share of: the device's memory, for weights, cache and activations, or for weights and cache alone (static); or what weights and "
-        "activations leave of it."
+        description="What preallocated_share is a share of: the device's memory, for weights, cache and activations; the "
+        "same, for weights and cache alone (static); or what weights and activations leave (free)."
     )
     host_time_per_request: SecondsOrNone = Field(
         default=0.0, description="Seconds between client and scheduler and back, before the first token."

@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
 STEEP: Final = 0.85
-#: Points of the curve over loads.
-_POINTS: Final = 14
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +95,10 @@ class Served:
         resolved, steady = self.plan.resolved, self.steady
         rate = 0.0 if steady is None else steady.request_rate * self.plan.output
         found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
-        hourly, each = found["usd_per_hour"], {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None}
+        hourly, each = (
+            found["usd_per_hour"],
+            {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
+        )
         if hourly is not None and steady is not None:
             second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
             each = {
@@ -128,7 +129,7 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     timing = timing_of(plan, max(limit, 1.0))
     load = Load(
         tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
-        limit=limit, request_time=plan.request_time, alike=plan.serving.length_variation == 0.0,
+        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
     )  # fmt: skip
     workers = disaggregated.workers_of(plan)
     highest = _highest(plan, timing, load, workers)
@@ -182,12 +183,12 @@ def _whole(one: Steady, replicas: float) -> Steady:
 
 def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
     """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
-    least = plan.replicas
-    points = mesh(load.limit * plan.replicas, least)
-    chosen = points[np.unique(np.linspace(0, len(points) - 1, _POINTS).round().astype(int))]
-    return tuple(
-        (float(value), at_concurrency(plan, timing, load, workers, float(value))) for value in chosen
-    )
+    chosen, value = [], plan.replicas
+    while value < load.limit * plan.replicas:
+        chosen.append(value)
+        value *= 2.0
+    chosen.append(load.limit * plan.replicas)
+    return tuple((one, at_concurrency(plan, timing, load, workers, one)) for one in chosen)
 
 
 # -- what binds ------------------------------------------------------------------------------------------------------
@@ -240,11 +241,16 @@ def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: f
         found.append(
             f"{plan.request_rate / highest:.0%} of the highest rate: the time to the first token is uncertain so close to it"
         )
-    if plan.serving.length_variation == 0.0 and plan.concurrency is not None and plan.facts.batching == "apart":
-        found.append("outputs are all equally long, so that requests that fill several passes decode in lockstep")
-    if any(getattr(plan.resolved.model, name, 0) for name in ("num_experts",)):
+    if load.alike and plan.request_rate is None:
+        found.append(
+            "outputs are all equally long: prompts that fill several passes keep together, and requests decode in lockstep"
+            if plan.facts.batching == "apart"
+            else "outputs are all equally long: prompts may bunch, up to the upper end of the first token's range"
+        )
+    experts = bool(getattr(plan.resolved.model, "num_experts", 0))
+    if experts:
         found.append("mixture of experts: measured times per token lie further from the estimate")
-    if plan.serving.lora is not None and getattr(plan.resolved.model, "num_experts", 0):
+    if experts and plan.serving.lora is not None:
         found.append("experts have no adapters")
     return tuple(found)
 
@@ -256,9 +262,11 @@ def _simulated(served: Served) -> Simulated | None:
     if plan.request_rate is not None and served.steady is None:
         return None
     share = 1.0 if served.workers is not None else plan.replicas
-    concurrency = None if plan.request_rate is not None else (plan.concurrency or served.load.limit * plan.replicas) / share
+    concurrency = (
+        None if plan.request_rate is not None else (plan.concurrency or served.load.limit * plan.replicas) / share
+    )
     return simulate(
         served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
         rate=None if plan.request_rate is None else plan.request_rate / share,
-        poisson=plan.serving.arrivals != "constant", variation=plan.serving.length_variation,
+        poisson=plan.serving.arrivals != "constant", variation=plan.variation,
     )  # fmt: skip

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 #: Rounds of a fixed point; each halves what is left of the error, or nearly.
 _ROUNDS: Final = 60
+#: Rounds in which the usual number of prompts in a pass is found.
+_SIZES: Final = 8
 #: Where a fixed point is found.
 _CLOSE: Final = 2.0**-16
 #: How far a round goes to what it finds.
@@ -133,11 +135,14 @@ def _next(timing: Timing, load: Load, count: float, room: float, lone: float, cy
     at_work = pieces if timing.mixed else 1.0
     chances = _binomial(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
     beside = [_seconds(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
+    step += 0.0 if timing.mixed else plain
     own = [_own(timing, load, running, others, room, pieces) for others in range(len(chances))]
-    first, step = float(chances @ np.array(own)), float(chances @ np.array(beside))
-    if not timing.mixed:
-        step += timing.decode_step(running, load.context)
-    wait = 0.5 * step if load.request_time > 0.0 and count > 1.0 else 0.0
+    first = float(chances @ np.array(own))
+    if timing.mixed:
+        wait = 0.5 * step if load.request_time > 0.0 and count > 1.0 else 0.0
+    else:
+        first, wait = _met(timing, load, count, room, (plain, step), cycle, first)
     decode = load.checks * step
     # All prompts of a life's time must find room in its steps: else prompts are the bottleneck, and queue.
     full = timing.step(running, load.context, room, room / load.tokens)
@@ -145,6 +150,25 @@ def _next(timing: Timing, load: Load, count: float, room: float, lone: float, cy
     # Where prompts bunch, one waits for a full step, and has its own in the next.
     bunched = 2.0 * _own(timing, load, running, min(count, max(room / load.tokens, 1.0)) - 1.0, room, pieces)
     return _Cycle(first + wait + queued, decode, lone, max(first + wait, bunched) + queued)
+
+
+def _met(
+    timing: Timing, load: Load, count: float, room: float, steps: tuple[float, float], cycle: _Cycle, together: float
+) -> tuple[float, float]:
+    """Return the seconds of the pass of a prompt where prompts run first, and how long it waits for it.
+
+    Those that end in one step come back `together`, if they travel fast. If not, a prompt waits for the end of a pass or of
+    a decode step, and shares its pass with those that came meanwhile.
+    """
+    plain, step = steps
+    rate, pieces = (count - 1.0) / cycle.time, max(load.tokens / room, 1.0)
+    share, interval = max(1.0 - plain / step, 0.0) if step else 0.0, plain
+    for _ in range(_SIZES):
+        others = min(max(rate * interval, 1.0), max(room / load.tokens, 1.0)) - 1.0
+        interval = share * _own(timing, load, 0.0, others, room, pieces) + (1.0 - share) * plain
+    kept = float(np.exp(-load.request_time / interval)) if interval else 1.0
+    apart = _own(timing, load, 0.0, rate * interval, room, pieces)
+    return apart + kept * (together - apart), 0.5 * interval * (1.0 - kept)
 
 
 def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: float, pieces: float) -> float:
@@ -177,10 +201,18 @@ def _binomial(trials: float, chance: float) -> Array:
     if whole == 0 or chance <= 0.0:
         return np.ones(1)
     if chance >= 1.0:
-        return np.eye(whole + 1)[whole]
+        certain: Array = np.eye(whole + 1)[whole]
+        return certain
     most = min(whole, int(trials * chance + 8.0 * np.sqrt(trials * chance) + 12.0))
     number = np.arange(most + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, whole + 1)))])
-    terms = logs[whole] - logs[number] - logs[whole - number] + number * np.log(chance) + (whole - number) * np.log1p(-chance)
+    terms = (
+        logs[whole]
+        - logs[number]
+        - logs[whole - number]
+        + number * np.log(chance)
+        + (whole - number) * np.log1p(-chance)
+    )
     found: Array = np.exp(terms)
-    return found / found.sum()
+    found /= found.sum()
+    return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from roofsim.analyze.serving.load import Load, Steady
 from roofsim.analyze.serving.opened import highest_rate as _highest_rate
-from roofsim.analyze.serving.opened import opened as _opened
+from roofsim.analyze.serving.opened import prompts_only
 from roofsim.analyze.serving.surface import Passes
 from roofsim.numeric import real
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.timing import Timing
 
 _ROUNDS: Final = 60
+_CLOSE: Final = 2.0**-14
+#: Of the highest rate, at which queues are priced at most: a closed loop has no queue that grows without bound.
+_NEARLY: Final = 0.98
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,32 +75,26 @@ def _decode_rate(timing: Timing, load: Load) -> float:
 
 def _prompts(load: Load) -> Load:
     """Return what prefill workers see of requests: prompts, and a token each."""
-    return replace(load, checks=0.0, outputs=0.0, request_time=0.0)
+    return replace(load, checks=0.0, outputs=0.0, request_time=0.0, limit=1.0)
 
 
 def opened(timing: Timing, load: Load, workers: Workers, rate: float) -> Steady | None:
     """Return the steady state of the whole server at `rate` requests per second; None where there is none."""
     if rate >= highest_rate(timing, load, workers):
         return None
-    prompts = _opened(timing, _prompts(load), rate / workers.prefill, poisson=True)
-    if prompts is None:
-        return None
-    # A free worker takes the prompt: of several fewer wait, and for less (Sakasegawa, Ann. Inst. Stat. Math. 29, 1977).
-    busy = min(rate / workers.prefill * prompts.first_token_low, 1.0)
-    several = busy ** (np.sqrt(2.0 * (workers.prefill + 1.0)) - 2.0) / workers.prefill
-    beyond = (prompts.time_to_first_token - prompts.first_token_low) * float(several)
+    lone, beyond = _lone(timing, load), _beyond(timing, load, workers, rate)
     running, queued = _decoding(timing, load, rate / workers.decode)
     step = running / (rate / workers.decode * load.checks) if load.checks > 0.0 else 0.0
     wait = queued / (rate / workers.decode) + 0.5 * step * min(running, 1.0)
-    low = load.request_time + prompts.first_token_low + workers.transfer
+    low = load.request_time + lone + workers.transfer
     first = low + beyond + wait
-    return _steady(load, workers, first, step * load.checks, rate, (low, first + 2.0 * (beyond + wait)), prompts.first_token_low)
+    return _steady(load, workers, first, step * load.checks, rate, (low, first + 2.0 * (beyond + wait)), lone)
 
 
 def closed(timing: Timing, load: Load, workers: Workers, concurrency: float) -> Steady:
     """Return the steady state of the whole server with so many requests under way."""
     most = highest_rate(timing, load, workers)
-    lone = _opened_low(timing, load)
+    lone = _lone(timing, load)
     low = load.request_time + lone + workers.transfer
     rate = min(concurrency / (low + load.checks * timing.decode_step(1.0, load.context)), most * _NEARLY)
     first = decode = 0.0
@@ -107,18 +104,29 @@ def closed(timing: Timing, load: Load, workers: Workers, concurrency: float) -> 
         decode = load.checks * timing.decode_step(max(running, 1.0), load.context)
         # An arrival sees the server as it is with one request less.
         seen = min(rate * (concurrency - 1.0) / concurrency, most * _NEARLY)
-        state = opened(timing, replace(load, limit=2.0**20), workers, seen) if seen > 0.0 else None
-        wait = 0.0 if state is None else max(state.time_to_first_token - low, 0.0)
+        wait = _beyond(timing, load, workers, seen) if seen > 0.0 else 0.0
+        wait += 0.5 * decode / max(load.checks, 1.0) * min(seen * decode / workers.decode, 1.0)
         first = low + min(wait, concurrency / workers.prefill * lone)
-        rate = 0.5 * (rate + min(concurrency / (first + decode), most))
+        before, rate = rate, 0.5 * (rate + min(concurrency / (first + decode), most))
+        if abs(rate - before) <= _CLOSE * rate:
+            break
     first = max(first, concurrency / rate - decode)
     return _steady(load, workers, first, decode, rate, (low, max(2.0 * first - low, first)), lone)
 
 
-_NEARLY: Final = 0.98
+def _beyond(timing: Timing, load: Load, workers: Workers, rate: float) -> float:
+    """Return the mean seconds that a prompt waits for a worker.
+
+    A free worker takes it: of several fewer wait, and for less (Sakasegawa, Ann. Inst. Stat. Math. 29, 1977).
+    """
+    lone = _lone(timing, load)
+    prompts = prompts_only(timing, _prompts(load), rate / workers.prefill, lone)
+    busy = min(rate / workers.prefill * lone, 1.0)
+    several = busy ** (np.sqrt(2.0 * (workers.prefill + 1.0)) - 2.0) / workers.prefill
+    return max(prompts - lone, 0.0) * float(several)
 
 
-def _opened_low(timing: Timing, load: Load) -> float:
+def _lone(timing: Timing, load: Load) -> float:
     pieces = max(load.tokens / load.budget, 1.0)
     return pieces * timing.prompt_pass(load.tokens / pieces)
 

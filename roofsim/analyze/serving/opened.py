@@ -57,6 +57,10 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
     wait_for_room = queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
+    if not poisson:
+        # What takes longer to arrive than the time between two requests arrives in no order.
+        scattered = min(rate * load.request_time, 1.0)
+        first += scattered * (_first(company, running, idle, step, poisson=True)[0] - first)
     decode = step * load.checks
     return Steady(
         time_to_first_token=load.request_time + wait_for_room + first,
@@ -187,9 +191,7 @@ def _occupied(
     return running, queued, float(weights[0]) / total
 
 
-def _first(
-    company: _Company, running: float, idle: float, step: float, *, poisson: bool
-) -> tuple[float, float, float]:
+def _first(company: _Company, running: float, idle: float, step: float, *, poisson: bool) -> tuple[float, float, float]:
     """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
 
     Who comes to an idle server begins at once; else waits for the end of a step (long steps are met more often), then has
@@ -210,7 +212,9 @@ def _first(
     if not poisson:
         queue = 0.0
     if load.checks <= 0.0:
-        return _prompts_only(company, lone, poisson=poisson)
+        even = not poisson and rate * lone <= 1.0
+        mean = lone if even else prompts_only(timing, load, rate, lone)
+        return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
     if timing.mixed:
         spread = each**2 * rate * step / (1.0 - (rate * each) ** 2) if poisson else 0.0
         interval = (step**2 + spread) / step
@@ -225,16 +229,14 @@ def _first(
     return mean, lone, max(mean, busy + 2.0 * (queue + wait))
 
 
-def _prompts_only(company: _Company, lone: float, *, poisson: bool) -> tuple[float, float, float]:
-    """Return the seconds to the first token where it is the last: passes take as many waiting prompts as fit.
+def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
+    """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
 
     The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
     """
-    timing, load, rate = company.timing, company.load, company.rate
-    if not poisson and rate * lone <= 1.0:
-        return lone, lone, lone
     most = max(int(load.budget // load.tokens), 1)
-    taken = [_beside(timing, load, 0.0, float(min(waiting, most))) for waiting in range(_WAITING)]
+    taken = [lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
+             for waiting in range(_WAITING)]  # fmt: skip
     moves = np.zeros((_WAITING, _WAITING))
     for waiting in range(1, _WAITING):
         left = max(waiting - most, 0)
@@ -246,5 +248,4 @@ def _prompts_only(company: _Company, lone: float, *, poisson: bool) -> tuple[flo
     share = np.linalg.solve(system, np.eye(_WAITING - 1)[-1])
     seconds = np.array(taken[1:])
     present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
-    mean = present / float(share @ (seconds + idle[1:] / rate)) / rate
-    return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
+    return present / float(share @ (seconds + idle[1:] / rate)) / rate

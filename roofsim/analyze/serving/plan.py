@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: What serves where no engine is named.
 USUAL_ENGINE: Final = "vllm"
+#: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).
+USUAL_VARIATION: Final = 0.1
 #: Families whose passes over pieces of prompts are priced.
 FAMILIES: Final = ("decoder",)
 
@@ -63,6 +65,19 @@ class Plan:
     def new(self) -> float:
         """Tokens of a prompt that are computed."""
         return self.prompt - self.cached
+
+    @property
+    def variation(self) -> float:
+        """Standard deviation of output lengths as a share of their mean.
+
+        Clients that keep a number of requests under way ask for equal lengths. Where prompts run first, requests then
+        decode in lockstep, and published times per token are those of that. Where prompts ride in steps, the smallest
+        differences scatter them, and published times to the first token are those of scattered ones.
+        """
+        stated = self.serving.length_variation
+        if stated is not None:
+            return stated
+        return 0.0 if self.facts.batching == "apart" and self.request_rate is None else USUAL_VARIATION
 
     @property
     def guesses(self) -> int:
@@ -139,7 +154,9 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     cached = _cached(serving, prompt, document)
     if budget < prompt - cached and not chunked:
         message = f"a prompt of {prompt - cached:.0f} tokens does not fit in max_num_batched_tokens {budget:.0f}, and is not cut"
-        raise _problem(document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true.")
+        raise _problem(
+            document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
+        )
     plan = Plan(
         resolved=resolved, serving=serving, facts=facts, prompt=prompt, cached=cached, output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
@@ -147,6 +164,8 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
         max_num_seqs=float(serving.max_num_seqs or facts.max_num_seqs), draft=_draft(serving, inner, resolved, resolve),
         assumed=(*notes, *_told(resolved.assumed), *said, *_limits(serving, facts)),
     )  # fmt: skip
+    if serving.length_variation is None:
+        plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
         message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
         raise _problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
@@ -174,7 +193,9 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
             message = "a server's batch follows from its load"
             raise _problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
     if workload.context_length:
-        raise _problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
+        raise _problem(
+            document, "context_length", "a request has a prompt_length and an output_length", "Leave it out."
+        )
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
         raise _problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
@@ -201,8 +222,12 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
         raise SpecError(Problem(message, place, "parallel.data", "Leave it out."))
     needed = resolved.gpus * (apart.prefill_workers + apart.decode_workers)
     if gpus is not None and gpus != needed:
-        message = f"{gpus} GPUs, but {apart.prefill_workers} + {apart.decode_workers} workers of {resolved.gpus} are {needed}"
-        raise SpecError(Problem(message, document.place(("hardware", "gpus")), "hardware.gpus", f"Ask for {needed}, or none."))
+        message = (
+            f"{gpus} GPUs, but {apart.prefill_workers} + {apart.decode_workers} workers of {resolved.gpus} are {needed}"
+        )
+        raise SpecError(
+            Problem(message, document.place(("hardware", "gpus")), "hardware.gpus", f"Ask for {needed}, or none.")
+        )
     within = needed <= resolved.system.gpus_per_node
     if apart.transfer == "node" and not within:
         message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.system.gpus_per_node}"
@@ -217,7 +242,9 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
 def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     """Return how the engine serves."""
     if resolved.model.family not in FAMILIES:
-        message = f"{resolved.model.name} is a {resolved.model.family}; servers of {', '.join(FAMILIES)} models are priced"
+        message = (
+            f"{resolved.model.name} is a {resolved.model.family}; servers of {', '.join(FAMILIES)} models are priced"
+        )
         raise SpecError(Problem(message, document.place(("model",)), "model"))
     facts = resolved.engine.server
     if facts is None:

@@ -9,11 +9,11 @@ import numpy as np
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.serving.surface import Passes
-from roofsim.schedule.memory import MemoryProfile
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.plan import Plan
     from roofsim.numeric import Array
+    from roofsim.schedule.memory import MemoryProfile
 
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
 _LENGTHS: Final = 65
@@ -100,8 +100,8 @@ def _fixed(plan: Plan) -> tuple[float, float]:
     """Return the bytes of all weights, and what the largest step needs beside weights and cache."""
     memory = memory_of(Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached))
     parts = {name: float(amount) for name, amount in memory.components.items()}
-    parameters, cache = parts.pop("parameters"), parts.pop("key_value_cache")
-    del cache
+    parameters = parts.pop("parameters")
+    del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
     return parameters, sum(parts.values())
@@ -124,10 +124,10 @@ def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
 def _tokens_exactly(plan: Plan, tokens: float) -> float:
     """Return the bytes that a request's tokens fill, without what its last block has free."""
     block = float(plan.resolved.engine.cache_block_size or 1)
-    full = np.floor(tokens / block) * block
+    full = tokens // block * block
     if full < 1.0:
-        return _cache(plan, np.array([tokens, block]))[0] * tokens / block
-    below, above = _cache(plan, np.array([full, full + block]))
+        return float(_cache(plan, np.array([tokens, block]))[0]) * tokens / block
+    below, above = map(float, _cache(plan, np.array([full, full + block])))
     return below + (above - below) * (tokens - full) / block
 
 

@@ -65,8 +65,10 @@ class Timing:
             return self.decode_step(running, context)
         if running <= 0.0 or not self.mixed:
             return self.prompt_pass(tokens, prompts)
-        together = self._prompt(tokens + running * (1.0 + self.guesses))
-        return together + self._attention(running, context) + self._guessing(running, context) + self._host(running)
+        rows = running * (1.0 + self.guesses)
+        more = self.decode.at(tokens + rows, 1.0) - self.decode.at(tokens, 1.0)  # of products with weights
+        body = self._prompt(tokens) + max(more, 0.0) + self._attention(running, context)
+        return body + self._guessing(running, context) + self._host(running)
 
     def _prompt(self, tokens: float) -> float:
         return self.prompt.at(tokens) + (0.0 if self.draft_prompt is None else self.draft_prompt.at(tokens))
@@ -76,7 +78,11 @@ class Timing:
         return max(self.decode.at(running, context) - self.decode.at(running, 1.0), 0.0)
 
     def _guessing(self, running: float, context: float) -> float:
-        each = self.draft_cost * self.decode.at(running, context) if self.draft is None else self.draft.at(running, context)
+        each = (
+            self.draft_cost * self.decode.at(running, context)
+            if self.draft is None
+            else self.draft.at(running, context)
+        )
         return self.guesses * each
 
     def _host(self, sequences: float) -> float:
@@ -93,14 +99,14 @@ def timing_of(plan: Plan, most: float) -> Timing:
     exactly = tuple(plan.points())
     draft = None if plan.draft is None else Passes(plan.draft)
     return Timing(
-        decode=base.decode_surface(highest, longest, exactly),
-        prompt=base.prompt_curve(plan.prompt, plan.cached, budget + highest),
+        decode=base.decode_surface(budget + highest, longest, exactly),
+        prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
         host_step=resolved.engine.host_time_per_step * factor,
         host_sequence=resolved.engine.host_time_per_sequence * factor,
         mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
         guesses=plan.guesses,
         tokens_per_check=1.0 if spec is None else spec.tokens_per_check,
         draft=None if draft is None else draft.decode_surface(highest, longest, exactly),
-        draft_prompt=None if draft is None else draft.prompt_curve(plan.prompt, plan.cached, budget + highest),
+        draft_prompt=None if draft is None else draft.prompt_curve(plan.prompt, plan.cached, budget),
         draft_cost=0.0 if spec is None or spec.draft_cost is None else spec.draft_cost,
     )
