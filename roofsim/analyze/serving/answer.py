@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from roofsim.spec.source import Document
 
 #: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
-STEEP: Final = 0.85
+STEEP: Final = 0.8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,7 +115,7 @@ class Served:
             return {"time_to_first_token": None, "time_per_output_token": None}
         each = steady.time_per_output_token
         return {
-            "time_to_first_token": first_token_range(steady),
+            "time_to_first_token": first_token_range(steady, resolved),
             "time_per_output_token": None if each is None else token_range(each, resolved),
         }
 

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 #: Half widths (of the logarithm) of 80 % ranges of the time per token, from every third published row of fixed concurrency
 #: (ai-dynamo/aiconfigurator, silicon_sample.csv: vLLM, TensorRT-LLM, SGLang on H100 and B200). Dense models, mixtures.
 TOKEN_WIDTHS: Final = (0.15, 0.68)
-#: What the first token may take less than that of a server without other prompts, from the same rows.
-_LESS: Final = 1.2
+#: By what factor the first token may take less than that of a server without other prompts, from the same rows: the tenth
+#: part of them takes 0.94 (dense) and 0.67 (mixtures) of it.
+_LESS: Final = (1.2, 1.5)
 #: The upper end is at most so many times the lower; the mean lies within.
 _WIDEST: Final = 4.0
 _MEAN_IN: Final = 2.5
@@ -25,14 +26,18 @@ _ABOVE_MEAN: Final = 1.5
 
 def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
     """Return the 80 % range of a time per token; half as wide again where nothing like it was measured."""
-    width = TOKEN_WIDTHS[bool(getattr(resolved.model, "num_experts", 0))]
+    width = TOKEN_WIDTHS[_has_experts(resolved)]
     if resolved.override or not resolved.architecture.measured:
         width *= UNMEASURED
     return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
 
 
-def first_token_range(steady: Steady) -> tuple[float, float]:
+def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]:
     """Return the range of the time to the first token, from a server without other prompts to one where they bunch."""
     mean = steady.time_to_first_token
-    low = max(steady.first_token_low / _LESS, mean / _MEAN_IN)
+    low = max(steady.first_token_low / _LESS[_has_experts(resolved)], mean / _MEAN_IN)
     return low, min(max(steady.first_token_high, _ABOVE_MEAN * mean), _WIDEST * low)
+
+
+def _has_experts(resolved: Resolved) -> bool:
+    return bool(getattr(resolved.model, "num_experts", 0))
