@@ -126,12 +126,9 @@ def _bound(served: Served, phase: str) -> str:
 
 def _turning(served: Served) -> str:
     def at(value: float | None) -> str:
-        return "never" if value is None else f"from {words.count(value)} requests on"
+        return "never compute-bound" if value is None else f"compute-bound from {words.count(value)} requests on"
 
-    return (
-        f"decode steps are compute-bound {at(served.compute_bound_at)}; their products with weights "
-        f"{at(served.products_bound_at)}"
-    )
+    return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
 
 
 def _memory(served: Served) -> list[tuple[str, str]]:
