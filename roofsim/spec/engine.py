@@ -286,9 +286,11 @@ class Engine(_Strict):
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
     )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory that a server takes at start; null: memory grows on demand."
+        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
     )
-    server: ServerFacts | None = Field(default=None, description="How it serves; null: it runs static batches.")
+    server: ServerFacts | None = Field(
+        default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
+    )
 
     # -- host, memory, communication ----------------------------------------------------------------------------
 
