@@ -218,10 +218,10 @@ def _turning(plan: Plan, load: Load, context: float) -> float | None:
     resources = Passes(plan.resolved, plan.adapters).decode(batches, context).step.resources
     # What power withholds is arithmetic that would be there.
     lead = np.broadcast_to(resources["compute"] + resources["power"] - resources["memory_bandwidth"], batches.shape)
-    above = np.flatnonzero(lead > 0.0)
-    if not above.size:
+    below = np.flatnonzero(lead <= 0.0)
+    at = int(below[-1]) + 1 if below.size else 0  # from here on, for good
+    if at == len(batches):
         return None
-    at = int(above[0])
     if at == 0:
         return float(batches[0])
     share = lead[at - 1] / (lead[at - 1] - lead[at])
