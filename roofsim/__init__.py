@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, resolve, run
+    from roofsim.api import compare, fit, resolve, run, serve
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.workload import Scenario
@@ -28,6 +28,7 @@ __all__ = [
     "fit",
     "resolve",
     "run",
+    "serve",
 ]
 
 #: Public name -> module; each is imported when first used, so that importing roofsim costs nothing.
@@ -44,6 +45,7 @@ _HOMES = {
     "fit": "roofsim.api",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
+    "serve": "roofsim.api",
 }
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim.analyze.fitting.answer import Fit
+    from roofsim.analyze.serving.answer import Served
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Scenario
@@ -84,6 +85,27 @@ def fit(
 
     document = load_scenario(scenario, overrides)
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
+
+
+def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool = False, **overrides: Any) -> Served:
+    """Say what a server does under a load: latencies, rates, limits, what fits, what tokens cost.
+
+    Parameters
+    ----------
+    scenario
+        With ``workload.prompt_length``, ``workload.output_length`` and a load: ``workload.concurrency`` (so many requests
+        are always under way), ``workload.request_rate`` (so many come each second), or neither (as many as fit).
+    simulated
+        Run the same server step by step beside the estimate (needs simpy).
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    from roofsim.analyze.serving.answer import serve_document
+
+    return serve_document(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:

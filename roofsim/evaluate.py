@@ -80,9 +80,12 @@ class Evaluation:
         ).step
 
 
-def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
-    """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays."""
-    program = build(resolved)
+def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
+    """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays.
+
+    `program` takes the place of the scenario's own.
+    """
+    program = build(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(
         with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages

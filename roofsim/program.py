@@ -355,6 +355,25 @@ def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     )
 
 
+def serving_pass(
+    resolved: Resolved, phase: str, *, batch: Real, length: Real, context: Real, adapters: Pass | None = None
+) -> Program:
+    """Build one pass of a running server on its own.
+
+    Parameters
+    ----------
+    phase
+        ``decode``: a step of `batch` sequences. ``prefill``: `batch` pieces of prompts, of `length` tokens each.
+    context
+        Tokens that attention sees, those of the pass included.
+    adapters
+        Puts the adapters of requests beside the layers.
+    """
+    call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
+    graph = _inference(resolved, call) if adapters is None else run_passes(_inference(resolved, call), [adapters])
+    return Program(stages=(Stage(name=phase, graph=graph),))
+
+
 def _without_contexts(value: Any) -> Real:
     """Return a size without the trailing axis of contexts that a decode gives it."""
     size = real(value)

@@ -20,6 +20,7 @@ from roofsim.cli import (
     ops,
     run,
     schema,
+    serve,
     show,
     timeline,
     validate,
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("compare")(compare.compare)
 app.command("fit")(fit.fit)
+app.command("serve")(serve.serve)
 app.command("ops")(ops.ops)
 app.command("memory")(memory.memory)
 app.command("timeline")(timeline.timeline)

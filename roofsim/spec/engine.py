@@ -13,6 +13,7 @@ from roofsim.spec.engine_ranks import RankFacts
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
+from roofsim.spec.serving import ServerFacts
 
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
 
@@ -258,9 +259,10 @@ class Engine(RankFacts):
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
     )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None,
-        description="Share of the GPU's memory that is taken at start, whatever runs; null: memory grows on demand. "
-        "Stated, not yet priced.",
+        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
+    )
+    server: ServerFacts | None = Field(
+        default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
     )
 
     # -- host, memory, communication ----------------------------------------------------------------------------
@@ -282,9 +284,7 @@ class Engine(RankFacts):
     host_time_per_step: SecondsOrNone = Field(
         default=0.0, description="Time of scheduler and sampling per decode step."
     )
-    host_time_per_sequence: SecondsOrNone = Field(
-        default=0.0, description="The same, per running sequence and decode step."
-    )
+    host_time_per_sequence: SecondsOrNone = Field(default=0.0, description="The same, per running sequence.")
     merged_weights: Literal["in_place", "beside_parts"] = Field(
         default="in_place",
         description="How weights that `fusion` merges come to the device: as they stay; or concatenated there, the parts being "

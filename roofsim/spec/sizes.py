@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec.adapter import Adapter
+from roofsim.spec.workload import SERVING
 
 if TYPE_CHECKING:
     from roofsim.spec.families.base import ModelSpec
@@ -63,9 +64,9 @@ class _Sizes:
         if phase in GENERATION and not self.model.generates:
             message = f"{phase} is for models that generate tokens; {self.model.name} is a {self.model.family}"
             raise self.fail("phase", message, "Use forward or train.")
-        for key in ("concurrency", "request_rate"):
+        for key in SERVING:
             if getattr(given, key) is not None:
-                raise self.fail(key, "describes a running server, which this version does not price", "Use batch_size.")
+                raise self.fail(key, "describes a running server", "`roofsim serve` answers it; here use batch_size.")
         if phase != "train" and given.global_batch_size is not None:
             raise self.fail("global_batch_size", f"belongs to phase train, not {phase}", "Use batch_size.")
         generation = ("prompt_length", "output_length", "context_length")

@@ -11,6 +11,7 @@ from roofsim.spec.families.base import Rate
 from roofsim.spec.precision import PrecisionRoles
 from roofsim.spec.quantity import Duration
 from roofsim.spec.running import Checkpoint, Input
+from roofsim.spec.serving import Serving
 
 Positive = Annotated[int, Field(gt=0, le=10**12)]
 NonNegative = Annotated[int, Field(ge=0, le=10**12)]
@@ -21,7 +22,7 @@ OPTIMIZERS: Final = (
 )  # fmt: skip
 
 TRAIN_ONLY: Final = ("global_batch_size",)
-SERVING: Final = ("concurrency", "request_rate")
+SERVING: Final = ("concurrency", "request_rate", "serving")
 
 
 class _Strict(BaseModel):
@@ -76,8 +77,15 @@ class Workload(_Strict):
     prompt_length: NonNegative | None = None
     output_length: Positive | None = None
     context_length: NonNegative | None = Field(default=None, description="Tokens in the cache before the (first) step.")
-    concurrency: Positive | None = None
-    request_rate: Annotated[float, Field(gt=0.0)] | None = None
+    concurrency: Positive | None = Field(
+        default=None, description="Of `roofsim serve`: so many requests are always in the server."
+    )
+    request_rate: Annotated[float, Field(gt=0.0, le=10.0**9)] | None = Field(
+        default=None, description="Of `roofsim serve`: requests per second, whatever the server does."
+    )
+    serving: Serving | None = Field(
+        default=None, description="Of `roofsim serve`: {max_num_seqs: 256, prefix_cache_hit_rate: 0.5, ...}."
+    )
     precision: str | PrecisionRoles | None = Field(default=None, description="A name, or a mapping of roles.")
     optimizer: Literal[
         "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",

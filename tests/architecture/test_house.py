@@ -101,6 +101,6 @@ def test_command_line_options_are_frozen():
     from roofsim.cli.options import SCENARIO_OPTIONS
     from roofsim.spec.workload import HardwareChoice, Parallel, Workload
 
-    not_flags = {"engine_facts", "concurrency", "request_rate", "override", "offload"}
+    not_flags = {"engine_facts", "override", "offload"}
     keys = [*Workload.model_fields, *Parallel.model_fields, *HardwareChoice.model_fields]
     assert set(SCENARIO_OPTIONS) == set(keys) - not_flags

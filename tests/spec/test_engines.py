@@ -88,6 +88,7 @@ OTHER = {
     "cache_block_size": 16,
     "prefill_chunk": 512,
     "preallocated_share": 0.9,
+    "server": {"batching": "apart", "max_num_seqs": 8, "admission": "whole", "preallocated_of": "free"},
     "launch": "graphs",
     "decode_launch": "graphs",
     "host_issue_time": "9 us",

@@ -1,0 +1,272 @@
+"""Put together the answer of `serve`: latencies and rates under the load, limits, what fits, costs, a curve over loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
+from roofsim.analyze.serving import closed as closed_loop
+from roofsim.analyze.serving import disaggregated
+from roofsim.analyze.serving import opened as open_loop
+from roofsim.analyze.serving.load import Load, Steady
+from roofsim.analyze.serving.plan import Plan, plan_of
+from roofsim.analyze.serving.ranges import first_token_range, token_range
+from roofsim.analyze.serving.room import Room, room_of
+from roofsim.analyze.serving.surface import Passes, mesh
+from roofsim.analyze.serving.timing import Timing, timing_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.analyze.serving.disaggregated import Workers
+    from roofsim.analyze.serving.simulation import Simulated
+    from roofsim.evaluate import Evaluation
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.source import Document
+
+#: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
+STEEP: Final = 0.8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Served:
+    """The answer. Rates are those of the whole server.
+
+    Attributes
+    ----------
+    steady
+        The steady state under the load; None: there is none, `highest_rate` is less than what comes.
+    bounds
+        What binds passes over prompts, and decode steps.
+    compute_bound_at, products_bound_at
+        Running requests of a replica from which decode steps wait for arithmetic more than for memory, and from which their
+        products with weights do (each request adds a cache to read, so that whole steps may never); None: never.
+    highest_rate
+        Requests per second that the server sustains at most.
+    curve
+        Steady states with more and more requests under way.
+    """
+
+    plan: Plan
+    room: Room
+    timing: Timing
+    load: Load
+    workers: Workers | None
+    steady: Steady | None
+    bounds: dict[str, dict[str, Any]]
+    compute_bound_at: float | None
+    products_bound_at: float | None
+    highest_rate: float
+    curve: tuple[tuple[float, Steady], ...]
+    notes: tuple[str, ...]
+    simulated: Simulated | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return ``closed``, ``open`` or ``saturated``."""
+        if self.plan.request_rate is not None:
+            return "open"
+        return "closed" if self.plan.concurrency is not None else "saturated"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
+        from roofsim.analyze.serving.data import as_data
+
+        return as_data(self)
+
+    def rates(self, steady: Steady) -> dict[str, float | None]:
+        """Return the rates of a steady state of the whole server."""
+        output = steady.request_rate * self.plan.output
+        each = steady.time_per_output_token
+        return {
+            "requests_per_second": steady.request_rate,
+            "output_tokens_per_second": output,
+            "output_tokens_per_second_per_gpu": output / self.plan.gpus,
+            "input_tokens_per_second": steady.request_rate * self.plan.prompt,
+            "tokens_per_second_per_user": None if not each else 1.0 / each,
+        }
+
+    def money(self) -> dict[str, Any]:
+        """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
+        resolved, steady = self.plan.resolved, self.steady
+        rate = 0.0 if steady is None else steady.request_rate * self.plan.output
+        found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
+        hourly, each = (
+            found["usd_per_hour"],
+            {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
+        )
+        if hourly is not None and steady is not None:
+            second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
+            each = {
+                "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
+                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
+            }
+        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date")
+        return {name: found[name] for name in kept} | each
+
+    def ranges(self) -> dict[str, tuple[float, float] | None]:
+        """Return the 80 % ranges of the times to the first token, and per token."""
+        steady, resolved = self.steady, self.plan.resolved
+        if steady is None:
+            return {"time_to_first_token": None, "time_per_output_token": None}
+        each = steady.time_per_output_token
+        return {
+            "time_to_first_token": first_token_range(steady, resolved),
+            "time_per_output_token": None if each is None else token_range(each, resolved),
+        }
+
+
+def serve_document(document: Document, resolve: Callable[[Document], Resolved], *, simulated: bool = False) -> Served:
+    """Answer a request; see `roofsim.serve`."""
+    plan = plan_of(document, resolve)
+    room = room_of(plan)
+    limit = min(plan.max_num_seqs, float(room.max_requests)) if room.fits else plan.max_num_seqs
+    # A load that is stated is answered even where it does not fit.
+    timing = timing_of(plan, max(limit, 1.0))
+    load = Load(
+        tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
+        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
+    )  # fmt: skip
+    workers = disaggregated.workers_of(plan)
+    highest = _highest(plan, timing, load, workers)
+    steady = _steady(plan, timing, load, workers)
+    served = Served(
+        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
+        bounds=_bounds(plan, load, steady), compute_bound_at=_turning(plan, load, plan.context),
+        products_bound_at=_turning(plan, load, 1.0), highest_rate=highest,
+        curve=_curve(plan, timing, load, workers), notes=_notes(plan, room, load, steady, highest),
+    )  # fmt: skip
+    return replace(served, simulated=_simulated(served)) if simulated else served
+
+
+def _budget(plan: Plan) -> float:
+    """Return the tokens of prompts in a step: those of whole prompts, where these are not cut."""
+    if plan.chunked:
+        return plan.budget
+    return max(plan.budget // plan.new, 1.0) * plan.new
+
+
+def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
+    if workers is not None:
+        return disaggregated.highest_rate(timing, load, workers)
+    return open_loop.highest_rate(timing, load) * plan.replicas
+
+
+def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
+    """Return the steady state of the whole server."""
+    poisson = plan.serving.arrivals != "constant"
+    if plan.request_rate is not None:
+        if workers is not None:
+            return disaggregated.opened(timing, load, workers, plan.request_rate)
+        found = open_loop.opened(timing, load, plan.request_rate / plan.replicas, poisson=poisson)
+        return None if found is None else _whole(found, plan.replicas)
+    return at_concurrency(plan, timing, load, workers, plan.concurrency or load.limit * plan.replicas)
+
+
+def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
+    """Return the steady state of the whole server with so many requests under way."""
+    if workers is not None:
+        return disaggregated.closed(timing, load, workers, concurrency)
+    return _whole(closed_loop.closed(timing, load, concurrency / plan.replicas), plan.replicas)
+
+
+def _whole(one: Steady, replicas: float) -> Steady:
+    """Return the state of all replicas: requests are dealt out evenly."""
+    return replace(
+        one, request_rate=one.request_rate * replicas, running=one.running * replicas, waiting=one.waiting * replicas
+    )
+
+
+def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
+    """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
+    chosen, value = [], plan.replicas
+    while value < load.limit * plan.replicas:
+        chosen.append(value)
+        value *= 2.0
+    chosen.append(load.limit * plan.replicas)
+    return tuple((one, at_concurrency(plan, timing, load, workers, one)) for one in chosen)
+
+
+# -- what binds ------------------------------------------------------------------------------------------------------
+
+
+def _bounds(plan: Plan, load: Load, steady: Steady | None) -> dict[str, dict[str, Any]]:
+    """Return what binds a pass over prompts and a decode step, each of the size that it usually has under the load."""
+    passes = Passes(plan.resolved, plan.adapters)
+    running = load.limit if steady is None else max(min(steady.running / plan.replicas, load.limit), 1.0)
+    return {
+        "prefill": _bound(passes.prompts(min(load.tokens, load.budget), plan.prompt, plan.cached)),
+        "decode": _bound(passes.decode(running, plan.context)) | {"requests": running},
+    }
+
+
+def _bound(evaluation: Evaluation) -> dict[str, Any]:
+    found = bottleneck(evaluation.step, evaluation.reprice)
+    return {
+        "bound": found.bound, "runner_up": found.runner_up, "headroom": found.headroom,
+        "time": float(evaluation.step.step),
+    }  # fmt: skip
+
+
+def _turning(plan: Plan, load: Load, context: float) -> float | None:
+    """Return the running requests from which a decode step waits for arithmetic more than for memory."""
+    batches = mesh(max(load.limit, 2.0**12))
+    resources = Passes(plan.resolved, plan.adapters).decode(batches, context).step.resources
+    # What power withholds is arithmetic that would be there.
+    lead = np.broadcast_to(resources["compute"] + resources["power"] - resources["memory_bandwidth"], batches.shape)
+    below = np.flatnonzero(lead <= 0.0)
+    at = int(below[-1]) + 1 if below.size else 0  # from here on, for good
+    if at == len(batches):
+        return None
+    if at == 0:
+        return float(batches[0])
+    share = lead[at - 1] / (lead[at - 1] - lead[at])
+    return float(batches[at - 1] + share * (batches[at] - batches[at - 1]))
+
+
+# -- what must be said -----------------------------------------------------------------------------------------------
+
+
+def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
+    found = list(plan.resolved.warnings)
+    if plan.concurrency is not None and plan.concurrency > load.limit * plan.replicas and room.fits:
+        found.append(
+            f"{plan.concurrency:.0f} requests, but {load.limit * plan.replicas:.0f} run at once: the others wait for room"
+        )
+    if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
+        found.append(
+            f"{plan.request_rate / highest:.0%} of the highest rate: the time to the first token is uncertain so close to it"
+        )
+    if load.alike and plan.request_rate is None:
+        found.append(
+            "outputs are all equally long: prompts that fill several passes keep together, and requests decode in lockstep"
+            if plan.facts.batching == "apart"
+            else "outputs are all equally long: prompts may bunch, up to the upper end of the first token's range"
+        )
+    experts = bool(getattr(plan.resolved.model, "num_experts", 0))
+    if experts:
+        found.append("mixture of experts: measured times per token lie further from the estimate")
+    if experts and plan.serving.lora is not None:
+        found.append("experts have no adapters")
+    return tuple(found)
+
+
+def _simulated(served: Served) -> Simulated | None:
+    from roofsim.analyze.serving.simulation import simulate
+
+    plan = served.plan
+    if plan.request_rate is not None and served.steady is None:
+        return None
+    share = 1.0 if served.workers is not None else plan.replicas
+    concurrency = (
+        None if plan.request_rate is not None else (plan.concurrency or served.load.limit * plan.replicas) / share
+    )
+    return simulate(
+        served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
+        rate=None if plan.request_rate is None else plan.request_rate / share,
+        poisson=plan.serving.arrivals != "constant", variation=plan.variation,
+    )  # fmt: skip

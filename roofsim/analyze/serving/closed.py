@@ -1,0 +1,218 @@
+"""The steady state of a server in which a fixed number of requests is always under way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.analyze.serving.load import Load, Steady
+
+if TYPE_CHECKING:
+    from roofsim.analyze.serving.timing import Timing
+    from roofsim.numeric import Array
+
+#: Rounds of a fixed point; each halves what is left of the error, or nearly.
+_ROUNDS: Final = 60
+#: Rounds in which the usual number of prompts in a pass is found.
+_SIZES: Final = 8
+#: Where a fixed point is found.
+_CLOSE: Final = 2.0**-16
+#: How far a round goes to what it finds.
+_NEW: Final = 0.85
+
+
+@dataclass(frozen=True)
+class _Cycle:
+    """One life of a request: its first token after `first` seconds at the server, then `decode` seconds of steps."""
+
+    first: float
+    decode: float
+    low: float
+    high: float
+
+    @property
+    def time(self) -> float:
+        return self.first + self.decode
+
+    @property
+    def parts(self) -> tuple[float, float, float, float]:
+        return self.first, self.decode, self.low, self.high
+
+
+def closed(timing: Timing, load: Load, concurrency: float) -> Steady:
+    """Return the steady state with `concurrency` requests of one replica under way.
+
+    Requests beyond what may run wait for room: one by one they take the place of those that end.
+    """
+    inside = min(concurrency, load.limit)
+    count, cycle = inside, _Cycle(0.0, 0.0, 0.0, 0.0)
+    for _ in range(_ROUNDS):
+        # While a request travels between client and server, its place is empty, unless others wait for it.
+        cycle = _life(timing, load, count)
+        present = concurrency * cycle.time / (cycle.time + load.request_time)
+        before, count = count, count + _NEW * (max(min(present, inside), min(1.0, inside)) - count)
+        if abs(count - before) <= _CLOSE * count:
+            break
+    rate = min(count / cycle.time, concurrency / (cycle.time + load.request_time))
+    waiting = max(concurrency / rate - cycle.time - load.request_time, 0.0)
+    first = load.request_time + waiting + cycle.first
+    decoding = rate * cycle.decode
+    alone = timing.decode_step(decoding, load.context) * load.checks
+    return Steady(
+        time_to_first_token=first,
+        time_per_output_token=cycle.decode / load.outputs if load.outputs > 0.0 else None,
+        end_to_end=first + cycle.decode,
+        request_rate=rate,
+        running=decoding,
+        waiting=concurrency - decoding,
+        prompt_share=max(1.0 - alone / cycle.time, 0.0) if cycle.time else 0.0,
+        first_token_low=load.request_time + waiting + cycle.low,
+        first_token_high=load.request_time + waiting + cycle.high,
+    )
+
+
+def _life(timing: Timing, load: Load, count: float) -> _Cycle:
+    """Return the life of one of `count` requests at the server."""
+    own = _independent(timing, load, count)
+    if not load.alike or timing.mixed or load.checks <= 0.0:
+        return own
+    bunched, share = _lockstep(timing, load, count)
+    mixed = [a + (b - a) * share for a, b in zip(own.parts, bunched.parts, strict=True)]
+    return _Cycle(*mixed)
+
+
+# -- prompts first, equal requests --------------------------------------------------------------------------------------
+
+
+def _lockstep(timing: Timing, load: Load, count: float) -> tuple[_Cycle, float]:
+    """Return the life of one of `count` equal requests where prompts run first, and how far they keep together.
+
+    All prompts run, pass after pass; then all decode in lockstep and end at once. A bunch that fits one pass dissolves, for
+    the first that comes back starts alone; a larger one stays together: who comes back during a full pass waits for it.
+    """
+    passes = count * load.tokens / load.budget
+    whole = max(passes, 1.0)
+    each = timing.prompt_pass(count * load.tokens / whole, count / whole)
+    first = 0.5 * (whole + 1.0) * each
+    behind = 0.5 * (whole - 1.0) * each
+    lone = max(load.tokens / load.budget, 1.0) * timing.prompt_pass(min(load.tokens, load.budget))
+    cycle = _Cycle(first, load.checks * timing.decode_step(count, load.context) + behind, lone, whole * each)
+    return cycle, min(max(2.0 * (passes - 1.0), 0.0), 1.0)
+
+
+# -- each request for itself ---------------------------------------------------------------------------------------------
+
+
+def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
+    """Return the life of one of `count` requests that begin and end at any time of one another's lives.
+
+    The steps of each are as long as chance puts prompts of others in them; how long they are says how many that are.
+    """
+    room = _room(timing, load, count)
+    pieces = max(load.tokens / room, 1.0)
+    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
+    cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
+    for _ in range(_ROUNDS):
+        new = _next(timing, load, count, room, lone, cycle)
+        before, cycle = cycle, _Cycle(*(a + _NEW * (b - a) for a, b in zip(cycle.parts, new.parts, strict=True)))
+        if abs(cycle.time - before.time) <= _CLOSE * cycle.time:
+            break
+    return cycle
+
+
+def _room(timing: Timing, load: Load, running: float) -> float:
+    """Return the tokens of a step that are left for prompts."""
+    taken = running * (1.0 + timing.guesses) if timing.mixed else 0.0
+    return max(load.budget - taken, load.budget / 8.0)
+
+
+def _next(timing: Timing, load: Load, count: float, room: float, lone: float, cycle: _Cycle) -> _Cycle:
+    running = count * cycle.decode / cycle.time if cycle.time else 0.0
+    pieces = max(load.tokens / room, 1.0)
+    # Chance that another request has a prompt in a given step: its share of the steps of a life.
+    at_work = pieces if timing.mixed else 1.0
+    chances = _binomial(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
+    beside = [_seconds(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
+    step += 0.0 if timing.mixed else plain
+    own = [_own(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    first = float(chances @ np.array(own))
+    if timing.mixed:
+        wait = 0.5 * step if load.request_time > 0.0 and count > 1.0 else 0.0
+    else:
+        first, wait = _met(timing, load, count, room, (plain, step), cycle, first)
+    decode = load.checks * step
+    # All prompts of a life's time must find room in its steps: else prompts are the bottleneck, and queue.
+    full = timing.step(running, load.context, room, room / load.tokens)
+    queued = max(count * load.tokens / room * full - first - wait - decode, 0.0) if timing.mixed else 0.0
+    # Where prompts bunch, one waits for a full step, and has its own in the next.
+    bunched = 2.0 * _own(timing, load, running, min(count, max(room / load.tokens, 1.0)) - 1.0, room, pieces)
+    return _Cycle(first + wait + queued, decode, lone, max(first + wait, bunched) + queued)
+
+
+def _met(
+    timing: Timing, load: Load, count: float, room: float, steps: tuple[float, float], cycle: _Cycle, together: float
+) -> tuple[float, float]:
+    """Return the seconds of the pass of a prompt where prompts run first, and how long it waits for it.
+
+    Those that end in one step come back `together`, if they travel fast. If not, a prompt waits for the end of a pass or of
+    a decode step, and shares its pass with those that came meanwhile.
+    """
+    plain, step = steps
+    rate, pieces = (count - 1.0) / cycle.time, max(load.tokens / room, 1.0)
+    share, interval = max(1.0 - plain / step, 0.0) if step else 0.0, plain
+    for _ in range(_SIZES):
+        others = min(max(rate * interval, 1.0), max(room / load.tokens, 1.0)) - 1.0
+        interval = share * _own(timing, load, 0.0, others, room, pieces) + (1.0 - share) * plain
+    kept = float(np.exp(-load.request_time / interval)) if interval else 1.0
+    apart = _own(timing, load, 0.0, rate * interval, room, pieces)
+    return apart + kept * (together - apart), 0.5 * interval * (1.0 - kept)
+
+
+def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: float, pieces: float) -> float:
+    """Return what a request that decodes sees of a step in which others have prompts."""
+    tokens = prompts * load.tokens / pieces
+    if timing.mixed:
+        return timing.step(running, load.context, min(tokens, room), prompts)
+    if not prompts:
+        return 0.0
+    passes = max(prompts * load.tokens / load.budget, 1.0)
+    return passes * timing.prompt_pass(prompts * load.tokens / passes, prompts / passes)
+
+
+def _own(timing: Timing, load: Load, running: float, others: float, room: float, pieces: float) -> float:
+    """Return the seconds in which a prompt runs, beside those of others; what does not fit in a step follows in turn."""
+    tokens = (others + 1.0) * load.tokens / pieces
+    if tokens <= room:
+        return pieces * timing.step(running, load.context, tokens, others + 1.0)
+    turns = (0.5 * others + 1.0) * load.tokens / room
+    return turns * timing.step(running, load.context, room, room / load.tokens)
+
+
+def _binomial(trials: float, chance: float) -> Array:
+    """Return the chances of 0, 1, ... successes, up to where nothing is left.
+
+    >>> _binomial(2.0, 0.5).tolist()
+    [0.25, 0.5, 0.25]
+    """
+    whole = max(round(trials), 0)
+    if whole == 0 or chance <= 0.0:
+        return np.ones(1)
+    if chance >= 1.0:
+        certain: Array = np.eye(whole + 1)[whole]
+        return certain
+    most = min(whole, int(trials * chance + 8.0 * np.sqrt(trials * chance) + 12.0))
+    number = np.arange(most + 1)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, whole + 1)))])
+    terms = (
+        logs[whole]
+        - logs[number]
+        - logs[whole - number]
+        + number * np.log(chance)
+        + (whole - number) * np.log1p(-chance)
+    )
+    found: Array = np.exp(terms)
+    found /= found.sum()
+    return found

@@ -1,0 +1,77 @@
+"""What a load makes of a server: latencies and rates in the steady state, and what changes the least of them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady:
+    """The steady state of one replica. Seconds, requests and tokens per second, means over requests.
+
+    Attributes
+    ----------
+    time_to_first_token
+        From sending a request to its first token, waiting included.
+    time_per_output_token
+        Between tokens of a request behind the first; None for requests of one token.
+    end_to_end
+        From sending a request to its last token.
+    request_rate
+        Requests that are finished per second.
+    running, waiting
+        Requests that decode, and that wait for room or for their prompt to be run.
+    prompt_share
+        Share of time that prompts add to steps, or take in passes of their own.
+    first_token_low, first_token_high
+        What the first token takes when nobody else has a prompt, and when many have one at once.
+    """
+
+    time_to_first_token: float
+    time_per_output_token: float | None
+    end_to_end: float
+    request_rate: float
+    running: float
+    waiting: float
+    prompt_share: float
+    first_token_low: float
+    first_token_high: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Load:
+    """What requests ask of one replica.
+
+    Attributes
+    ----------
+    tokens
+        Of each prompt that are computed.
+    checks
+        Decode steps of each request behind its first token.
+    outputs
+        Tokens of each request behind the first.
+    context
+        Mean tokens in the cache of a running request.
+    budget
+        Tokens of a step.
+    limit
+        Requests that may run at once.
+    request_time
+        Seconds between client and scheduler and back.
+    alike
+        Whether all requests are equally long, so that those that begin together end together.
+    """
+
+    tokens: float
+    checks: float
+    outputs: float
+    context: float
+    budget: float
+    limit: float
+    request_time: float
+    alike: bool

@@ -1,0 +1,251 @@
+"""The steady state of a server to which requests come at a rate of their own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.analyze.serving.load import Load, Steady
+
+if TYPE_CHECKING:
+    from roofsim.analyze.serving.timing import Timing
+    from roofsim.numeric import Array
+
+_ROUNDS: Final = 40
+_HALVINGS: Final = 30
+#: Prompts that may wait at once where prompts run first; those of more are counted as so many.
+_WAITING: Final = 96
+#: Of all time, what prompts take at most.
+_ALMOST: Final = 0.999
+#: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
+_NUMBERS: Final = 33
+
+
+def highest_rate(timing: Timing, load: Load) -> float:
+    """Return the requests per second that a replica sustains at most: those at which it is always full.
+
+    Each request keeps its place for its prompt and its steps, in which prompts of others ride too.
+    """
+    most = max(load.budget / load.tokens, 1.0)
+    low, high = 0.0, most / _beside(timing, load, 0.0, most)
+    if load.checks <= 0.0:
+        return high
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        company = _Company(timing, load, middle)
+        full = company.saturated or middle * _kept(company, load.limit) >= load.limit
+        low, high = (low, middle) if full else (middle, high)
+    return low
+
+
+def _kept(company: _Company, running: float) -> float:
+    """Return the seconds for which a request keeps its place."""
+    timing, load = company.timing, company.load
+    return load.checks * company.step(running) + max(load.tokens / _room(timing, load, running), 1.0) * timing.step(
+        running, load.context, min(load.tokens, _room(timing, load, running))
+    )
+
+
+def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
+    """Return the steady state at `rate` requests per second of one replica; None where there is none."""
+    if rate >= highest_rate(timing, load):
+        return None
+    company = _Company(timing, load, rate)
+    numbers, steps, kept = _steps(company, load)
+    running, queued, idle = _occupied(load, rate, numbers, steps, kept, poisson=poisson)
+    wait_for_room = queued / rate
+    step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
+    first, low, high = _first(company, running, idle, step, poisson=poisson)
+    if not poisson:
+        # What takes longer to arrive than the time between two requests arrives in no order.
+        scattered = min(rate * load.request_time, 1.0)
+        first += scattered * (_first(company, running, idle, step, poisson=True)[0] - first)
+    decode = step * load.checks
+    return Steady(
+        time_to_first_token=load.request_time + wait_for_room + first,
+        time_per_output_token=decode / load.outputs if load.outputs > 0.0 else None,
+        end_to_end=load.request_time + wait_for_room + first + decode,
+        request_rate=rate,
+        running=running,
+        waiting=rate * (load.request_time + wait_for_room + first),
+        prompt_share=min(rate * company.each(running), 1.0),
+        first_token_low=load.request_time + low,
+        first_token_high=load.request_time + 2.0 * wait_for_room + high,
+    )
+
+
+def _room(timing: Timing, load: Load, running: float) -> float:
+    """Return the tokens of a step that are left for prompts."""
+    return max(load.budget - (running * (1.0 + timing.guesses) if timing.mixed else 0.0), load.budget / 8.0)
+
+
+class _Company:
+    """What prompts that come at a rate add to steps."""
+
+    def __init__(self, timing: Timing, load: Load, rate: float) -> None:
+        self.timing = timing
+        self.load = load
+        self.rate = rate
+        self.busy = None if timing.mixed else self._busy_times()
+
+    def step(self, running: float) -> float:
+        """Return the mean seconds from one token of a request to the next, prompts of others included."""
+        return self._mixed(running)[0] if self.busy is None else self._first_served(running)
+
+    def each(self, running: float) -> float:
+        """Return the seconds that each prompt adds."""
+        if self.busy is None:
+            return self._mixed(running)[1]
+        return min(_beside(self.timing, self.load, running, 1.0), _ALMOST / self.rate)
+
+    @property
+    def saturated(self) -> bool:
+        """Whether prompts alone are more than the server can do."""
+        return self.busy is not None and bool((self.busy < 0.0).any())
+
+    def _mixed(self, running: float) -> tuple[float, float]:
+        plain = self.timing.decode_step(running, self.load.context)
+        step, each = plain, 0.0
+        for _ in range(_ROUNDS):
+            arrivals = self.rate * step
+            # Steps with prompts have one at least; Poisson arrivals come with others at times.
+            prompts = arrivals / -np.expm1(-arrivals) if arrivals > 0.0 else 1.0
+            each = _beside(self.timing, self.load, running, float(prompts)) / float(prompts)
+            each = min(each, _ALMOST / max(self.rate, 2.0**-100))
+            step = 0.5 * (step + plain / (1.0 - self.rate * each))
+        return step, each
+
+    def _first_served(self, running: float) -> float:
+        """Return a decode step and the passes behind it: of who came meanwhile, of who came during those, and so on."""
+        assert self.busy is not None
+        plain = self.timing.decode_step(running, self.load.context)
+        chances = _poisson(self.rate * plain, len(self.busy))
+        return plain + float(chances @ self.busy)
+
+    def _busy_times(self) -> Array:
+        """Return the seconds until no prompt is left, beginning with 0, 1, 2, ... of them.
+
+        ``V(m) = P(m) + sum of chance(m' arrivals during P(m)) x V(m')``.
+        """
+        numbers = np.arange(_WAITING)
+        passes = np.array([_beside(self.timing, self.load, 0.0, float(number)) for number in numbers])
+        chances = np.array([_poisson(self.rate * seconds, _WAITING) for seconds in passes])
+        chances[:, 0] = 0.0
+        chances[0] = 0.0
+        found: Array = np.linalg.solve(np.eye(_WAITING) - chances, passes)
+        return found
+
+
+def _poisson(mean: float, most: int) -> Array:
+    """Return the chances of 0, 1, ... arrivals; those of more than there is room for are put on the last."""
+    numbers = np.arange(most)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
+    found: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
+    found[-1] += max(1.0 - float(found.sum()), 0.0)
+    return found
+
+
+def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
+    """Return the seconds that so many prompts add to decode, in one step or, where they do not fit, in several."""
+    if prompts <= 0.0:
+        return 0.0
+    pieces = max(prompts * load.tokens / _room(timing, load, running), 1.0)
+    filled = pieces * timing.step(running, load.context, prompts * load.tokens / pieces, prompts / pieces)
+    return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
+
+
+def _steps(company: _Company, load: Load) -> tuple[Array, Array, Array]:
+    """Return mean seconds of a step, prompts included, and of a place, with 1, 2, ... up to the limit of requests."""
+    limit = max(int(load.limit), 1)
+    some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
+    seconds = np.array([company.step(float(number)) for number in some])
+    places = np.array([_kept(company, float(number)) for number in some])
+    numbers: Array = np.arange(1.0, limit + 1.0)
+    return numbers, np.interp(numbers, some, seconds), np.interp(numbers, some, places)
+
+
+def _occupied(
+    load: Load, rate: float, numbers: Array, steps: Array, kept: Array, *, poisson: bool
+) -> tuple[float, float, float]:
+    """Return the mean requests that decode, that wait for room, and the share of time without any.
+
+    Requests share the steps evenly, so the number with a place is that of a processor-sharing queue whose speed depends on
+    it: ``p(n) = p(n-1) x rate x kept(n) / n``, whatever the lengths' distribution (insensitivity).
+    """
+    if load.checks <= 0.0:
+        return 0.0, 0.0, max(1.0 - rate * float(kept[0]), 0.0)
+    decoding = load.checks * steps / kept
+    if not poisson:
+        mean = 1.0
+        for _ in range(_ROUNDS * 2):
+            mean = 0.5 * (mean + rate * float(np.interp(mean, numbers, kept)))
+        return mean * float(np.interp(mean, numbers, decoding)), 0.0, max(1.0 - mean, 0.0)
+    logs = np.concatenate([[0.0], np.cumsum(np.log(rate * kept / numbers))])
+    weights = np.exp(logs - logs.max())
+    ratio = min(float(rate * kept[-1] / numbers[-1]), 1.0 - 2.0**-20)
+    beyond = float(weights[-1]) * ratio / (1.0 - ratio)  # all states with requests that wait for room
+    total = float(weights.sum()) + beyond
+    running = (float(weights[1:] @ (numbers * decoding)) + beyond * float(numbers[-1] * decoding[-1])) / total
+    queued = beyond / (1.0 - ratio) / total
+    return running, queued, float(weights[0]) / total
+
+
+def _first(company: _Company, running: float, idle: float, step: float, *, poisson: bool) -> tuple[float, float, float]:
+    """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
+
+    Who comes to an idle server begins at once; else waits for the end of a step (long steps are met more often), then has
+    a step together with those who came meanwhile, as far as they fit in it, and with the requests that decode.
+    """
+    timing, load, rate = company.timing, company.load, company.rate
+    decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
+    room = _room(timing, load, decoding)
+    pieces = max(load.tokens / room, 1.0)
+    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
+    beside = pieces * timing.step(decoding, load.context, load.tokens / pieces)
+    each = company.each(decoding)
+    service = load.tokens / room * timing.step(decoding, load.context, room, room / load.tokens)
+    # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
+    # The prompt in progress is part of the step that is waited for; those behind it are not.
+    busy_share = min(rate * service, 1.0 - 2.0**-10)
+    queue = 0.5 * service * busy_share**2 / (1.0 - busy_share) * min(load.tokens / room, 1.0)
+    if not poisson:
+        queue = 0.0
+    if load.checks <= 0.0:
+        even = not poisson and rate * lone <= 1.0
+        mean = lone if even else prompts_only(timing, load, rate, lone)
+        return mean, lone, max(3.0 * mean - 2.0 * lone, mean)
+    if timing.mixed:
+        spread = each**2 * rate * step / (1.0 - (rate * each) ** 2) if poisson else 0.0
+        interval = (step**2 + spread) / step
+        wait = 0.5 * interval
+    else:
+        plain, share = timing.decode_step(decoding, load.context), min(rate * each, 1.0)
+        interval = share * lone + (1.0 - share) * plain
+        wait = 0.5 * interval
+    others = min(rate * interval, max(room / load.tokens - 1.0, 0.0)) if poisson else 0.0
+    busy = wait + beside + others * each + queue
+    mean = idle * lone + (1.0 - idle) * busy
+    return mean, lone, max(mean, busy + 2.0 * (queue + wait))
+
+
+def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
+    """Return the mean seconds to the first token where it is the last: passes take as many waiting prompts as fit.
+
+    The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
+    """
+    most = max(int(load.budget // load.tokens), 1)
+    taken = [lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
+             for waiting in range(_WAITING)]  # fmt: skip
+    moves = np.zeros((_WAITING, _WAITING))
+    for waiting in range(1, _WAITING):
+        left = max(waiting - most, 0)
+        moves[waiting, left:] = _poisson(rate * taken[waiting], _WAITING - left)
+    idle = moves[:, 0].copy()  # then the next prompt begins alone
+    moves[:, 1] += moves[:, 0]
+    chain = moves[1:, 1:]
+    system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
+    share = np.linalg.solve(system, np.eye(_WAITING - 1)[-1])
+    seconds = np.array(taken[1:])
+    present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
+    return present / float(share @ (seconds + idle[1:] / rate)) / rate

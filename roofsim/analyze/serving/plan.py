@@ -1,0 +1,318 @@
+"""Put together what a server runs: the model, the engine's way of batching, the requests; refuse what makes no sense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.errors import Place, Problem, SpecError
+from roofsim.passes.serving_adapters import ServeAdapters
+from roofsim.spec import catalog
+from roofsim.spec.scenario import with_override
+from roofsim.spec.serving import Serving
+from roofsim.spec.validate import validate
+from roofsim.spec.workload import SERVING, Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.serving import ServerFacts
+    from roofsim.spec.source import Document
+    from roofsim.spec.workload import Workload
+
+#: What serves where no engine is named.
+USUAL_ENGINE: Final = "vllm"
+#: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).
+USUAL_VARIATION: Final = 0.1
+#: Families whose passes over pieces of prompts are priced.
+FAMILIES: Final = ("decoder",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A server and its requests. Tokens and requests are those of one replica, where nothing else is said.
+
+    Attributes
+    ----------
+    prompt, cached, output
+        Tokens of a request; `cached` of the prompt are in the cache already.
+    concurrency, request_rate
+        Of the whole server: closed loop, open loop; both None: as many requests as fit.
+    budget
+        Tokens of a step.
+    chunked
+        Whether prompts are cut where a step is full.
+    draft
+        The draft model in the same surroundings.
+    """
+
+    resolved: Resolved
+    serving: Serving
+    facts: ServerFacts
+    prompt: float
+    cached: float
+    output: float
+    concurrency: float | None
+    request_rate: float | None
+    budget: float
+    chunked: bool
+    max_num_seqs: float
+    draft: Resolved | None = None
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def new(self) -> float:
+        """Tokens of a prompt that are computed."""
+        return self.prompt - self.cached
+
+    @property
+    def variation(self) -> float:
+        """Standard deviation of output lengths as a share of their mean.
+
+        Clients that keep a number of requests under way ask for equal lengths. Where prompts run first, requests then
+        decode in lockstep, and published times per token are those of that. Where prompts ride in steps, the smallest
+        differences scatter them, and published times to the first token are those of scattered ones.
+        """
+        stated = self.serving.length_variation
+        if stated is not None:
+            return stated
+        return 0.0 if self.facts.batching == "apart" and self.request_rate is None else USUAL_VARIATION
+
+    @property
+    def guesses(self) -> int:
+        """Tokens guessed for each check."""
+        spec = self.serving.speculative
+        return 0 if spec is None else spec.num_speculative_tokens
+
+    @property
+    def checks(self) -> float:
+        """Decode steps of a request behind its first token."""
+        spec = self.serving.speculative
+        return (self.output - 1.0) / (1.0 if spec is None else spec.tokens_per_check)
+
+    @property
+    def context(self) -> float:
+        """Mean tokens in the cache of a running request."""
+        return self.prompt + self.output / 2.0
+
+    @property
+    def adapters(self) -> ServeAdapters | None:
+        """The pass that puts the adapters of requests beside the layers."""
+        lora = self.serving.lora
+        if lora is None:
+            return None
+        return ServeAdapters(rank=float(lora.rank), adapters=float(lora.adapters), targets=lora.layers)
+
+    @property
+    def replicas(self) -> float:
+        """Copies of the model between which requests are dealt out; those that decode, where workers are apart."""
+        apart = self.serving.disaggregated
+        return float(self.resolved.parallel.data or 1) if apart is None else float(apart.decode_workers)
+
+    @property
+    def gpus(self) -> int:
+        """GPUs of the whole server."""
+        apart = self.serving.disaggregated
+        workers = 1 if apart is None else apart.prefill_workers + apart.decode_workers
+        return self.resolved.gpus * workers
+
+    @property
+    def request_time(self) -> float:
+        """Seconds of a request between client and scheduler and back."""
+        stated = self.serving.host_time_per_request
+        return self.facts.host_time_per_request if stated is None else stated
+
+    def points(self) -> Iterator[float]:
+        """Yield batches that must be points of a mesh."""
+        if self.concurrency is not None:
+            yield self.concurrency / self.replicas
+            yield self.concurrency / self.replicas * (1.0 + self.guesses)
+
+
+def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan:
+    """Return the server that a request describes.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong, or the engine, the model or a size cannot be served so.
+    """
+    document, notes = _as_generation(document)
+    workload = validate(Scenario, document).workload
+    serving = workload.serving or Serving()
+    _refuse(workload, serving, document)
+    inner = document
+    for key in SERVING:
+        inner = with_override(inner, f"workload.{key}", None, "serve")
+    inner, gpus = _one_worker(inner, serving)
+    resolved = resolve(inner)
+    facts = _facts(resolved, document)
+    prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
+    _check_workers(resolved, serving, gpus, document)
+    budget, chunked, said = _budget(resolved, facts, serving, document)
+    cached = _cached(serving, prompt, document)
+    if budget < prompt - cached and not chunked:
+        message = f"a prompt of {prompt - cached:.0f} tokens does not fit in max_num_batched_tokens {budget:.0f}, and is not cut"
+        raise _problem(
+            document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
+        )
+    plan = Plan(
+        resolved=resolved, serving=serving, facts=facts, prompt=prompt, cached=cached, output=output,
+        concurrency=None if workload.concurrency is None else float(workload.concurrency),
+        request_rate=workload.request_rate, budget=budget, chunked=chunked,
+        max_num_seqs=float(serving.max_num_seqs or facts.max_num_seqs), draft=_draft(serving, inner, resolved, resolve),
+        assumed=(*notes, *_told(resolved.assumed), *said, *_limits(serving, facts)),
+    )  # fmt: skip
+    if serving.length_variation is None:
+        plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
+    if plan.concurrency is not None and plan.concurrency < plan.replicas:
+        message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
+        raise _problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
+    return plan
+
+
+def _as_generation(document: Document) -> tuple[Document, list[str]]:
+    """Return the document as one of whole requests, with an engine that serves."""
+    given = document.data.get("workload") if isinstance(document.data, dict) else None
+    stated = given if isinstance(given, dict) else {}
+    phase = stated.get("phase")
+    if phase not in (None, "generate"):
+        message = f"a server runs whole requests (generate), not phase {phase}"
+        raise _problem(document, "phase", message, "Leave it out.")
+    document = with_override(document, "workload.phase", "generate", "serve")
+    if stated.get("engine") is not None:
+        return document, []
+    return with_override(document, "engine", USUAL_ENGINE, "serve"), [f"engine: {USUAL_ENGINE}"]
+
+
+def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
+    """Refuse words that a server has no use for."""
+    for key in ("batch_size", "micro_batch_size"):
+        if getattr(workload, key) is not None:
+            message = "a server's batch follows from its load"
+            raise _problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
+    if workload.context_length:
+        raise _problem(
+            document, "context_length", "a request has a prompt_length and an output_length", "Leave it out."
+        )
+    if workload.concurrency is not None and workload.request_rate is not None:
+        message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
+        raise _problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
+    if serving.arrivals is not None and workload.request_rate is None:
+        raise _problem(document, "serving.arrivals", "goes with request_rate", "Leave it out.")
+
+
+def _one_worker(document: Document, serving: Serving) -> tuple[Document, int | None]:
+    """Return the document of one worker, where prefill and decode are apart, and the GPUs that are stated of all."""
+    if serving.disaggregated is None:
+        return document, None
+    stated = document.data.get("hardware")
+    gpus = stated.get("gpus") if isinstance(stated, dict) else None
+    return with_override(document, "hardware.gpus", None, "serve"), gpus
+
+
+def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, document: Document) -> None:
+    apart = serving.disaggregated
+    if apart is None:
+        return
+    if (resolved.parallel.data or 1) > 1:
+        message = f"data {resolved.parallel.data} beside disaggregated: the numbers of workers say how many replicas there are"
+        place = document.place(("parallel", "data"))
+        raise SpecError(Problem(message, place, "parallel.data", "Leave it out."))
+    needed = resolved.gpus * (apart.prefill_workers + apart.decode_workers)
+    if gpus is not None and gpus != needed:
+        message = (
+            f"{gpus} GPUs, but {apart.prefill_workers} + {apart.decode_workers} workers of {resolved.gpus} are {needed}"
+        )
+        raise SpecError(
+            Problem(message, document.place(("hardware", "gpus")), "hardware.gpus", f"Ask for {needed}, or none.")
+        )
+    within = needed <= resolved.system.gpus_per_node
+    if apart.transfer == "node" and not within:
+        message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.system.gpus_per_node}"
+        raise _problem(document, "serving.disaggregated.transfer", message, "Use network.")
+    by_network = apart.transfer == "network" or not within
+    if by_network and apart.transfer_bandwidth is None and resolved.system.node_network is None:
+        message = f"nothing is known of a network between nodes of {resolved.system.name}"
+        hint = "State transfer_bandwidth, or hardware.override: {system.node_network: 400 Gbit/s}."
+        raise _problem(document, "serving.disaggregated", message, hint)
+
+
+def _facts(resolved: Resolved, document: Document) -> ServerFacts:
+    """Return how the engine serves."""
+    if resolved.model.family not in FAMILIES:
+        message = (
+            f"{resolved.model.name} is a {resolved.model.family}; servers of {', '.join(FAMILIES)} models are priced"
+        )
+        raise SpecError(Problem(message, document.place(("model",)), "model"))
+    facts = resolved.engine.server
+    if facts is None:
+        able = ", ".join(name for name in catalog.names("engine") if catalog.load("engine", name).data.get("server"))
+        message = f"engine {resolved.engine.name} runs static batches; nothing is known of a server"
+        raise _problem(document, "engine", message, f"Engines that serve: {able}.")
+    return facts
+
+
+def _budget(
+    resolved: Resolved, facts: ServerFacts, serving: Serving, document: Document
+) -> tuple[float, bool, list[str]]:
+    """Return the tokens of a step, whether prompts are cut, and what was assumed."""
+    own = resolved.engine.prefill_chunk or facts.max_num_batched_tokens
+    tokens = serving.max_num_batched_tokens or own
+    if tokens is None:
+        message = f"engine {resolved.engine.name} does not state how many tokens a step takes"
+        raise _problem(document, "serving", message, "State max_num_batched_tokens.")
+    chunked = serving.enable_chunked_prefill
+    said = [] if serving.max_num_batched_tokens else [f"max_num_batched_tokens: {own}"]
+    if chunked is None:
+        chunked = resolved.engine.prefill_chunk is not None
+        said.append(f"prompts are {'cut' if chunked else 'not cut'} into pieces, as {resolved.engine.name} does")
+    return float(tokens), chunked, said
+
+
+def _told(assumed: tuple[str, ...]) -> list[str]:
+    """Return what was assumed of the model and the hardware; batches follow from the load."""
+    return [note for note in assumed if not note.startswith("batch_size")]
+
+
+def _limits(serving: Serving, facts: ServerFacts) -> list[str]:
+    return [] if serving.max_num_seqs else [f"max_num_seqs: {facts.max_num_seqs}"]
+
+
+def _cached(serving: Serving, prompt: float, document: Document) -> float:
+    """Return the prompt tokens that are not computed again; the last one always is: its logits are the first token."""
+    tokens = serving.prefix_cache_tokens
+    if tokens is not None and tokens > prompt:
+        message = f"{tokens} cached tokens of a prompt of {prompt:.0f}"
+        raise _problem(document, "serving.prefix_cache_tokens", message, f"At most {prompt:.0f}.")
+    cached = prompt * (serving.prefix_cache_hit_rate or 0.0) if tokens is None else float(tokens)
+    return min(cached, prompt - 1.0)
+
+
+def _draft(
+    serving: Serving, document: Document, resolved: Resolved, resolve: Callable[[Document], Resolved]
+) -> Resolved | None:
+    """Return what guesses, in the surroundings of the model: another model, or a layer of the same shape with the head."""
+    spec = serving.speculative
+    if spec is None or spec.method == "ngram" or spec.draft_cost is not None:
+        return None
+    if spec.method == "draft_model":
+        place = document.place(("workload", "serving", "speculative", "draft_model"))
+        found = resolve(document.with_value(("model",), spec.draft_model, place))
+        if found.model.family not in FAMILIES:
+            message = f"{found.model.name} is a {found.model.family}"
+            raise SpecError(Problem(message, place, "workload.serving.speculative.draft_model", "Use a decoder."))
+        return found
+    whole: Any = resolved.model
+    update: dict[str, Any] = {"num_layers": 1}
+    if getattr(whole, "num_experts", 0):
+        update["num_dense_layers"] = 0
+    return replace(resolved, model=whole.model_copy(update=update))
+
+
+def _problem(document: Document, key: str, message: str, hint: str) -> SpecError:
+    path = ("workload", *key.split("."))
+    place = document.place(path)
+    return SpecError(Problem(message, Place("serve") if place.source.startswith("<") and place.line is None else place,
+                             ".".join(path), hint))  # fmt: skip

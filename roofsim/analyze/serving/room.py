@@ -1,0 +1,144 @@
+"""Say what fits: the cache's room, the requests that run at once, the longest context."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.serving.surface import Passes
+
+if TYPE_CHECKING:
+    from roofsim.analyze.serving.plan import Plan
+    from roofsim.numeric import Array
+    from roofsim.schedule.memory import MemoryProfile
+
+#: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
+_LENGTHS: Final = 65
+_LONGEST: Final = 2.0**27
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What one GPU holds. Bytes.
+
+    Attributes
+    ----------
+    parameters
+        Weights, those of adapters and of a draft model included.
+    working
+        Activations of the largest step, context, libraries, buffers.
+    pool
+        What is left for the cache, of what the engine takes; may be negative: then the model does not fit.
+    per_request, per_request_mean
+        Cache of a request at its end, and in the mean while it runs.
+    waste
+        Of `per_request`, what its last block has no tokens for.
+    shared
+        Cache of a prefix that all requests share.
+    max_requests
+        Requests that have room at once.
+    max_context
+        Tokens of one request that have room when it is alone.
+    """
+
+    capacity: float
+    parameters: float
+    working: float
+    pool: float
+    per_request: float
+    per_request_mean: float
+    waste: float
+    shared: float
+    max_requests: int
+    max_context: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether one request has room."""
+        return self.max_requests >= 1
+
+    @property
+    def shortfall(self) -> float:
+        """Bytes that one request lacks."""
+        return max(self.per_request + self.shared - self.pool, 0.0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return asdict(self) | {"fits": self.fits, "shortfall": self.shortfall}
+
+
+def room_of(plan: Plan) -> Room:
+    """Return what fits beside the weights and the largest step."""
+    engine = plan.resolved.engine
+    share = engine.preallocated_share or 1.0
+    parameters, working = _fixed(plan)
+    capacity = float(plan.resolved.gpu.memory.capacity)
+    pool = {
+        "device": share * capacity - parameters - working,
+        "static": min(share * capacity - parameters, capacity - parameters - working),
+        "free": share * (capacity - parameters - working),
+    }[plan.facts.preallocated_of]
+    whole = plan.prompt + plan.output
+    # A request grows while it runs: where it need not be let in whole, others use what it does not fill yet.
+    kept = plan.cached if plan.serving.prefix_shared else 0.0
+    end, mean, shared, exact = _cache(plan, np.array([whole, plan.context, max(kept, 1.0), whole]))
+    shared = shared if kept else 0.0
+    exact = _tokens_exactly(plan, whole)
+    needed = end if plan.facts.admission == "whole" else mean
+    left = max(pool - shared, 0.0)
+    return Room(
+        capacity=capacity, parameters=parameters, working=working, pool=pool, per_request=end - shared,
+        per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared,
+        max_requests=int(left // (needed - shared)) if left >= end - shared else 0, max_context=_longest(plan, pool),
+    )  # fmt: skip
+
+
+def _fixed(plan: Plan) -> tuple[float, float]:
+    """Return the bytes of all weights, and what the largest step needs beside weights and cache."""
+    memory = memory_of(Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached))
+    parts = {name: float(amount) for name, amount in memory.components.items()}
+    parameters = parts.pop("parameters")
+    del parts["key_value_cache"]  # counted request by request
+    if plan.draft is not None:
+        parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
+    return parameters, sum(parts.values())
+
+
+def _cache(plan: Plan, contexts: Array) -> list[float]:
+    """Return the bytes of the cache of one request at several contexts."""
+    total = _bytes(Passes(plan.resolved).decode(1.0, contexts).profiles[0], contexts)
+    if plan.draft is not None:
+        total = total + _bytes(Passes(plan.draft).decode(1.0, contexts).profiles[0], contexts)
+    found: list[float] = total.tolist()
+    return found
+
+
+def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
+    found: Array = np.broadcast_to(profile.components["key_value_cache"], contexts.shape)
+    return found
+
+
+def _tokens_exactly(plan: Plan, tokens: float) -> float:
+    """Return the bytes that a request's tokens fill, without what its last block has free."""
+    block = float(plan.resolved.engine.cache_block_size or 1)
+    full = tokens // block * block
+    if full < 1.0:
+        return float(_cache(plan, np.array([tokens, block]))[0]) * tokens / block
+    below, above = map(float, _cache(plan, np.array([full, full + block])))
+    return below + (above - below) * (tokens - full) / block
+
+
+def _longest(plan: Plan, pool: float) -> int:
+    """Return the tokens of one request that fill the pool, up to the longest sequence that the model takes."""
+    limit = float(getattr(plan.resolved.model, "max_sequence_length", None) or _LONGEST)
+    lengths: Array = np.unique(np.round(np.geomspace(1.0, limit, _LENGTHS)))
+    sizes = np.asarray(_cache(plan, lengths))
+    if sizes[0] > pool:
+        return 0
+    if sizes[-1] <= pool:
+        return int(limit)
+    block = float(plan.resolved.engine.cache_block_size or 1)
+    return int(np.interp(pool, sizes, lengths) // block * block)

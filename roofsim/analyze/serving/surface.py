@@ -1,0 +1,122 @@
+"""Seconds of the passes of a server, as surfaces: one evaluation over an open mesh of sizes, then interpolation."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.evaluate import evaluate
+from roofsim.numeric import maximum, minimum
+from roofsim.program import serving_pass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from roofsim.evaluate import Evaluation
+    from roofsim.numeric import Array, Real
+    from roofsim.passes.serving_adapters import ServeAdapters
+    from roofsim.spec.resolve import Resolved
+
+#: Points of a mesh for each doubling of a batch or of the tokens of a pass: products run in tiles, so that time has steps.
+POINTS_PER_DOUBLING: Final = 2
+#: Contexts at which decode steps are priced; between them time is linear but for the corner of a roofline.
+CONTEXT_POINTS: Final = 9
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surface:
+    """Seconds of a pass over two sizes, both rising; one row of `seconds` for each of `rows`."""
+
+    rows: tuple[float, ...]
+    columns: tuple[float, ...]
+    seconds: tuple[tuple[float, ...], ...]
+
+    def at(self, row: float, column: float) -> float:
+        """Return the seconds between the points of the mesh, linear in both sizes; beyond it the last slope goes on."""
+        i, up = _between(self.rows, row)
+        j, across = _between(self.columns, column)
+        low, high = self.seconds[i], self.seconds[i + 1]
+        first = low[j] + (low[j + 1] - low[j]) * across
+        second = high[j] + (high[j + 1] - high[j]) * across
+        return first + (second - first) * up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Curve:
+    """Seconds of a pass over one size."""
+
+    points: tuple[float, ...]
+    seconds: tuple[float, ...]
+
+    def at(self, point: float) -> float:
+        """Return the seconds between the points, linear; below the first its own, beyond the last its slope goes on."""
+        i, share = _between(self.points, max(point, self.points[0]))
+        return self.seconds[i] + (self.seconds[i + 1] - self.seconds[i]) * share
+
+
+def _between(points: Sequence[float], value: float) -> tuple[int, float]:
+    """Return the interval in which a value lies, and how far in it: from 0 to 1, outside of all points beyond that."""
+    i = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
+    return i, (value - points[i]) / (points[i + 1] - points[i])
+
+
+def mesh(highest: float, lowest: float = 1.0, exactly: Iterable[float] = ()) -> Array:
+    """Return numbers from `lowest` to `highest` (at least two of them), evenly spaced by their logarithm.
+
+    >>> mesh(8.0, exactly=[5.0]).tolist()
+    [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0]
+    """
+    highest = max(highest, lowest + 1.0)
+    count = int(np.ceil(np.log2(highest / lowest) * POINTS_PER_DOUBLING)) + 1
+    spaced = np.round(np.geomspace(lowest, highest, max(count, 2)))
+    kept = [value for value in exactly if lowest <= value <= highest]
+    found: Array = np.unique(np.concatenate([spaced, kept]))
+    return found
+
+
+@dataclass(frozen=True)
+class Passes:
+    """The passes of a model in a server, without what its host does between them."""
+
+    resolved: Resolved
+    adapters: ServeAdapters | None = None
+
+    def decode_surface(self, most: float, longest: float, exactly: Iterable[float] = ()) -> Surface:
+        """Price steps of one to `most` sequences with contexts up to `longest`."""
+        batches = mesh(most, exactly=exactly)
+        contexts: Array = np.unique(np.round(np.linspace(1.0, max(longest, 2.0), CONTEXT_POINTS)))
+        evaluation = self.decode(batches[:, np.newaxis], contexts[np.newaxis, :])
+        seconds = np.broadcast_to(evaluation.step.step, (len(batches), len(contexts)))
+        return Surface(
+            rows=tuple(batches.tolist()), columns=tuple(contexts.tolist()), seconds=tuple(map(tuple, seconds.tolist()))
+        )
+
+    def prompt_curve(self, prompt: float, cached: float, most: float) -> Curve:
+        """Price passes of up to `most` tokens of prompts of `prompt` tokens each, of which `cached` are in the cache."""
+        tokens = mesh(most, exactly=(prompt - cached,))
+        evaluation = self.prompts(tokens, prompt, cached)
+        seconds = np.broadcast_to(evaluation.step.step, tokens.shape)
+        return Curve(points=tuple(tokens.tolist()), seconds=tuple(seconds.tolist()))
+
+    def decode(self, batch: Real, context: Real) -> Evaluation:
+        """Price a step that adds a token to `batch` sequences; `context` tokens are then in the cache of each."""
+        return self._priced("decode", batch, 1.0, context)
+
+    def prompts(self, tokens: Real, prompt: float, cached: float) -> Evaluation:
+        """Price a pass over so many tokens of prompts: a piece of one, or several whole ones.
+
+        A piece sees the tokens before it; which piece of its prompt it is differs from pass to pass, and attention is
+        linear in what it sees, so that the mean is taken.
+        """
+        new = prompt - cached
+        length = minimum(tokens, new)
+        return self._priced("prefill", maximum(tokens / new, 1.0), length, (cached + length + prompt) / 2.0)
+
+    def _priced(self, phase: str, batch: Real, length: Real, context: Real) -> Evaluation:
+        silent = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
+        resolved = replace(self.resolved, engine=self.resolved.engine.model_copy(update=silent))
+        program = serving_pass(resolved, phase, batch=batch, length=length, context=context, adapters=self.adapters)
+        return evaluate(resolved, program=program)

@@ -1,0 +1,112 @@
+"""Seconds of the steps of a server: decode, prompts, both in one, guesses and their check, adapters, the host between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from roofsim.analyze.serving.surface import Curve, Passes, Surface
+
+if TYPE_CHECKING:
+    from roofsim.analyze.serving.plan import Plan
+
+#: Sequences up to which steps are priced, where nothing limits them earlier; beyond the last slope goes on.
+_MOST: Final = 4096.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """Seconds of the steps of one replica.
+
+    Attributes
+    ----------
+    decode, prompt
+        Of the model alone, without the host's part.
+    host_step, host_sequence
+        The host's part of a step, and of each running request in it.
+    mixed
+        Whether prompts ride in decode steps.
+    guesses, tokens_per_check
+        Tokens guessed for each check of a running request, and those that a check gives in the mean.
+    draft, draft_prompt, draft_cost
+        Passes of the draft model, or its pass as a share of a decode step.
+    """
+
+    decode: Surface
+    prompt: Curve
+    host_step: float
+    host_sequence: float
+    mixed: bool
+    guesses: int = 0
+    tokens_per_check: float = 1.0
+    draft: Surface | None = None
+    draft_prompt: Curve | None = None
+    draft_cost: float = 0.0
+
+    def decode_step(self, running: float, context: float) -> float:
+        """Return the seconds of a step without prompts: guesses, if any, and the pass that adds tokens to each request."""
+        if running <= 0.0:
+            return 0.0
+        # A check reads the cache of a request once, for all its tokens.
+        body = self.decode.at(running * (1.0 + self.guesses), 1.0) + self._attention(running, context)
+        return body + self._guessing(running, context) + self._host(running)
+
+    def prompt_pass(self, tokens: float, prompts: float = 1.0) -> float:
+        """Return the seconds of a pass over tokens of prompts alone."""
+        return self._prompt(tokens) + self._host(prompts)
+
+    def step(self, running: float, context: float, tokens: float, prompts: float = 1.0) -> float:
+        """Return the seconds of a step with `running` requests in decode and so many tokens of prompts.
+
+        Mixed, weights are read once for both, and attention runs for each. Apart, it is a pass over the prompts, for
+        which decode waits.
+        """
+        if tokens <= 0.0:
+            return self.decode_step(running, context)
+        if running <= 0.0 or not self.mixed:
+            return self.prompt_pass(tokens, prompts)
+        rows = running * (1.0 + self.guesses)
+        more = self.decode.at(tokens + rows, 1.0) - self.decode.at(tokens, 1.0)  # of products with weights
+        body = self._prompt(tokens) + max(more, 0.0) + self._attention(running, context)
+        return body + self._guessing(running, context) + self._host(running)
+
+    def _prompt(self, tokens: float) -> float:
+        return self.prompt.at(tokens) + (0.0 if self.draft_prompt is None else self.draft_prompt.at(tokens))
+
+    def _attention(self, running: float, context: float) -> float:
+        """Return what reading the caches takes beyond empty ones."""
+        return max(self.decode.at(running, context) - self.decode.at(running, 1.0), 0.0)
+
+    def _guessing(self, running: float, context: float) -> float:
+        each = (
+            self.draft_cost * self.decode.at(running, context)
+            if self.draft is None
+            else self.draft.at(running, context)
+        )
+        return self.guesses * each
+
+    def _host(self, sequences: float) -> float:
+        return self.host_step + self.host_sequence * sequences
+
+
+def timing_of(plan: Plan, most: float) -> Timing:
+    """Price the passes of a server with up to `most` running requests: four evaluations over open meshes at most."""
+    resolved, spec = plan.resolved, plan.serving.speculative
+    factor = resolved.system.host.issue_factor
+    highest = min(most, _MOST) * (1.0 + plan.guesses)
+    longest, budget = plan.prompt + plan.output, plan.budget
+    base = Passes(resolved, plan.adapters)
+    exactly = tuple(plan.points())
+    draft = None if plan.draft is None else Passes(plan.draft)
+    return Timing(
+        decode=base.decode_surface(budget + highest, longest, exactly),
+        prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
+        host_step=resolved.engine.host_time_per_step * factor,
+        host_sequence=resolved.engine.host_time_per_sequence * factor,
+        mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
+        guesses=plan.guesses,
+        tokens_per_check=1.0 if spec is None else spec.tokens_per_check,
+        draft=None if draft is None else draft.decode_surface(highest, longest, exactly),
+        draft_prompt=None if draft is None else draft.prompt_curve(plan.prompt, plan.cached, budget),
+        draft_cost=0.0 if spec is None or spec.draft_cost is None else spec.draft_cost,
+    )

@@ -1,0 +1,51 @@
+"""Answer for a server: ``roofsim serve llama3-8b --gpu h100 --prompt-length 1000 --output-length 256 --request-rate 5``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from roofsim.cli.options import scenario_options
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.run import Json, Scenario
+
+Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
+Plot = Annotated[
+    Path | None,
+    typer.Option(
+        "--plot", metavar="FILE.png", help="Draw throughput against speed for users, and latency against load."
+    ),
+]
+Simulate = Annotated[
+    bool, typer.Option("--simulate", help="Run the same server step by step beside the estimate (needs simpy).")
+]
+
+
+@scenario_options
+def serve(
+    *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
+    overrides: Overrides,
+) -> None:  # fmt: skip
+    """Say what a server does under a load: latencies, throughput, limits, what fits, cost of tokens."""
+    from roofsim.analyze.serving.answer import serve_document
+    from roofsim.api import resolve_document
+
+    checked_path(plot, ".png", ".svg", ".pdf")
+    served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
+    data = served.to_dict() if json or csv else {}
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(data))
+    elif not csv:
+        from roofsim.report.serving import print_served
+
+        print_served(console(), served)
+    else:
+        as_rows(data["curve"], json=False, csv=True)
+    if plot is not None:
+        from roofsim.report.serving_plot import draw_served
+
+        draw_served(served, plot)

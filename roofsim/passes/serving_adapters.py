@@ -1,0 +1,81 @@
+"""Put the adapters of a server's requests beside its linear layers, as the kernels that batch over adapters run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.errors import Problem, SpecError
+from roofsim.graph.ops import Matmul
+from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.numeric import Real, product
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.opgraph import OpGraph
+
+#: Projections that engines merge, and what they stand for.
+_MERGED = {"query_key_value": ("query", "key", "value"), "gate_up": ("gate", "up")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeAdapters:
+    """Add to each layer of `targets` the product of its input with two factors of `rank`, another pair for each request.
+
+    Two kernels a layer whatever the number of adapters: rows are sorted by adapter, shrunk to `rank` values, and expanded
+    into the layer's result (Punica, arXiv 2310.18547; S-LoRA, arXiv 2311.03285). The factors of all `adapters` are on the
+    device; those that no row asks for are not read. Experts and heads have none.
+    """
+
+    name: ClassVar[str] = "serving_adapters"
+    requires: ClassVar[frozenset[str]] = frozenset({"typed"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"adapted"})
+
+    rank: float
+    adapters: float
+    targets: frozenset[str] | None = None
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with adapters.
+
+        Raises
+        ------
+        SpecError
+            When no layer has a name among the targets.
+        """
+        ops: list[AbstractOp] = []
+        for op in graph:
+            wanted = isinstance(op, Matmul) and op.block is not None and op.inputs[1].role is Role.PARAMETER
+            ops += self._adapted(op) if isinstance(op, Matmul) and wanted and self._chosen(op) else [op]
+        if len(ops) == len(graph.ops):
+            wanted_names = ", ".join(sorted(self.targets or ())) or "all-linear"
+            raise SpecError(Problem(f"no linear layer is one of {wanted_names}", path="workload.serving.lora.targets"))
+        return graph.replaced(ops, *self.ensures)
+
+    def _chosen(self, op: Matmul) -> bool:
+        leaf = op.name.split(".")[-2]
+        parts = _MERGED.get(leaf, (leaf,))
+        return self.targets is None or any(part in self.targets for part in parts)
+
+    def _adapted(self, op: Matmul) -> list[AbstractOp]:
+        x, out = op.inputs[0], op.outputs[0]
+        scope, rows = op.name.rpartition(".")[0], product(*x.shape[:-1])
+        base = out.renamed(f"{out.name}.base")
+        middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
+        # Rows ask for adapters at random: so many of them are read.
+        asked = self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** rows)
+        down, up = (
+            self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
+            for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))
+        )
+        each = {"m": rows / asked, "batch": asked, "block": op.block}
+        return [
+            replace(op, outputs=(base, *op.outputs[1:])),
+            Matmul(name=f"{scope}.lora.shrink", inputs=(x, down), outputs=(middle,), n=self.rank, k=op.k, **each),  # type: ignore[arg-type]
+            Matmul(name=f"{scope}.lora.expand", inputs=(middle, up, base), outputs=(out,), n=op.n, k=self.rank, **each),  # type: ignore[arg-type]
+        ]
+
+    def _factor(self, name: str, shape: tuple[Real, Real], dtype: DType, asked: Real) -> Tensor:
+        """Return what is read of one factor of all adapters."""
+        whole = Tensor(name, (self.adapters, *shape), dtype, Role.PARAMETER)
+        return Tensor(f"{name}.asked", (asked, *shape), dtype, Role.PARAMETER, base=whole)

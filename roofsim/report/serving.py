@@ -1,0 +1,186 @@
+"""Print what a server does under a load: latencies and rates, what binds, what fits, what tokens cost, more and less load."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.analyze.serving.answer import Served
+    from roofsim.analyze.serving.load import Steady
+
+
+def print_served(console: Console, served: Served) -> None:
+    """Print one answer: the load and what comes of it first, then limits, memory, cost, and the curve over loads."""
+    console.print(Text(_headline(served), style="bold"))
+    console.print(_requests(served), style="dim", highlight=False)
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="cyan", no_wrap=True)
+    table.add_column()
+    for name, value in _rows(served):
+        table.add_row(name, value)
+    console.print(table)
+    console.print(_curve(served))
+    console.print(f"Assumed: {'; '.join(served.plan.assumed)}.", style="dim", highlight=False)
+    for note in served.notes:
+        console.print(f"Note: {note}.", style="yellow", highlight=False)
+
+
+def _headline(served: Served) -> str:
+    plan = served.plan
+    resolved = plan.resolved
+    layout = f" · tensor {resolved.parallel.tensor}" if resolved.parallel.tensor > 1 else ""
+    replicas = f" · {plan.replicas:.0f} replicas" if plan.replicas > 1 and served.workers is None else ""
+    if served.workers is not None:
+        replicas = f" · {served.workers.prefill:.0f} prefill + {served.workers.decode:.0f} decode workers"
+    return (
+        f"{resolved.model.name} · {resolved.precision.name} · {resolved.engine.name} on {plan.gpus} x "
+        f"{resolved.gpu.name}{layout}{replicas}"
+    )
+
+
+def _requests(served: Served) -> str:
+    plan = served.plan
+    cached = f" ({plan.cached:.0f} of them cached)" if plan.cached else ""
+    load = {
+        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
+        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
+        "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
+        f"{served.load.limit * plan.replicas:.0f}",
+    }[served.kind]
+    return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
+
+
+def _rows(served: Served) -> list[tuple[str, str]]:
+    rows = [] if served.room.fits else [_no_room(served)]
+    rows += _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
+    rows += [
+        ("prefill", _bound(served, "prefill")),
+        ("decode", _bound(served, "decode")),
+        ("turning point", _turning(served)),
+    ]
+    best = served.highest_rate
+    tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
+    rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} a GPU)"))
+    rows += _memory(served)
+    if served.money()["usd_per_hour"] is not None:
+        rows.append(("cost", _cost(served)))
+    if served.simulated is not None:
+        rows.append(("simulated", _simulated(served)))
+    return rows
+
+
+def _no_room(served: Served) -> tuple[str, str]:
+    missing = words.gibibytes(served.room.shortfall)
+    return "verdict", f"does NOT fit: {missing} missing for one request; what follows is as if it did"
+
+
+def _unsustainable(served: Served) -> list[tuple[str, str]]:
+    rate, most = served.plan.request_rate or 0.0, words.count(served.highest_rate)
+    line = f"NOT sustainable: {rate:.4g} requests/s come, {most} are the most"
+    return [("verdict", f"{line}; the queue, and the time to the first token, grow without bound")]
+
+
+def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
+    ranges, rates = served.ranges(), served.rates(steady)
+    first = f"{words.seconds(steady.time_to_first_token)}{_range(ranges['time_to_first_token'])}"
+    if served.workers is not None:
+        first += f", {words.seconds(served.workers.transfer)} of it to send the cache"
+    rows = [("first token", first)]
+    if steady.time_per_output_token is not None:
+        each = f"{words.seconds(steady.time_per_output_token)}{_range(ranges['time_per_output_token'])}"
+        rows.append(
+            ("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s a user")
+        )
+    rows.append(("whole request", words.duration(steady.end_to_end)))
+    output, each, given = (
+        words.count(rates[f"{name}_tokens_per_second{suffix}"] or 0.0)
+        for name, suffix in (("output", ""), ("output", "_per_gpu"), ("input", ""))
+    )
+    line = f"{output} output tokens/s ({each} a GPU), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
+    rows.append(("throughput", line))
+    share = words.percent(steady.prompt_share)
+    rows.append(("running", f"{words.count(steady.running)} requests decode; prompts take {share} of the time"))
+    return rows
+
+
+def _range(limits: tuple[float, float] | None) -> str:
+    return "" if limits is None else f"   80 % range {words.seconds(limits[0])} .. {words.seconds(limits[1])}"
+
+
+def _bound(served: Served, phase: str) -> str:
+    found = served.bounds[phase]
+    what = f"{words.seconds(found['time'])} for a prompt"
+    if phase == "decode":
+        what = f"{words.seconds(found['time'])} for a step of {words.count(found['requests'])} requests"
+    first, second = (words.BOUND_WORDS[found[key]] for key in ("bound", "runner_up"))
+    return f"{what}, bound by {first}, then {second}"
+
+
+def _turning(served: Served) -> str:
+    def at(value: float | None) -> str:
+        return "never compute-bound" if value is None else f"compute-bound from {words.count(value)} requests on"
+
+    return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
+
+
+def _memory(served: Served) -> list[tuple[str, str]]:
+    room = served.room
+    taken = f"{words.gibibytes(room.parameters)} weights, {words.gibibytes(room.working)} for steps"
+    if not room.fits:
+        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}")]
+    cache = (
+        f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
+        f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+    )
+    most = f"{served.load.limit:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
+    return [("memory", cache), ("most", most)]
+
+
+def _cost(served: Served) -> str:
+    money = served.money()
+    line = f"{money['usd_per_hour']:.2f} USD/h"
+    each = money["usd_per_million_output_tokens"]
+    if each is not None:
+        apart = (money["usd_per_million_input_tokens_apart"], money["usd_per_million_output_tokens_apart"])
+        line += f", {each:.3g} USD per million output tokens (apart: input {apart[0]:.3g}, output {apart[1]:.3g})"
+    return f"{line} (price of {money['price_date']})"
+
+
+def _simulated(served: Served) -> str:
+    found = served.simulated
+    assert found is not None
+    low, high = found.first_token_range
+    each = (
+        ""
+        if found.time_per_output_token is None
+        else f", {words.seconds(found.time_per_output_token)} per output token"
+    )
+    return (
+        f"{found.requests} requests: first token {words.seconds(found.time_to_first_token)} "
+        f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(found.request_rate)} requests/s"
+        f"{' a replica' if served.plan.replicas > 1 and served.workers is None else ''}"
+    )
+
+
+def _curve(served: Served) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False)
+    for name in ("requests", "first token", "per token", "tokens/s a user", "output tokens/s a GPU", "requests/s"):
+        table.add_column(name, justify="right")
+    for concurrency, steady in served.curve:
+        rates: dict[str, Any] = served.rates(steady)
+        each = steady.time_per_output_token
+        user = rates["tokens_per_second_per_user"]
+        table.add_row(
+            words.count(concurrency), words.seconds(steady.time_to_first_token), "-" if each is None else words.seconds(each),
+            "-" if user is None else words.count(user), words.count(rates["output_tokens_per_second_per_gpu"]),
+            words.count(steady.request_rate),
+        )  # fmt: skip
+    return table

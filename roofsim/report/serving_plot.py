@@ -1,0 +1,62 @@
+"""Draw a server over its loads: throughput of a GPU against the speed that a user sees, and latency against requests."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from roofsim.analyze.serving.answer import Served
+
+_MILLI: Final = 10.0**-3
+_DPI: Final = 110
+
+
+def draw_served(served: Served, path: Path) -> None:
+    """Draw one answer to a file."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _frontier(left, served)
+    _latency(right, served)
+    plan = served.plan
+    figure.suptitle(
+        f"{plan.resolved.model.name}, {plan.resolved.precision.name}, {plan.resolved.engine.name} on {plan.gpus} x "
+        f"{plan.resolved.gpu.name}; {plan.prompt:.0f} + {plan.output:.0f} tokens", fontsize=11,
+    )  # fmt: skip
+    figure.savefig(path, dpi=_DPI)
+
+
+def _frontier(axes: Axes, served: Served) -> None:
+    rates = [served.rates(steady) for _, steady in served.curve]
+    across = [one["tokens_per_second_per_user"] or 0.0 for one in rates]
+    up = [one["output_tokens_per_second_per_gpu"] or 0.0 for one in rates]
+    axes.plot(across, up, "o-", markersize=4)
+    for (concurrency, _), x, y in list(zip(served.curve, across, up, strict=True))[::3]:
+        axes.annotate(f"{concurrency:.0f}", (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
+    axes.set_xlabel("tokens/s that each user sees")
+    axes.set_ylabel("output tokens/s of a GPU")
+    axes.set_title("more requests at once, from right to left", fontsize=9, loc="left")
+    axes.set_xlim(left=0.0)
+    axes.set_ylim(bottom=0.0)
+
+
+def _latency(axes: Axes, served: Served) -> None:
+    across = [steady.request_rate for _, steady in served.curve]
+    axes.plot(across, [steady.time_to_first_token / _MILLI for _, steady in served.curve], "o-", markersize=4,
+              label="first token")  # fmt: skip
+    if served.load.outputs > 0.0:
+        axes.plot(across, [(steady.time_per_output_token or 0.0) / _MILLI for _, steady in served.curve], "s-",
+                  markersize=4, label="per output token")  # fmt: skip
+    axes.axvline(served.highest_rate, color="grey", linestyle="--", linewidth=1, label="saturation")
+    axes.set_yscale("log")
+    axes.set_xlabel("requests/s")
+    axes.set_ylabel("milliseconds")
+    axes.legend(fontsize=8)

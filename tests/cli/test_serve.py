@@ -1,0 +1,178 @@
+"""``roofsim serve``: its tables, formats and refusals."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+
+import pytest
+
+from roofsim.cli.app import main
+
+BASE = ("llama3-8b", "--gpu", "h100", "--prompt-length", 300, "--output-length", 64)
+
+
+@pytest.fixture
+def cli(monkeypatch, capsys):
+    def call(*arguments, code=0):
+        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
+        try:
+            main()
+            found = 0
+        except SystemExit as stop:
+            found = stop.code or 0
+        captured = capsys.readouterr()
+        assert found == code, captured.err
+        return captured.err if code else captured.out
+
+    return call
+
+
+def test_latencies_limits_memory_and_cost(cli):
+    out = cli("serve", *BASE, "--concurrency", 16)
+    for words in (
+        "16 requests under way", "first token", "80 % range", "tokens/s a user", "output tokens/s", "prefill", "decode",
+        "bound by", "saturation", "for the cache", "requests at once", "USD per million output tokens", "Assumed: engine: vllm",
+        "length_variation: 0.1",
+    ):  # fmt: skip
+        assert words in out, words
+
+
+def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
+    out = cli("serve", *BASE, "--request-rate", 100_000)
+    assert "NOT sustainable: 1e+05 requests/s come" in out
+    assert "per output token" not in out
+    assert "does NOT fit" in cli("serve", "llama3-70b", *BASE[1:])
+    assert "85 %" not in out
+
+
+def test_load_near_saturation_is_marked(cli):
+    most = json.loads(cli("serve", *BASE, "--json"))["saturation"]["requests_per_second"]
+    assert "of the highest rate: the time to the first token is uncertain" in cli(
+        "serve", *BASE, "--request-rate", 0.95 * most
+    )
+
+
+def test_json_csv_and_picture(cli, tmp_path):
+    data = json.loads(cli("serve", *BASE, "--request-rate", 4, "--json"))
+    assert data["schema"] == "roofsim/serve/1"
+    assert data["load"] == {"kind": "open", "concurrency": None, "request_rate": 4.0}
+    low, high = data["latency"]["time_to_first_token_range"]
+    assert low < data["latency"]["time_to_first_token"] < high
+    rows = list(csv.DictReader(io.StringIO(cli("serve", *BASE, "--csv"))))
+    assert float(rows[0]["concurrency"]) == 1.0
+    assert float(rows[-1]["output_tokens_per_second"]) > float(rows[0]["output_tokens_per_second"])
+    cli("serve", *BASE, "--plot", tmp_path / "served.png")
+    assert (tmp_path / "served.png").stat().st_size > 10_000
+
+
+def test_scenario_file_says_all(cli, tmp_path):
+    path = tmp_path / "server.yaml"
+    path.write_text(
+        "model: llama3-8b\n"
+        "workload:\n"
+        "  engine: sglang\n"
+        "  prompt_length: 300\n"
+        "  output_length: 64\n"
+        "  concurrency: 32\n"
+        "  serving: {max_num_seqs: 16, prefix_cache_hit_rate: 0.5}\n"
+        "hardware: {gpu: h100, gpus: 2}\n"
+    )
+    out = cli("serve", path)
+    assert "2 replicas" in out
+    assert "150 of them cached" in out
+    assert "sglang on 2 x h100-sxm5-80gb" in out
+    path.write_text(path.read_text().replace("max_num_seqs", "max_seqs"))
+    error = cli("serve", path, code=2)
+    assert "server.yaml:7:" in error
+    assert "Did you mean 'max_num_seqs'" in error
+
+
+def test_simulation_beside_the_estimate(cli):
+    pytest.importorskip("simpy")
+    assert "simulated" in cli("serve", *BASE, "--concurrency", 16, "--simulate")
+
+
+def test_simulation_without_simpy(cli, monkeypatch):
+    monkeypatch.setitem(sys.modules, "simpy", None)
+    error = cli("serve", *BASE, "--concurrency", 4, "--simulate", code=2)
+    assert "needs simpy, which is not installed: pip install 'roofsim[serve]'" in error
+
+
+APART = "disaggregated: {prefill_workers: 1, decode_workers: 1"
+WRONG = {
+    "two loads": (("--concurrency", 4, "--request-rate", 2), "are two loads. Give one"),
+    "no requests": (("--concurrency", 0), "workload.concurrency: expected a number more than 0"),
+    "negative rate": (("--request-rate", -1), "workload.request_rate: expected a number more than 0"),
+    "endless rate": (("--request-rate", ".inf"), "workload.request_rate: expected"),
+    "a batch": (("--batch-size", 8), "a server's batch follows from its load"),
+    "one phase": (("--phase", "decode"), "a server runs whole requests (generate), not phase decode"),
+    "context": (("--context-length", 8), "a request has a prompt_length and an output_length"),
+    "engine without a server": (("--engine", "llama.cpp"), "runs static batches; nothing is known of a server. Engines that serve"),
+    "unknown key": (("--serving", "{max_num_seq: 4}"), "unknown key 'max_num_seq'. Did you mean 'max_num_seqs'"),
+    "zero sequences": (("--serving", "{max_num_seqs: 0}"), "max_num_seqs: expected a number more than 0"),
+    "arrivals of nobody": (("--serving", "{arrivals: poisson}"), "workload.serving.arrivals: goes with request_rate"),
+    "unknown arrivals": (("--serving", "{arrivals: bursty}", "--request-rate", 1), "expected one of"),
+    "more than all": (("--serving", "{prefix_cache_hit_rate: 1.5}"), "expected a number at most 1; got 1.5"),
+    "more tokens than there are": (("--serving", "{prefix_cache_tokens: 301}"), "301 cached tokens of a prompt of 300"),
+    "two words for a prefix": (("--serving", "{prefix_cache_tokens: 3, prefix_cache_hit_rate: 0.5}"), "say the same; give one"),
+    "shared nothing": (("--serving", "{prefix_shared: true}"), "prefix_shared goes with"),
+    "prompt beyond a step": (
+        ("--serving", "{max_num_batched_tokens: 100, enable_chunked_prefill: false}"),
+        "a prompt of 300 tokens does not fit in max_num_batched_tokens 100, and is not cut",
+    ),
+    "nobody guesses": (
+        ("--serving", "{speculative: {num_speculative_tokens: 3, acceptance_rate: 0.5}}"),
+        "method draft_model needs draft_model",
+    ),
+    "acceptance of all and more": (
+        ("--serving", "{speculative: {method: ngram, num_speculative_tokens: 3, acceptance_rate: 1.2}}"),
+        "acceptance_rate: expected a number at most 1",
+    ),
+    "draft of another family": (
+        ("--serving", "{speculative: {draft_model: whisper-small, num_speculative_tokens: 3, acceptance_rate: 0.5}}"),
+        "whisper-small is a encoder-decoder",
+    ),
+    "unknown draft": (
+        ("--serving", "{speculative: {draft_model: lama3-8b, num_speculative_tokens: 3, acceptance_rate: 0.5}}"),
+        "unknown model 'lama3-8b'",
+    ),
+    "adapters of nothing": (("--serving", "{lora: {targets: [querry]}}"), "unknown target 'querry'"),
+    "workers and GPUs": (("--serving", f"{{{APART}}}}}", "--gpus", 3), "3 GPUs, but 1 + 1 workers of 1 are 2"),
+    "workers and replicas": (("--serving", f"{{{APART}}}}}", "--data", 2), "the numbers of workers say how many replicas"),
+    "no link between nodes": (
+        ("--serving", f"{{{APART}, transfer: network}}}}", "--gpu", "rtx4090"), "nothing is known of a network between nodes",
+    ),
+    "workers beyond a node": (
+        ("--serving", "{disaggregated: {prefill_workers: 8, decode_workers: 8, transfer: node}}"),
+        "do not fit in one dgx-h100 of 8",
+    ),
+    "fewer requests than replicas": (("--concurrency", 2, "--gpus", 4), "2 requests for 4 replicas"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_refusals(cli, name):
+    arguments, message = WRONG[name]
+    error = cli("serve", *BASE, *arguments, code=2)
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_models_that_do_not_generate(cli):
+    assert "resnet50 is a resnet" in cli("serve", "resnet50", *BASE[1:], code=2)
+    assert "servers of decoder models are priced" in cli("serve", "whisper-small", *BASE[1:], code=2)
+
+
+def test_other_verbs_send_servers_here(cli):
+    error = cli("run", *BASE, "--phase", "generate", "--concurrency", 4, code=2)
+    assert "describes a running server. `roofsim serve` answers it" in error
+
+
+def test_huge_and_tiny_requests(cli):
+    for prompt, output in ((1, 1), (1, 10**6), (10**6, 1), (10**6, 10**6)):
+        json.loads(
+            cli("serve", "llama3-8b", "--gpu", "h100", "--prompt-length", prompt, "--output-length", output, "--json")
+        )
