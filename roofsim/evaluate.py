@@ -242,8 +242,11 @@ def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     """Add the wait for ranks that are slower by chance, and for samples."""
     layout, workload = layout_of(resolved.parallel), resolved.workload
-    together = layout.ranks if workload.phase == "train" else layout.ranks / layout.data  # replicas serve on their own
-    step = with_stragglers(step, together, resolved.reliability.jitter)
+    jitter = resolved.reliability.jitter
+    if workload.phase == "train":
+        step = with_stragglers(step, layout.ranks, jitter)
+    else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
+        step = with_stragglers(step, layout.ranks / layout.data, jitter, chips=0.0)
     if workload.input is None:
         return step
     samples = (

@@ -370,8 +370,10 @@ def serving_pass(
         Puts the adapters of requests beside the layers.
     """
     call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
-    graph = _inference(resolved, call) if adapters is None else run_passes(_inference(resolved, call), [adapters])
-    return Program(stages=(Stage(name=phase, graph=graph),))
+    stages = _served(resolved, call)
+    if adapters is not None:
+        stages = [replace(stage, graph=run_passes(stage.graph, [adapters])) for stage in stages]
+    return Program(stages=tuple(stages))
 
 
 def _without_contexts(value: Any) -> Real:

@@ -55,16 +55,16 @@ def largest_of(ranks: Real) -> Real:
     return found
 
 
-def with_stragglers(step: StepTime, ranks: Real, jitter: float) -> StepTime:
+def with_stragglers(step: StepTime, ranks: Real, jitter: float, chips: float = CHIP_SPREAD) -> StepTime:
     """Return the step that waits for the slowest of ranks that run in step.
 
     Two things scatter, independent and normal: the time of a whole step, by `jitter` (a share of it), and the speed of chips at
-    arithmetic, by `CHIP_SPREAD`. The wait is ``largest_of(ranks)`` times the deviation of both. It counts as bubble: no link
+    arithmetic, by `chips`. The wait is ``largest_of(ranks)`` times the deviation of both. It counts as bubble: no link
     and no kernel that is faster shortens it.
     """
-    if isinstance(ranks, float) and ranks <= 1.0:
+    if (isinstance(ranks, float) and ranks <= 1.0) or jitter == chips == 0.0:
         return step
-    waits = (((step.step * jitter) ** 2 + (step.breakdown["compute"] * CHIP_SPREAD) ** 2) ** 0.5) * largest_of(ranks)
+    waits = (((step.step * jitter) ** 2 + (step.breakdown["compute"] * chips) ** 2) ** 0.5) * largest_of(ranks)
     bubble = step.breakdown["bubble"] + waits
     resources = step.resources | {"bubble": step.resources.get("bubble", 0.0) + waits}
     return replace(step, step=step.step + waits, breakdown=step.breakdown | {"bubble": bubble}, resources=resources)
