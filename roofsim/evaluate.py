@@ -97,6 +97,7 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     serving = _serving(resolved, stage)
     if serving is not None:
         device = _with_engine_floor(device, resolved)
+    narrow = engine.weight_only.bytes_per_clock
     context = Pricing(
         device,
         channels_last=engine.memory_format == "channels_last",
@@ -105,18 +106,20 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
             kernels=engine.weight_only.kernels,
             compute=engine.weight_only.compute,
             bandwidth=engine.weight_only.bandwidth,
+            stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
             expand_from=engine.expand_weights_from,
         ),
-        stream_limit=_stream_limit(resolved),
+        stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
     )
     return PricedGraph(stage.graph, context)
 
 
 def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
-    """Return which kernels run in a pass of inference of a language model; None for all else."""
+    """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine, decodes = resolved.engine, stage.name == "decode"
-    if stage.name not in ("prefill", "decode") and not (stage.name == "forward" and resolved.model.family == "decoder"):
+    generates = stage.name in ("prefill", "decode") or (stage.name == "forward" and resolved.model.family == "decoder")
+    if not generates and (stage.name != "forward" or "train" in engine.phases):
         return None
     return Serving(
         decodes=decodes,
@@ -129,6 +132,9 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
         vector_rows=float(engine.vector_rows),
         cache_share=engine.cache_read_share,
         softmax_on_chip=engine.attention == "fused_softmax",
+        narrow_products=engine.narrow_products,
+        narrow_launches=engine.narrow_product_launches,
+        packs_heads=engine.packs_heads,
     )
 
 
@@ -141,9 +147,9 @@ def _with_engine_floor(device: Device, resolved: Resolved) -> Device:
     return replace(device, architecture=device.architecture.model_copy(update=floor))
 
 
-def _stream_limit(resolved: Resolved) -> float:
-    """Return the bytes per second that the engine's products of few rows draw at most, from clock and units."""
-    each, gpu = resolved.engine.stream_bytes_per_clock, resolved.gpu
+def _stream_limit(resolved: Resolved, each: float | None) -> float:
+    """Return the bytes per second that products of few rows draw at most, from those of a unit and clock."""
+    gpu = resolved.gpu
     if each is None or gpu.compute_units is None or gpu.clock is None:
         return math.inf
     return each * gpu.compute_units * gpu.clock.boost

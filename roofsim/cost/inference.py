@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.serving_attention import price_attention, price_experts
 from roofsim.cost.serving_products import price_products
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
@@ -35,6 +36,8 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
             priced[place] = price_experts(op, priced[place], context)
         elif isinstance(op, Softmax) and serving.softmax_on_chip:
             priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
+    if serving.narrow_products != "wide":
+        narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
     if "residual_norm" in serving.merged:
         _residual_norms(ops_of, priced)
     if "gated_activation" in serving.merged:
@@ -42,7 +45,18 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     _cache_writes(ops_of, priced, serving)
     _expert_orders(ops_of, priced, serving)
     _extra_launches(ops_of, priced, serving)
-    return [(index, priced[place]) for place, (index, _) in enumerate(works)]
+    packings = _packings(ops_of, works, context) if serving.packs_heads else []
+    return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings
+
+
+def _packings(ops: dict[int, AbstractOp], places: Works, context: Pricing) -> Works:
+    """Return a kernel for each fused attention that packs its queries, keys and values."""
+    found = []
+    for place, op in ops.items():
+        if isinstance(op, Attention) and not op.backward:
+            moved = 2.0 * sum(tensor.bytes for tensor in op.inputs[:3])
+            found.append((places[place][0], context.light(0.0, moved, "copy")))
+    return found
 
 
 def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:

@@ -43,11 +43,14 @@ class QuantisedProducts:
         Rows from which weights are written out first; None: never.
     bandwidth
         Share of the memory bandwidth while the weights of few rows stream; None: as library kernels do.
+    stream_limit
+        Bytes per second that those kernels draw at most; None: as products with wide weights.
     """
 
     kernels: float = 1.0
     compute: float = 1.0
     bandwidth: float | None = None
+    stream_limit: Real | None = None
     expand_from: int | None = None
 
 
@@ -69,6 +72,7 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         compute_share=work.compute_share * facts.compute,
         product=_turned(work),
         bandwidth_share=_bandwidth(work, rows, facts),
+        limit=work.limit if facts.stream_limit is None else where(rows <= FEW_ROWS, facts.stream_limit, work.limit),
     )
     if facts.expand_from is None:
         return (inside,)
@@ -87,6 +91,7 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         traffic=where(written, library.traffic, inside.traffic),
         launches=where(written, library.launches, inside.launches),
         compute_share=where(written, library.compute_share, inside.compute_share),
+        limit=where(written, library.limit, inside.limit),
         bandwidth_share=where(written, library.bandwidth_share, inside.bandwidth_share),
     )
     absent = replace(

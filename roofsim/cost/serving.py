@@ -44,6 +44,12 @@ class Serving:
         Share of the memory bandwidth with which unfused attention reads the cache in decode steps; None: as products.
     softmax_on_chip
         Whether the softmax kernel keeps long rows on chip instead of reading them again.
+    narrow_products
+        What products of 8-bit operands write: ``wide`` (16 bits), ``int32`` or ``narrow`` (8 bits).
+    narrow_launches
+        Launches of each of them.
+    packs_heads
+        Whether a kernel before fused attention copies queries, keys and values.
     """
 
     decodes: bool = False
@@ -56,6 +62,9 @@ class Serving:
     vector_rows: float = 0.0
     cache_share: float | None = None
     softmax_on_chip: bool = False
+    narrow_products: str = "wide"
+    narrow_launches: float = 1.0
+    packs_heads: bool = False
 
 
 def card(context: Pricing, peak: Real) -> Silicon:

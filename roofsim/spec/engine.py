@@ -55,6 +55,22 @@ class WeightOnly(_Strict):
     bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
     )
+    bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
+        default=None, description="As stream_bytes_per_clock, of narrow weights; null: the same."
+    )
+
+
+class EncoderAttention(_Strict):
+    """A fused attention kernel of encoders (whole sequences, no cache) within bounds; outside the engine's own runs."""
+
+    generation: AttentionKernel = Field(description="As attention_generation.")
+    architectures: tuple[str, ...] = Field(description="GPU architectures that it was written for, 16-bit types.")
+    narrow_architectures: tuple[str, ...] = Field(default=(), description="The same for int8 and fp8.")
+    longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
+    head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
+    packs: bool = Field(
+        default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
+    )
 
 
 class Engine(_Strict):
@@ -90,6 +106,13 @@ class Engine(_Strict):
         default=None,
         description="Which attention kernel runs in decode steps; null: as attention_generation. Any but unfused and "
         "fused_softmax is one kernel, whatever `attention` says.",
+    )
+    encoder_attention: EncoderAttention | None = Field(
+        default=None, description="A fused kernel for passes of encoders that it takes; null: none beside `attention`."
+    )
+    packs_heads: bool = Field(
+        default=False,
+        description="In inference a kernel before fused attention adds biases and packs queries, keys and values.",
     )
     attention_copies: bool = Field(
         default=True,
@@ -197,6 +220,14 @@ class Engine(_Strict):
         default=False,
         description="Where the card lacks a format's arithmetic (fp8, fp4, int8), its weights are multiplied in 16 bits; "
         "false: an error.",
+    )
+    narrow_products: Literal["wide", "int32", "narrow"] = Field(
+        default="wide",
+        description="What products of 8-bit operands write, in inference: 16 bits, beside kernels that convert each input; or "
+        "int32 or 8 bits, which the kernels between products read, to write 8 bits.",
+    )
+    narrow_product_launches: Annotated[float, Field(ge=1.0, le=10.0)] = Field(
+        default=1.0, description="Launches that the host's time for a product of 8-bit operands counts as, in inference."
     )
     stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,
