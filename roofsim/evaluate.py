@@ -135,6 +135,9 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
         narrow_products=engine.narrow_products,
         narrow_launches=engine.narrow_product_launches,
         packs_heads=engine.packs_heads,
+        bias_kernels="biases" in engine.plain_kernels,
+        mask_kernels="masks" in engine.plain_kernels,
+        split_reductions="reductions" in engine.plain_kernels,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.narrow_products import narrow_passes
+from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving_attention import price_attention, price_experts
 from roofsim.cost.serving_products import price_products
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
@@ -46,7 +47,8 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     _expert_orders(ops_of, priced, serving)
     _extra_launches(ops_of, priced, serving)
     packings = _packings(ops_of, works, context) if serving.packs_heads else []
-    return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings
+    beside = [(works[place][0], work) for place, work in plain_kernels(ops_of, priced, context, serving)]
+    return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings + beside
 
 
 def _packings(ops: dict[int, AbstractOp], places: Works, context: Pricing) -> Works:

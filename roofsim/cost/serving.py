@@ -50,6 +50,8 @@ class Serving:
         Launches of each of them.
     packs_heads
         Whether a kernel before fused attention copies queries, keys and values.
+    bias_kernels, mask_kernels, split_reductions
+        Whether biases, masks of unfused attention, and the reductions of softmax and norms are kernels of their own.
     """
 
     decodes: bool = False
@@ -65,6 +67,9 @@ class Serving:
     narrow_products: str = "wide"
     narrow_launches: float = 1.0
     packs_heads: bool = False
+    bias_kernels: bool = False
+    mask_kernels: bool = False
+    split_reductions: bool = False
 
 
 def card(context: Pricing, peak: Real) -> Silicon:

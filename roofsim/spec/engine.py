@@ -110,6 +110,11 @@ class Engine(_Strict):
     encoder_attention: EncoderAttention | None = Field(
         default=None, description="A fused kernel for passes of encoders that it takes; null: none beside `attention`."
     )
+    plain_kernels: tuple[Literal["biases", "masks", "reductions"], ...] = Field(
+        default=(),
+        description="What runs as kernels of its own in inference: biases of products, the padding mask of unfused attention, "
+        "and both reductions and the last pass of softmax and norms.",
+    )
     packs_heads: bool = Field(
         default=False,
         description="In inference a kernel before fused attention adds biases and packs queries, keys and values.",
