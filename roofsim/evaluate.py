@@ -17,10 +17,12 @@ from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
+from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import is_scalar, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
+from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.step import StepTime, compose
@@ -75,6 +77,8 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
     profiles = tuple(
         with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
     )
+    if program.networks:
+        profiles = beside_networks(profiles, idle_bytes(resolved))
     step, pace = step_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
@@ -85,6 +89,12 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False) -> Evaluation:
         profiles=profiles,
         pace=pace,
     )
+
+
+def idle_bytes(resolved: Resolved) -> Real:
+    """Return the bytes of parameters that are loaded and never run."""
+    idle = real(getattr(resolved.model, "idle_parameters", 0))
+    return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:

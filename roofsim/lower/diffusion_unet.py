@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def lower_diffusion_unet(model: DiffusionUnetModel, call: Call) -> OpGraph:
     """Build one pass of a diffusion U-Net over a batch of noisy latents and text embeddings."""
     b = Builder()
-    _DiffusionUnet(model, call, b, VisionLayers(b, call.flavour)).build()
+    DiffusionUnet(model, call, b, VisionLayers(b, call.flavour)).build()
     return b.graph()
 
 
 @dataclass(frozen=True)
-class _DiffusionUnet:
+class DiffusionUnet:
     """The network; `time` and `text` are the conditions that its blocks read."""
 
     model: DiffusionUnetModel
