@@ -129,7 +129,7 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine, decodes = resolved.engine, stage.name == "decode"
     generates = stage.name in ("prefill", "decode") or (stage.name == "forward" and resolved.model.family == "decoder")
-    if not generates and (stage.name != "forward" or "train" in engine.phases):
+    if not generates and "train" in engine.phases:
         return None
     return Serving(
         decodes=decodes,
@@ -147,6 +147,8 @@ def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
         packs_heads=engine.packs_heads,
         bias_kernels="biases" in engine.plain_kernels,
         mask_kernels="masks" in engine.plain_kernels,
+        convolution_biases="convolution_biases" in engine.plain_kernels,
+        convolution_share=engine.convolution_share,
         split_reductions="reductions" in engine.plain_kernels,
     )
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
-from roofsim.cost.serving_attention import price_attention, price_experts
+from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
+from roofsim.cost.serving_convolutions import price_convolutions
 from roofsim.cost.serving_products import price_products
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
 
@@ -30,9 +31,10 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
     price_products(ops_of, priced, context, serving)
+    price_convolutions(ops_of, priced, context, serving)
     for place, op in ops_of.items():
         if isinstance(op, Attention) and not op.backward:
-            priced[place] = price_attention(op, priced[place], context, serving)
+            priced[place] = padded_heads(op, price_attention(op, priced[place], context, serving), serving)
         elif isinstance(op, GroupedMatmul):
             priced[place] = price_experts(op, priced[place], context)
         elif isinstance(op, Softmax) and serving.softmax_on_chip:

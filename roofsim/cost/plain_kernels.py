@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from roofsim.graph.ops import Fused, Matmul, Normalization, Softmax
+from roofsim.graph.ops import Convolution, Fused, Matmul, Normalization, Softmax
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving
@@ -24,6 +24,8 @@ def plain_kernels(
     for place, op in ops.items():
         out = op.outputs[0] if op.outputs else None
         if serving.bias_kernels and isinstance(op, Matmul) and len(op.inputs) > 2 and out is not None:
+            found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))
+        if serving.convolution_biases and isinstance(op, Convolution) and len(op.inputs) > 2 and out is not None:
             found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))
         if serving.mask_kernels and _softmax(op) and out is not None:
             found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))

@@ -50,8 +50,10 @@ class Serving:
         Launches of each of them.
     packs_heads
         Whether a kernel before fused attention copies queries, keys and values.
-    bias_kernels, mask_kernels, split_reductions
-        Whether biases, masks of unfused attention, and the reductions of softmax and norms are kernels of their own.
+    convolution_share
+        Share of the rate of searched convolutions.
+    bias_kernels, convolution_biases, mask_kernels, split_reductions
+        Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms are kernels of their own.
     """
 
     decodes: bool = False
@@ -70,6 +72,8 @@ class Serving:
     bias_kernels: bool = False
     mask_kernels: bool = False
     split_reductions: bool = False
+    convolution_biases: bool = False
+    convolution_share: float = 1.0
 
 
 def card(context: Pricing, peak: Real) -> Silicon:

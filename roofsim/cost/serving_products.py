@@ -113,7 +113,7 @@ def _products_of(
         whole = first.compute_share / first.tiling
         shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
         shapes.append(_merged_shape([ops[place] for place in places]))
-    for places, limits in zip(groups, _all_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+    for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
         total: Real = 0.0
         for place in places:
             total = total + works[place].flops
@@ -154,7 +154,7 @@ def _merged_shape(ops: Sequence[AbstractOp]) -> Sizes:
     return first.m, n, first.k, first.batch, left, right, result
 
 
-def _all_limits(
+def product_limits(
     shapes: list[Sizes],
     shares: list[Real],
     peak: Real,

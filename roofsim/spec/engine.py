@@ -110,9 +110,14 @@ class Engine(_Strict):
     encoder_attention: EncoderAttention | None = Field(
         default=None, description="A fused kernel for passes of encoders that it takes; null: none beside `attention`."
     )
-    plain_kernels: tuple[Literal["biases", "masks", "reductions"], ...] = Field(
+    convolution_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0,
+        description="Share of the rate of searched convolutions that those reach in inference which the library's heuristics "
+        "choose.",
+    )
+    plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
-        description="What runs as kernels of its own in inference: biases of products, the padding mask of unfused attention, "
+        description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of unfused attention, "
         "and both reductions and the last pass of softmax and norms.",
     )
     packs_heads: bool = Field(
