@@ -117,7 +117,8 @@ def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
             compute=engine.weight_only.compute,
             bandwidth=engine.weight_only.bandwidth,
             stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
-            expand_from=engine.expand_weights_from,
+            integer=engine.weight_only.integer,
+            expand_from=_expands_from(resolved, device),
         ),
         stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
@@ -160,6 +161,13 @@ def _with_engine_floor(device: Device, resolved: Resolved) -> Device:
         return device
     floor = {"kernel_floor": cycles / clock.boost}
     return replace(device, architecture=device.architecture.model_copy(update=floor))
+
+
+def _expands_from(resolved: Resolved, device: Device) -> int | None:
+    """Return the rows from which weights are expanded; never where integer kernels are all that the card has."""
+    engine = resolved.engine
+    wide = device.has("fp16") and device.rate("fp16")[1]
+    return engine.expand_weights_from if engine.weight_only.integer is None or wide else None
 
 
 def _stream_limit(resolved: Resolved, each: float | None) -> float:

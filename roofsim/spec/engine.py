@@ -55,6 +55,11 @@ class WeightOnly(_Strict):
     bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
     )
+    integer: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the int8 peak that these kernels reach, which convert their input to int8 and never expand weights "
+        "on cards without 16-bit matrix units; null: they multiply in 16 bits.",
+    )
     bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None, description="As stream_bytes_per_clock, of narrow weights; null: the same."
     )
