@@ -18,12 +18,12 @@ from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import is_scalar, real, without_axis
+from roofsim.numeric import is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
-from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.memory import MemoryProfile, profile
+from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.step import StepTime, compose
 from roofsim.schedule.surroundings import with_feed, with_stragglers
@@ -159,7 +159,8 @@ def _with_engine_floor(device: Device, resolved: Resolved) -> Device:
     cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
     if cycles is None or clock is None:
         return device
-    floor = {"kernel_floor": cycles / clock.boost}
+    # Where the smallest kernel of the architecture takes longer, so do the engine's.
+    floor = {"kernel_floor": maximum(cycles / clock.boost, device.architecture.kernel_floor)}
     return replace(device, architecture=device.architecture.model_copy(update=floor))
 
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.numeric import is_scalar
-from roofsim.spec import many_gpus, memory_spreads
+from roofsim.spec import inference_spreads, many_gpus, memory_spreads
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.spec.constants import Spreads
+    from roofsim.spec.inference_spreads import Regime
     from roofsim.spec.resolve import Resolved
 
 #: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.
@@ -67,6 +68,10 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
     architectures without measured kernels, and phases without measured steps, half as much again.
     """
     resolved = evaluation.resolved
+    step = float(evaluation.step.step)
+    served = _inference(evaluation)
+    if served is not None:
+        return step * float(np.exp(-served)), step * float(np.exp(served))
     table = resolved.constants.spreads
     if not table:
         return None
@@ -77,8 +82,29 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
         width *= UNMEASURED
     if resolved.gpus > 1:
         width = max(width, _many_gpus(evaluation))
-    step = float(evaluation.step.step)
     return step * float(np.exp(-width)), step * float(np.exp(width))
+
+
+def inference_regime(evaluation: Evaluation) -> Regime | None:
+    """Return the regime of inference whose measurements speak for a run; None: those of training steps do."""
+    resolved = evaluation.resolved
+    phase = resolved.workload.phase
+    if evaluation.program.networks:
+        return "pipeline"
+    if phase == "forward" and "train" in resolved.engine.phases and resolved.model.family != "decoder":
+        return None
+    return None if phase == "train" else phase
+
+
+def _inference(evaluation: Evaluation) -> float | None:
+    """Return the half width that measured inference asks for; half as much again where engine or architecture had no row."""
+    regime, resolved, table = inference_regime(evaluation), evaluation.resolved, inference_spreads.shipped()
+    if regime is None:
+        return None
+    width = table.width(resolved.engine.name, regime, many=resolved.gpus > 1)
+    seen = regime in table.scored.get(resolved.engine.name, ())
+    known = seen and resolved.architecture.name in table.architectures and not resolved.override
+    return width if known else width * UNMEASURED
 
 
 def regime_of(phase: str) -> str:

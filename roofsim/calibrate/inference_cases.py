@@ -148,3 +148,9 @@ def predict_all(
         else:
             rows.append(found)
     return rows, unpriced
+
+
+if __name__ == "__main__":
+    from roofsim.calibrate.inference_files import main
+
+    main()

@@ -79,8 +79,8 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
     )
     if facts.integer is not None and context.device.has("int8"):
         peak, on_tensor = context.device.rate("int8")
-        share = facts.integer * context.device.pace
-        inside = replace(inside, flop_peak=peak, compute_share=share, on_tensor=on_tensor, product=None)
+        rate: Real = facts.integer * context.device.pace
+        inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor, product=None)
     if facts.expand_from is None:
         return (inside,)
     written = rows >= facts.expand_from

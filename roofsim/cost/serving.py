@@ -53,7 +53,8 @@ class Serving:
     convolution_share
         Share of the rate of searched convolutions.
     bias_kernels, convolution_biases, mask_kernels, split_reductions
-        Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms are kernels of their own.
+        Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms
+        are kernels of their own.
     """
 
     decodes: bool = False

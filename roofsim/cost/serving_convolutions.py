@@ -36,6 +36,8 @@ def price_convolutions(
         share = numbers.pop("compute") * sustained(context, work.flop_peak, kind) * serving.convolution_share
         tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
         size = op.inputs[0].dtype.itemsize
-        [(compute, _)] = product_limits([(*work.product, size, size, size)], [share], work.flop_peak, context, numbers, tiling)
+        [(compute, _)] = product_limits(
+            [(*work.product, size, size, size)], [share], work.flop_peak, context, numbers, tiling
+        )
         memory = divide(work.traffic, context.device.bandwidth * numbers["bandwidth"])
         works[place] = rated(work, context, (compute, memory), floor, numbers["sharpness"])

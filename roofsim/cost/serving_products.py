@@ -29,6 +29,8 @@ MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
+#: What a library's product changes of a kernel that expands weights itself.
+CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
 #: Ratio of both rates from which the slower one counts as halved (GeForce cards).
 HALVED: Final = 1.5
 
@@ -129,8 +131,8 @@ def _where_written(op: AbstractOp, inside: KernelWork, library: KernelWork, cont
     written = True if packed_weight(op) is None else _written_out(op, context)
     if written is True:
         return library
-    changed = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
-    return replace(inside, **{name: where(written, getattr(library, name), getattr(inside, name)) for name in changed})
+    changed: dict[str, Any] = {name: where(written, getattr(library, name), getattr(inside, name)) for name in CHANGED}
+    return replace(inside, **changed)
 
 
 def _halved(context: Pricing, math: str) -> bool:

@@ -36,9 +36,11 @@ class DiffusionUnet:
 
     @property
     def channels(self) -> tuple[Real, ...]:
+        """Channels per level."""
         return tuple(real(width) for width in self.model.block_out_channels)
 
     def build(self) -> Tensor:
+        """Build one pass: in training up to the loss, otherwise the prediction."""
         model, layers, batch = self.model, self.layers, self.call.batch
         assert model.out_channels is not None
         side = latent_side(model, self.call)

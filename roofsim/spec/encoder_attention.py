@@ -28,7 +28,9 @@ def with_encoder_attention(
     wide = precision.math not in (*_NARROW, *_SIXTEEN)
     if wide or architecture not in where or tokens > kernel.longest or head_size not in kernel.head_sizes:
         return engine
-    return engine.model_copy(update={"attention": "flash", "attention_generation": kernel.generation, "packs_heads": kernel.packs})
+    return engine.model_copy(
+        update={"attention": "flash", "attention_generation": kernel.generation, "packs_heads": kernel.packs}
+    )
 
 
 def _tokens(model: ModelSpec, workload: Workload) -> int:

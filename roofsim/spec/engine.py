@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.engine_inference import AttentionKernel, EncoderAttention, Overlap, Strict, WeightOnly
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
 
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
-
-#: Which code computes attention; the name of a generation stands for its achieved rate.
-AttentionKernel = Literal[
-    "unfused", "fused_softmax", "memory_efficient", "flash1", "flash2", "flash3", "cudnn", "flashinfer", "trtllm",
-    "ggml", "paged", "single_query",
-]  # fmt: skip
 
 #: What is merged into one kernel (or one matmul).
 FusionGroup = Literal[
@@ -28,57 +23,7 @@ FusionGroup = Literal[
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
-
-
-class Overlap(_Strict):
-    """Which communication the engine hides behind compute."""
-
-    tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
-    data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
-    pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
-    update: bool = Field(
-        default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
-    )
-
-
-class WeightOnly(_Strict):
-    """Kernels that multiply 16-bit activations with narrow weights."""
-
-    kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
-        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
-    )
-    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
-    )
-    bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
-    )
-    integer: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None,
-        description="Share of the int8 peak that these kernels reach, which convert their input to int8 and never expand weights "
-        "on cards without 16-bit matrix units; null: they multiply in 16 bits.",
-    )
-    bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
-        default=None, description="As stream_bytes_per_clock, of narrow weights; null: the same."
-    )
-
-
-class EncoderAttention(_Strict):
-    """A fused attention kernel of encoders (whole sequences, no cache) within bounds; outside the engine's own runs."""
-
-    generation: AttentionKernel = Field(description="As attention_generation.")
-    architectures: tuple[str, ...] = Field(description="GPU architectures that it was written for, 16-bit types.")
-    narrow_architectures: tuple[str, ...] = Field(default=(), description="The same for int8 and fp8.")
-    longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
-    head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
-    packs: bool = Field(
-        default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
-    )
-
-
-class Engine(_Strict):
+class Engine(Strict):
     """Facts of a software stack. A wrong one costs more than all constants together, so each is data with a source."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -122,8 +67,8 @@ class Engine(_Strict):
     )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
-        description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of unfused attention, "
-        "and both reductions and the last pass of softmax and norms.",
+        description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of "
+        "unfused attention, and both reductions and the last pass of softmax and norms.",
     )
     packs_heads: bool = Field(
         default=False,
@@ -242,7 +187,8 @@ class Engine(_Strict):
         "int32 or 8 bits, which the kernels between products read, to write 8 bits.",
     )
     narrow_product_launches: Annotated[float, Field(ge=1.0, le=10.0)] = Field(
-        default=1.0, description="Launches that the host's time for a product of 8-bit operands counts as, in inference."
+        default=1.0,
+        description="Launches that the host's time for a product of 8-bit operands counts as, in inference.",
     )
     stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,

@@ -82,9 +82,12 @@ class DiffusionPipelineModel(DiffusionUnetModel):
     structural: ClassVar[frozenset[str]] = DiffusionUnetModel.structural | {"vae_layers_per_block"}
 
     family: Literal["diffusion-pipeline"] = "diffusion-pipeline"  # type: ignore[assignment]
-    num_inference_steps: Size = Field(default=50, description="Passes of the U-Net, unless the workload says otherwise.")
+    num_inference_steps: Size = Field(
+        default=50, description="Passes of the U-Net, unless the workload says otherwise."
+    )
     guidance: bool = Field(
-        default=True, description="Classifier-free guidance: the U-Net sees each image twice, with the prompt and without."
+        default=True,
+        description="Classifier-free guidance: the U-Net sees each image twice, with the prompt and without.",
     )
     text_layers: Size = Field(default=12, description="Layers of the text encoder (CLIP).")
     text_hidden_size: Size = 768
