@@ -14,7 +14,7 @@ from roofsim.schedule.step import StepTime, compose, with_bubble
 if TYPE_CHECKING:
     from roofsim.cost.communication import Traffic
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine import Overlap
+    from roofsim.spec.engine_inference import Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
