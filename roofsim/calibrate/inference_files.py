@@ -82,8 +82,9 @@ def text_of(rows: Rows) -> str:
     lines = [HEADER.rstrip("\n")]
     for name, table in widths(rows).items():
         lines.append(f"{name}: {{{', '.join(f'{regime}: {width:g}' for regime, width in table.items())}}}")
-    lines.append("engines:")
-    for engine, own in engine_widths(rows).items():
+    own_widths = engine_widths(rows)
+    lines.append("engines:" if own_widths else "engines: {}")
+    for engine, own in own_widths.items():
         lines.append(f"  {engine}: {{{', '.join(f'{regime}: {width:g}' for regime, width in own.items())}}}")
     lines.append("scored:")
     for engine, group in grouped(times(rows), lambda row: row.case.software).items():

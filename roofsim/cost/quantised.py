@@ -80,7 +80,7 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
     if facts.integer is not None and context.device.has("int8"):
         peak, on_tensor = context.device.rate("int8")
         rate: Real = facts.integer * context.device.pace
-        inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor, product=None)
+        inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor)
     if facts.expand_from is None:
         return (inside,)
     written = rows >= facts.expand_from

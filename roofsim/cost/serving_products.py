@@ -103,7 +103,8 @@ def _products_of(
     numbers.pop("quantise")
     floor = numbers.pop("floor")
     floor = floor if measured else device.architecture.kernel_floor
-    peak = works[groups[0][0]].flop_peak
+    # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
+    peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
     own = numbers.pop("compute") * sustained(context, peak, kind)
     if serving.stream_share is not None:
         numbers["bandwidth"] = serving.stream_share
