@@ -69,8 +69,8 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
     """
     resolved = evaluation.resolved
     step = float(evaluation.step.step)
-    served = _inference(evaluation)
-    if served is not None:
+    served, speaks = _inference(evaluation)
+    if speaks:
         return step * float(np.exp(-served)), step * float(np.exp(served))
     table = resolved.constants.spreads
     if not table:
@@ -82,6 +82,7 @@ def interval(evaluation: Evaluation) -> tuple[float, float] | None:
         width *= UNMEASURED
     if resolved.gpus > 1:
         width = max(width, _many_gpus(evaluation))
+    width = max(width, served)
     return step * float(np.exp(-width)), step * float(np.exp(width))
 
 
@@ -96,15 +97,19 @@ def inference_regime(evaluation: Evaluation) -> Regime | None:
     return None if phase == "train" else phase
 
 
-def _inference(evaluation: Evaluation) -> float | None:
-    """Return the half width that measured inference asks for; half as much again where engine or architecture had no row."""
+def _inference(evaluation: Evaluation) -> tuple[float, bool]:
+    """Return the half width that measured inference asks for, and whether it speaks for this engine and architecture.
+
+    Where it does not, the interval is half as wide again, and no narrower than that of training steps.
+    """
     regime, resolved, table = inference_regime(evaluation), evaluation.resolved, inference_spreads.shipped()
     if regime is None:
-        return None
+        return 0.0, False
     width = table.width(resolved.engine.name, regime, many=resolved.gpus > 1)
-    seen = regime in table.scored.get(resolved.engine.name, ())
-    known = seen and resolved.architecture.name in table.architectures and not resolved.override
-    return width if known else width * UNMEASURED
+    known = regime in table.engines.get(resolved.engine.name, {}) and not resolved.override
+    known = known and (resolved.gpus == 1 or regime in table.many_gpus)
+    speaks = known and resolved.architecture.name in table.architectures
+    return (width, True) if speaks else (width * UNMEASURED, False)
 
 
 def regime_of(phase: str) -> str:

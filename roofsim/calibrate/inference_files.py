@@ -86,9 +86,6 @@ def text_of(rows: Rows) -> str:
     lines.append("engines:" if own_widths else "engines: {}")
     for engine, own in own_widths.items():
         lines.append(f"  {engine}: {{{', '.join(f'{regime}: {width:g}' for regime, width in own.items())}}}")
-    lines.append("scored:")
-    for engine, group in grouped(times(rows), lambda row: row.case.software).items():
-        lines.append(f"  {engine}: [{', '.join(sorted(_by_regime(group)))}]")
     lines.append(f"architectures: [{', '.join(sorted({row.architecture for row in times(rows)}))}]")
     fitted = sum(row.case.fits for row in times(rows))
     lines += [

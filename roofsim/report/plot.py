@@ -30,6 +30,8 @@ _KERNELS: Final = "kernels of the step, in program order (the optimizer's widene
 #: The parts of the memory curve, from below.
 _STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name) if name == "activations" else (name,)))
 
+#: Cards of known price from which a comparison draws speed against price.
+FEWEST_PRICES: Final = 3
 #: Share of the memory picture that the optimizer takes at least.
 NARROWEST: Final = 0.07
 #: One colour a category of time or memory; the same thing has the same colour in every picture.
@@ -71,7 +73,7 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
 
 def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     """Draw several cards: one roofline for all, time bars, memory bars, and speed against price where prices are known."""
-    sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) > 1
+    sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) >= FEWEST_PRICES
     figure = _figure(16.0 if sold else 13.0, 9.0)
     grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0))
     _roofline(figure.add_subplot(grid[0, :]), pairs)

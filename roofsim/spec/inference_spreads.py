@@ -25,8 +25,6 @@ class InferenceSpreads(BaseModel):
         By regime, over all engines.
     engines
         The same on one GPU by engine, of those with rows enough.
-    scored
-        Engine -> regimes in which some row stands behind it.
     architectures
         GPU architectures of the rows.
     """
@@ -37,7 +35,6 @@ class InferenceSpreads(BaseModel):
     one_gpu: dict[Regime, Width]
     many_gpus: dict[Regime, Width] = Field(default_factory=dict)
     engines: dict[str, dict[Regime, Width]] = Field(default_factory=dict)
-    scored: dict[str, tuple[Regime, ...]] = Field(default_factory=dict)
     architectures: tuple[str, ...] = ()
     sources: dict[str, str] = Field(default_factory=dict)
     fitted: dict[str, str] = Field(default_factory=dict, description="Command, data and coverage of the fit.")
