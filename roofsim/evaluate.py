@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -10,20 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofsim.cost.communication import Messages, Traffic
-from roofsim.cost.device import Device, device_of
+from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
 from roofsim.cost.feed import feed
 from roofsim.cost.host import HostPath, host_flows, host_path
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
-from roofsim.cost.quantised import QuantisedProducts
-from roofsim.cost.serving import Serving
-from roofsim.cost.work import Pricing
 from roofsim.graph.base import Phase
+from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.in_flight import with_micro_batches
 from roofsim.schedule.memory import MemoryProfile, profile
+from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose
@@ -36,10 +34,10 @@ from roofsim.spec.workload import ShardedOver
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
     from roofsim.schedule.overlap import Exposed
-    from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
 
 
@@ -90,11 +88,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     profiles = tuple(
         with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
     )
+    if program.networks:
+        profiles = beside_networks(profiles, idle_bytes(resolved))
     step, paces = step_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
-        device=_device(resolved, resolved.gpu, _issue_times(resolved)),
+        device=device_for(resolved, resolved.gpu, issue_times(resolved)),
         priced=priced,
         step=step,
         profiles=profiles,
@@ -102,86 +102,16 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
 
 
+def idle_bytes(resolved: Resolved) -> Real:
+    """Return the bytes of parameters that are loaded and never run."""
+    idle = real(getattr(resolved.model, "idle_parameters", 0))
+    return idle * DTYPES[resolved.precision.parameters].itemsize
+
+
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
-    engine = resolved.engine
-    launch = engine.decode_launch if stage.phase == "decode" and engine.decode_launch is not None else engine.launch
     gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
-    issue = (0.0, 0.0) if launch == "graphs" else _issue_times(resolved)
-    device = _device(resolved, gpu, issue)
-    serving = _serving(resolved, stage)
-    if serving is not None:
-        device = _with_engine_floor(device, resolved, stage)
-    context = Pricing(
-        device,
-        channels_last=engine.memory_format == "channels_last",
-        half_accumulation=engine.matmul_accumulation == "fp16",
-        quantised=QuantisedProducts(
-            kernels=engine.weight_only.kernels,
-            compute=engine.weight_only.compute,
-            bandwidth=engine.weight_only.bandwidth,
-            expand_from=engine.expand_weights_from,
-        ),
-        stream_limit=_stream_limit(resolved),
-        serving=serving,
-    )
-    return PricedGraph(stage.graph, context)
-
-
-def _serving(resolved: Resolved, stage: Stage) -> Serving | None:
-    """Return which kernels run in a pass of inference of a language model; None for all else."""
-    engine, decodes = resolved.engine, stage.phase == "decode"
-    if stage.phase not in ("prefill", "decode") and not (
-        stage.phase == "forward" and resolved.model.family == "decoder"
-    ):
-        return None
-    return Serving(
-        decodes=decodes,
-        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
-        merged=frozenset(engine.fusion),
-        cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
-        expert_kernels=engine.expert_kernels,
-        extra_kernels=engine.extra_kernels_per_layer,
-        stream_share=engine.stream_share,
-        vector_rows=float(engine.vector_rows),
-        cache_share=engine.cache_read_share,
-        softmax_on_chip=engine.attention == "fused_softmax",
-    )
-
-
-def _with_engine_floor(device: Device, resolved: Resolved, stage: Stage) -> Device:
-    """Return the device with the floor of the engine's own kernels, where that is stated in cycles, or grows in pipelines."""
-    cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
-    floor = device.architecture.kernel_floor if cycles is None or clock is None else cycles / clock.boost
-    if stage.phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
-        floor = floor + resolved.engine.serving_pipeline.decode_gap
-    return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
-
-
-def _stream_limit(resolved: Resolved) -> float:
-    """Return the bytes per second that the engine's products of few rows draw at most, from clock and units."""
-    each, gpu = resolved.engine.stream_bytes_per_clock, resolved.gpu
-    if each is None or gpu.compute_units is None or gpu.clock is None:
-        return math.inf
-    return each * gpu.compute_units * gpu.clock.boost
-
-
-def _device(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
-    engine = resolved.engine
-    return device_of(
-        gpu,
-        resolved.architecture,
-        resolved.constants,
-        issue,
-        library=engine.library_released,
-        attention=engine.attention_on(resolved.architecture.name),
-    )
-
-
-def _issue_times(resolved: Resolved) -> tuple[float, float]:
-    """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
-    engine, factor = resolved.engine, resolved.system.host.issue_factor
-    return engine.host_issue_time * factor, engine.host_call_time * factor
+    return PricedGraph(stage.graph, pricing_of(resolved, gpu, stage.phase))
 
 
 def step_of(

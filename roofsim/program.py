@@ -84,6 +84,8 @@ class Program:
     stages: tuple[Stage, ...]
     num_micro_batches: Real = 1.0
     pipelined: bool = False
+    networks: bool = False
+    """Whether the stages are networks of their own, all loaded at once (a diffusion pipeline)."""
 
     def chains(self) -> list[list[int]]:
         """Return the places of the stages of each pipeline of inference; none where there is no pipeline."""
@@ -98,6 +100,8 @@ def build(resolved: Resolved) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved)
+    if workload.phase == "forward" and resolved.model.family == "diffusion-pipeline":
+        return _diffusion(resolved)
     if workload.phase == "forward":
         return Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
@@ -109,6 +113,26 @@ def build(resolved: Resolved) -> Program:
         times = output - 1.0 if workload.phase == "generate" else 1.0
         stages += _decode(resolved, times)
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
+
+
+def _diffusion(resolved: Resolved) -> Program:
+    """Build the networks of a diffusion pipeline: text encoder, U-Net once a step, image decoder."""
+    from roofsim.lower import diffusion_pipeline as parts  # other models need none of it
+    from roofsim.spec.families.diffusion import DiffusionPipelineModel
+
+    assert isinstance(resolved.model, DiffusionPipelineModel)
+    model, call = resolved.model.completed().as_reals(), call_of(resolved, "forward")
+    passes = inference_passes(resolved.precision, resolved.engine, decodes=False)
+    prompts = 2.0 if resolved.model.guidance else 1.0
+    decoded = replace(call, batch=1.0) if resolved.model.vae_slicing else call
+    images = call.batch if resolved.model.vae_slicing else 1.0
+    found = (
+        ("text", parts.lower_text_encoder(model, call), prompts),
+        ("denoise", parts.lower_denoiser(model, call), real(resolved.workload.num_inference_steps)),
+        ("decode_image", parts.lower_image_decoder(model, decoded), images),
+    )
+    stages = tuple(Stage(name=name, graph=run_passes(graph, passes), times=times) for name, graph, times in found)
+    return Program(stages=stages, networks=True)
 
 
 def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.numeric import is_scalar
-from roofsim.spec import many_gpus, memory_spreads
+from roofsim.spec import inference_spreads, many_gpus, memory_spreads
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.spec.constants import Spreads
+    from roofsim.spec.inference_spreads import Regime
     from roofsim.spec.resolve import Resolved
 
 #: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.
@@ -71,6 +72,10 @@ def interval(evaluation: Evaluation, *, crowded: bool = False) -> tuple[float, f
     architectures without measured kernels, and phases without measured steps, half as much again.
     """
     resolved = evaluation.resolved
+    step = float(evaluation.step.step)
+    served, speaks = _inference(evaluation)
+    if speaks:
+        return step * float(np.exp(-served)), step * float(np.exp(served))
     table = resolved.constants.spreads
     if not table:
         return None
@@ -81,7 +86,7 @@ def interval(evaluation: Evaluation, *, crowded: bool = False) -> tuple[float, f
         width *= UNMEASURED
     if resolved.gpus > 1:
         width = max(width, _many_gpus(evaluation))
-    step = float(evaluation.step.step)
+    width = max(width, served)
     return step * float(np.exp(-width)), step * float(np.exp(width * (UNMEASURED if crowded else 1.0)))
 
 
@@ -92,6 +97,32 @@ def nearly_full(memory: Memory) -> bool:
     others were not slow at all.
     """
     return bool(memory.fits) and float(memory.device_total) > NEARLY_FULL * float(memory.capacity)
+
+
+def inference_regime(evaluation: Evaluation) -> Regime | None:
+    """Return the regime of inference whose measurements speak for a run; None: those of training steps do."""
+    resolved = evaluation.resolved
+    phase = resolved.workload.phase
+    if evaluation.program.networks:
+        return "pipeline"
+    if phase == "forward" and "train" in resolved.engine.phases and resolved.model.family != "decoder":
+        return None
+    return None if phase == "train" else phase
+
+
+def _inference(evaluation: Evaluation) -> tuple[float, bool]:
+    """Return the half width that measured inference asks for, and whether it speaks for this engine and architecture.
+
+    Where it does not, the interval is half as wide again, and no narrower than that of training steps.
+    """
+    regime, resolved, table = inference_regime(evaluation), evaluation.resolved, inference_spreads.shipped()
+    if regime is None:
+        return 0.0, False
+    width = table.width(resolved.engine.name, regime, many=resolved.gpus > 1)
+    known = regime in table.engines.get(resolved.engine.name, {}) and not resolved.override
+    known = known and (resolved.gpus == 1 or regime in table.many_gpus)
+    speaks = known and resolved.architecture.name in table.architectures
+    return (width, True) if speaks else (width * UNMEASURED, False)
 
 
 def regime_of(phase: str) -> str:

@@ -85,6 +85,8 @@ def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
 def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     """Return parameters in all, and those that one token uses (a share of the experts only)."""
     resolved = evaluation.resolved
+    if evaluation.program.networks:
+        return _of_networks(evaluation)
     graph = whole_model(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
@@ -97,3 +99,13 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
             weights = op.inputs[1].numel * op.count
             idle = idle + weights * maximum(0.0, 1.0 - real(per_token) / op.experts)
     return {"total": total, "active": total - idle}
+
+
+def _of_networks(evaluation: Evaluation) -> dict[str, Real]:
+    """Return the parameters of all networks of a program, those that never run among the total."""
+    total: Real = 0.0
+    for stage in evaluation.program.stages:
+        for tensor, copies in stage.graph.parameters().items():
+            if tensor.role is Role.PARAMETER:
+                total = total + tensor.numel * copies
+    return {"total": total + real(getattr(evaluation.resolved.model, "idle_parameters", 0)), "active": total}

@@ -25,6 +25,7 @@ SCENARIO_OPTIONS: Final = {
     "sequence_length": "Tokens per sequence.",
     "image_size": "Side of an image in pixels.",
     "target_length": "Decoder tokens of an encoder-decoder.",
+    "num_inference_steps": "Passes of the denoiser of a diffusion pipeline.",
     "prompt_length": "Tokens of a prompt.",
     "output_length": "Tokens to generate.",
     "context_length": "Tokens in the cache before decoding.",

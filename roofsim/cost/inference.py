@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.serving_attention import price_attention, price_experts
+from roofsim.cost.narrow_products import narrow_passes
+from roofsim.cost.plain_kernels import plain_kernels
+from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
+from roofsim.cost.serving_convolutions import price_convolutions
 from roofsim.cost.serving_products import price_products
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
 
@@ -28,13 +31,16 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
     price_products(ops_of, priced, context, serving)
+    price_convolutions(ops_of, priced, context, serving)
     for place, op in ops_of.items():
         if isinstance(op, Attention) and not op.backward:
-            priced[place] = price_attention(op, priced[place], context, serving)
+            priced[place] = padded_heads(op, price_attention(op, priced[place], context, serving), serving)
         elif isinstance(op, GroupedMatmul):
             priced[place] = price_experts(op, priced[place], context)
         elif isinstance(op, Softmax) and serving.softmax_on_chip:
             priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
+    if serving.narrow_products != "wide":
+        narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
     if "residual_norm" in serving.merged:
         _residual_norms(ops_of, priced)
     if "gated_activation" in serving.merged:
@@ -42,7 +48,19 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     _cache_writes(ops_of, priced, serving)
     _expert_orders(ops_of, priced, serving)
     _extra_launches(ops_of, priced, serving)
-    return [(index, priced[place]) for place, (index, _) in enumerate(works)]
+    packings = _packings(ops_of, works, context) if serving.packs_heads else []
+    beside = [(works[place][0], work) for place, work in plain_kernels(ops_of, priced, context, serving)]
+    return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings + beside
+
+
+def _packings(ops: dict[int, AbstractOp], places: Works, context: Pricing) -> Works:
+    """Return a kernel for each fused attention that packs its queries, keys and values."""
+    found = []
+    for place, op in ops.items():
+        if isinstance(op, Attention) and not op.backward:
+            moved = 2.0 * sum(tensor.bytes for tensor in op.inputs[:3])
+            found.append((places[place][0], context.light(0.0, moved, "copy")))
+    return found
 
 
 def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:

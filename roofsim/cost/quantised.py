@@ -43,11 +43,17 @@ class QuantisedProducts:
         Rows from which weights are written out first; None: never.
     bandwidth
         Share of the memory bandwidth while the weights of few rows stream; None: as library kernels do.
+    integer
+        Share of the int8 peak of kernels that multiply in int8; None: in 16 bits.
+    stream_limit
+        Bytes per second that those kernels draw at most; None: as products with wide weights.
     """
 
     kernels: float = 1.0
     compute: float = 1.0
     bandwidth: float | None = None
+    stream_limit: Real | None = None
+    integer: float | None = None
     expand_from: int | None = None
 
 
@@ -69,7 +75,12 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         compute_share=work.compute_share * facts.compute,
         product=_turned(work),
         bandwidth_share=_bandwidth(work, rows, facts),
+        limit=work.limit if facts.stream_limit is None else where(rows <= FEW_ROWS, facts.stream_limit, work.limit),
     )
+    if facts.integer is not None and context.device.has("int8"):
+        peak, on_tensor = context.device.rate("int8")
+        rate: Real = facts.integer * context.device.pace
+        inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor)
     if facts.expand_from is None:
         return (inside,)
     written = rows >= facts.expand_from
@@ -84,9 +95,11 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
     chosen = replace(
         library,
         product=_either(written, library.product, inside.product),
+        flop_peak=where(written, library.flop_peak, inside.flop_peak),
         traffic=where(written, library.traffic, inside.traffic),
         launches=where(written, library.launches, inside.launches),
         compute_share=where(written, library.compute_share, inside.compute_share),
+        limit=where(written, library.limit, inside.limit),
         bandwidth_share=where(written, library.bandwidth_share, inside.bandwidth_share),
     )
     absent = replace(

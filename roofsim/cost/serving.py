@@ -44,6 +44,17 @@ class Serving:
         Share of the memory bandwidth with which unfused attention reads the cache in decode steps; None: as products.
     softmax_on_chip
         Whether the softmax kernel keeps long rows on chip instead of reading them again.
+    narrow_products
+        What products of 8-bit operands write: ``wide`` (16 bits), ``int32`` or ``narrow`` (8 bits).
+    narrow_launches
+        Launches of each of them.
+    packs_heads
+        Whether a kernel before fused attention copies queries, keys and values.
+    convolution_share
+        Share of the rate of searched convolutions.
+    bias_kernels, convolution_biases, mask_kernels, split_reductions
+        Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms
+        are kernels of their own.
     """
 
     decodes: bool = False
@@ -56,6 +67,14 @@ class Serving:
     vector_rows: float = 0.0
     cache_share: float | None = None
     softmax_on_chip: bool = False
+    narrow_products: str = "wide"
+    narrow_launches: float = 1.0
+    packs_heads: bool = False
+    bias_kernels: bool = False
+    mask_kernels: bool = False
+    split_reductions: bool = False
+    convolution_biases: bool = False
+    convolution_share: float = 1.0
 
 
 def card(context: Pricing, peak: Real) -> Silicon:

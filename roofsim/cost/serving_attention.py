@@ -34,6 +34,12 @@ VECTORED: Final = ("trtllm", "single_query")
 #: Seconds in which they start and end a sequence and head of its own keys, per compute unit (aiconfigurator's tables: 512
 #: sequences of 16 heads and two keys take 135 us on an A100, 64 of 48 heads 59 us).
 PLAIN_START: Final = parse("1.8 us", "s")
+#: Kernels that pad heads, and the widths to which they do (xformers' CUTLASS kernels, FlashAttention 1).
+PADDED: Final = ("memory_efficient", "flash1")
+HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
+#: TF32 products that CUTLASS takes for one of fp32 (OpMultiplyAddFastF32), which xformers' kernels for 4-byte types use.
+FAST_FP32: Final = 3.0
+WIDEST: Final = 2.0
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 
@@ -65,6 +71,17 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     speed = factor_of(context.device.architecture, operation, generation) * sustained(context, work.flop_peak, kind)
     prefill = replace(PrefillConstants(**numbers), compute=numbers["compute"] * speed)
     return rated(work, context, prefill_limits(shape, chip, prefill), floor, sharpness)
+
+
+def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWork:
+    """Let kernels of the first generation compute heads as wide as the next of their tiles."""
+    if serving.attention not in PADDED or serving.decodes:
+        return work
+    tile = min((width for width in HEAD_TILES if np.all(np.asarray(op.head_size) <= width)), default=None)
+    share = 1.0 if tile is None else op.head_size / tile
+    if serving.attention == "memory_efficient" and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
+        share = share / FAST_FP32
+    return replace(work, compute_share=work.compute_share * share)
 
 
 def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -29,6 +29,8 @@ MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
+#: What a library's product changes of a kernel that expands weights itself.
+CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
 #: Ratio of both rates from which the slower one counts as halved (GeForce cards).
 HALVED: Final = 1.5
 
@@ -40,7 +42,7 @@ def price_products(
 ) -> None:
     """Price products with weights: merged where the engine merges them, all with the same constants at once."""
     groups: dict[str, list[list[int]]] = {}
-    for places in _projections(ops, serving):
+    for places in _projections(ops, works, context, serving):
         op = ops[places[0]]
         assert isinstance(op, Matmul)
         kind = ARITHMETIC.get(str(op.math or op.inputs[0].dtype))
@@ -53,11 +55,15 @@ def price_products(
             works[place] = _vector(op, works[place], serving)
 
 
-def _projections(ops: dict[int, AbstractOp], serving: Serving) -> Iterable[list[int]]:
-    """Return the places of products with weights, those together that run as one."""
+def _projections(
+    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
+) -> Iterable[list[int]]:
+    """Return the places of products with weights that a library multiplies, those together that run as one."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, op in ops.items():
-        if not isinstance(op, Matmul) or not _weighted(op):
+        if not isinstance(op, Matmul) or works[place].product is None:
+            continue
+        if not _weighted(op) and not np.any(_written_out(op, context)):
             continue
         scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
         fact = next((fact for fact, leaves in MERGED.items() if fact in serving.merged and leaf in leaves), leaf)
@@ -70,6 +76,15 @@ def _weighted(op: Matmul) -> bool:
     stored = op.inputs[1]
     plain = stored.role is Role.PARAMETER and packed_weight(op) is None
     return not op.scores and plain and stored.dtype.itemsize in (1.0, 2.0)
+
+
+def _written_out(op: Matmul, context: Pricing) -> Any:
+    """Tell whether narrow weights are written in 16 bits for the library: yes or no, or for which of several sizes."""
+    start = context.quantised.expand_from
+    if start is None or op.scores or packed_weight(op) is None:
+        return False
+    written: Any = op.m >= start
+    return bool(np.all(written)) if is_scalar(op.m) or np.all(written) or not np.any(written) else written
 
 
 def _products_of(
@@ -88,7 +103,8 @@ def _products_of(
     numbers.pop("quantise")
     floor = numbers.pop("floor")
     floor = floor if measured else device.architecture.kernel_floor
-    peak = works[groups[0][0]].flop_peak
+    # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
+    peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
     own = numbers.pop("compute") * sustained(context, peak, kind)
     if serving.stream_share is not None:
         numbers["bandwidth"] = serving.stream_share
@@ -100,13 +116,24 @@ def _products_of(
         whole = first.compute_share / first.tiling
         shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
         shapes.append(_merged_shape([ops[place] for place in places]))
-    for places, limits in zip(groups, _all_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+    for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
         total: Real = 0.0
         for place in places:
             total = total + works[place].flops
         for place in places:
             part = divide(works[place].flops, total) if len(places) > 1 else 1.0
-            works[place] = rated(works[place], context, limits, floor, numbers["sharpness"], part)
+            found = rated(works[place], context, limits, floor, numbers["sharpness"], part)
+            works[place] = _where_written(ops[place], works[place], found, context)
+
+
+def _where_written(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
+    """Return the library's product, but for the sizes at which narrow weights are expanded inside the kernel."""
+    assert isinstance(op, Matmul)
+    written = True if packed_weight(op) is None else _written_out(op, context)
+    if written is True:
+        return library
+    changed: dict[str, Any] = {name: where(written, getattr(library, name), getattr(inside, name)) for name in CHANGED}
+    return replace(inside, **changed)
 
 
 def _halved(context: Pricing, math: str) -> bool:
@@ -126,10 +153,11 @@ def _merged_shape(ops: Sequence[AbstractOp]) -> Sizes:
         assert isinstance(op, Matmul)
         n = n + op.n
     left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
+    right = left if packed_weight(first) is not None else right
     return first.m, n, first.k, first.batch, left, right, result
 
 
-def _all_limits(
+def product_limits(
     shapes: list[Sizes],
     shares: list[Real],
     peak: Real,

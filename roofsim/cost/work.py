@@ -109,7 +109,7 @@ class Pricing:
         """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
         device = self.device
         math = math or str(op.math or op.inputs[0].dtype)
-        peak, on_tensor = device.rate(f"{math}_fp16" if self._adds_in_half(math) else math)
+        peak, on_tensor = self.product_rate(math)
         key = f"{math}_matrix" if on_tensor and math in _ON_BOTH else math
         share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
         spared: Real = 1.0
@@ -135,6 +135,10 @@ class Pricing:
             heat=device.heat(flops * effort, math),
             apart=on_tensor and kind != "convolution",
         )
+
+    def product_rate(self, math: str) -> tuple[Real, bool]:
+        """Return the peak of products of a format as the engine adds them up, and whether matrix units give it."""
+        return self.device.rate(f"{math}_fp16" if self._adds_in_half(math) else math)
 
     def _adds_in_half(self, math: str) -> bool:
         """Whether products of a format are added up in fp16, at a rate of its own (GeForce cards)."""

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 def lower_diffusion_unet(model: DiffusionUnetModel, call: Call) -> OpGraph:
     """Build one pass of a diffusion U-Net over a batch of noisy latents and text embeddings."""
     b = Builder()
-    _DiffusionUnet(model, call, b, VisionLayers(b, call.flavour)).build()
+    DiffusionUnet(model, call, b, VisionLayers(b, call.flavour)).build()
     return b.graph()
 
 
 @dataclass(frozen=True)
-class _DiffusionUnet:
+class DiffusionUnet:
     """The network; `time` and `text` are the conditions that its blocks read."""
 
     model: DiffusionUnetModel
@@ -36,9 +36,11 @@ class _DiffusionUnet:
 
     @property
     def channels(self) -> tuple[Real, ...]:
+        """Channels per level."""
         return tuple(real(width) for width in self.model.block_out_channels)
 
     def build(self) -> Tensor:
+        """Build one pass: in training up to the loss, otherwise the prediction."""
         model, layers, batch = self.model, self.layers, self.call.batch
         assert model.out_channels is not None
         side = latent_side(model, self.call)

@@ -29,6 +29,7 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "unet": ("unet", "lower_unet"),
     "ssd": ("ssd", "lower_ssd"),
     "diffusion-unet": ("diffusion_unet", "lower_diffusion_unet"),
+    "diffusion-pipeline": ("diffusion_pipeline", "lower_denoiser"),
     "dit": ("dit", "lower_dit"),
     "mamba": ("mamba", "lower_mamba"),
     "dlrm": ("dlrm", "lower_dlrm"),

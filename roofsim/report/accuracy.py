@@ -53,7 +53,8 @@ This page compares predictions with {total} published measurements of whole step
 repositories, listed with their sources in [measurements/README.md](../measurements/README.md); `roofsim validate` scores them
 again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks; what was read
 of the sources and did not become a row is listed in that README, with the reason. Memory is scored on
-[a page of its own](memory-accuracy.md), steps of several GPUs [on another](multi-gpu-accuracy.md).
+[a page of its own](memory-accuracy.md), steps of several GPUs [on another](multi-gpu-accuracy.md), decode,
+prefill, encoders and diffusion [on a third](inference-accuracy.md).
 
 - **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
   software and a hash of the name) may be used to fit

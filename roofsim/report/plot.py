@@ -30,6 +30,8 @@ _KERNELS: Final = "kernels of the step, in program order (the optimizer's widene
 #: The parts of the memory curve, from below.
 _STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name) if name == "activations" else (name,)))
 
+#: Cards of known price from which a comparison draws speed against price.
+FEWEST_PRICES: Final = 3
 #: Share of the memory picture that the optimizer takes at least.
 NARROWEST: Final = 0.07
 #: One colour a category of time or memory; the same thing has the same colour in every picture.
@@ -70,12 +72,15 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
 
 
 def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
-    """Draw several cards: one roofline for all, time bars, memory bars."""
-    figure = _figure(13.0, 9.0)
-    grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
+    """Draw several cards: one roofline for all, time bars, memory bars, and speed against price where prices are known."""
+    sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) >= FEWEST_PRICES
+    figure = _figure(16.0 if sold else 13.0, 9.0)
+    grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0))
     _roofline(figure.add_subplot(grid[0, :]), pairs)
     _time_bars(figure.add_subplot(grid[1, 0]), pairs)
     _memory_bars(figure.add_subplot(grid[1, 1]), [result for _, result in pairs])
+    if sold:
+        _prices(figure.add_subplot(grid[1, 2]), pairs)
     scenario = pairs[0][1].scenario
     figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
     figure.savefig(path, dpi=110)
@@ -202,6 +207,36 @@ def _memory_bars(axes: Axes, results: list[Result]) -> None:
     axes.set_title("memory at the peak (black: capacity)", fontsize=10)
     _legend_below(axes)
     axes.grid(visible=True, axis="x", alpha=0.3)
+
+
+def _price(evaluation: Evaluation) -> float | None:
+    """Return what a card was sold for, where that is known."""
+    purchase = evaluation.resolved.gpu.price.purchase
+    return None if purchase is None else float(purchase)
+
+
+def _prices(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
+    """Draw a dot a card that was sold at a known price, and name those that were not."""
+    rented: list[str] = []
+    by_price = sorted(price for evaluation, _ in pairs if (price := _price(evaluation)) is not None)
+    for index, (evaluation, result) in enumerate(pairs):
+        price, name = _price(evaluation), evaluation.resolved.gpu.name
+        if price is None:
+            rented.append(name)
+            continue
+        rates = result.throughput
+        speed = float(rates["tokens_per_second"] or rates["samples_per_second"] or 0.0)
+        colour = LINES[index % len(LINES)]
+        axes.scatter(price, speed, s=70.0, color=colour, edgecolors="black", linewidths=0.5, zorder=3)
+        below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
+        axes.annotate(name, (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8)
+    unit = "samples" if pairs[0][1].throughput["tokens_per_second"] is None else "tokens"
+    axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed against price")
+    axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
+    axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
+    axes.grid(alpha=0.3)
+    if rented:
+        axes.text(0.98, 0.03, "no price known: " + ", ".join(rented), transform=axes.transAxes, ha="right", fontsize=7)
 
 
 def _legend_below(axes: Axes) -> None:

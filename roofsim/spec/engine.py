@@ -8,20 +8,13 @@ from pydantic import Field, model_validator
 
 from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.engine_parts import Overlap, RankWait, ServingExperts, ServingPipeline, WeightOnly
-from roofsim.spec.engine_ranks import RankFacts
+from roofsim.spec.engine_inference import AttentionKernel, EncoderAttention, InferenceFacts, WeightOnly
+from roofsim.spec.engine_parts import Overlap, RankWait, ServingExperts, ServingPipeline
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
-from roofsim.spec.serving import ServerFacts
 
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
-
-#: Which code computes attention; the name of a generation stands for its achieved rate.
-AttentionKernel = Literal[
-    "unfused", "fused_softmax", "memory_efficient", "flash1", "flash2", "flash3", "cudnn", "flashinfer", "trtllm",
-    "ggml", "paged", "single_query",
-]  # fmt: skip
 
 #: What is merged into one kernel (or one matmul).
 FusionGroup = Literal[
@@ -31,7 +24,7 @@ FusionGroup = Literal[
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
-class Engine(RankFacts):
+class Engine(InferenceFacts):
     """Facts of a software stack. A wrong one costs more than all constants together, so each is data with a source."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -64,6 +57,23 @@ class Engine(RankFacts):
         default=None,
         description="Which attention kernel runs in decode steps; null: as attention_generation. Any but unfused and "
         "fused_softmax is one kernel, whatever `attention` says.",
+    )
+    encoder_attention: EncoderAttention | None = Field(
+        default=None, description="A fused kernel for passes of encoders that it takes; null: none beside `attention`."
+    )
+    convolution_share: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=1.0,
+        description="Share of the rate of searched convolutions that those reach in inference which the library's heuristics "
+        "choose.",
+    )
+    plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
+        default=(),
+        description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of "
+        "unfused attention, and both reductions and the last pass of softmax and norms.",
+    )
+    packs_heads: bool = Field(
+        default=False,
+        description="In inference a kernel before fused attention adds biases and packs queries, keys and values.",
     )
     attention_copies: bool = Field(
         default=True,
@@ -172,6 +182,15 @@ class Engine(RankFacts):
         description="Where the card lacks a format's arithmetic (fp8, fp4, int8), its weights are multiplied in 16 bits; "
         "false: an error.",
     )
+    narrow_products: Literal["wide", "int32", "narrow"] = Field(
+        default="wide",
+        description="What products of 8-bit operands write, in inference: 16 bits, beside kernels that convert each input; or "
+        "int32 or 8 bits, which the kernels between products read, to write 8 bits.",
+    )
+    narrow_product_launches: Annotated[float, Field(ge=1.0, le=10.0)] = Field(
+        default=1.0,
+        description="Launches that the host's time for a product of 8-bit operands counts as, in inference.",
+    )
     stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,
         description="Bytes per clock that a compute unit draws at most while a product of few rows streams its weights; "
@@ -242,27 +261,6 @@ class Engine(RankFacts):
     )
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
-    )
-
-    # -- inference ----------------------------------------------------------------------------------------------
-
-    key_value_cache: Literal["concatenated", "in_place", "paged"] = Field(
-        default="in_place",
-        description="concatenated: every step copies the cache; in_place: appends; paged: appends to blocks (in time "
-        "as in_place).",
-    )
-    cache_block_size: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="Tokens in a block of a paged cache: the last one is not full; null: not paged."
-    )
-    prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
-        default=None,
-        description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
-    )
-    preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
-    )
-    server: ServerFacts | None = Field(
-        default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
     )
 
     # -- host, memory, communication ----------------------------------------------------------------------------

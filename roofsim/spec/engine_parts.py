@@ -1,4 +1,4 @@
-"""Describe the parts of an engine that have several facts: what it hides, narrow weights, pipelines and experts of inference."""
+"""Describe the parts of an engine that have several facts: what it hides, pipelines and experts of inference."""
 
 from __future__ import annotations
 
@@ -18,20 +18,6 @@ class Overlap(Strict):
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
     update: bool = Field(
         default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
-    )
-
-
-class WeightOnly(Strict):
-    """Kernels that multiply 16-bit activations with narrow weights."""
-
-    kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
-        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
-    )
-    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
-    )
-    bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.context import complete_context
+from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
@@ -89,6 +90,7 @@ class Resolver:
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
         workload = self.workload(scenario.workload, parallel, model)
+        engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
         self.serving(parallel, engine, workload.phase)

@@ -77,8 +77,19 @@ class _Sizes:
             raise self.fail("sequence_length", f"{self.model.name} takes images", "Use image_size.")
         if not self.images and given.image_size is not None:
             raise self.fail("image_size", f"{self.model.name} takes no images", "Use sequence_length.")
+        self._refuse_steps()
         if given.target_length is not None and self.model.family != "encoder-decoder":
             raise self.fail("target_length", f"{self.model.name} is no encoder-decoder")
+
+    def _refuse_steps(self) -> None:
+        """Refuse steps of what is no diffusion pipeline, and phases that such a pipeline has not."""
+        steps, phase = getattr(self.model, "num_inference_steps", None), self.given.phase
+        if self.given.num_inference_steps is not None and steps is None:
+            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline")
+        if steps is not None and phase != "forward":
+            raise self.fail(
+                "phase", f"{self.model.name} is a pipeline of networks and does not {phase}", "Use forward."
+            )
 
     def global_batch(self, micro: int, data: int) -> int:
         """Return sequences per optimizer step; it must be a multiple of micro batch x data."""
@@ -111,7 +122,13 @@ class _Sizes:
         if size is None and own is not None:
             self.notes.append(f"image_size: {own}, the model's own")
             size = own
-        return {"image_size": size}
+        return {"image_size": size} | self._steps()
+
+    def _steps(self) -> dict[str, Any]:
+        own = getattr(self.model, "num_inference_steps", None)
+        if own is not None and self.given.num_inference_steps is None:
+            self.notes.append(f"num_inference_steps: {own}, the model's own")
+        return {"num_inference_steps": self.given.num_inference_steps or own}
 
     def _sequence(self) -> dict[str, Any]:
         longest = getattr(self.model, "max_sequence_length", None)

@@ -73,6 +73,9 @@ class Workload(_Strict):
         default=None, description="Tokens per sequence; the model's own, if left out."
     )
     image_size: Positive | None = Field(default=None, description="Side in pixels; the model's own, if left out.")
+    num_inference_steps: Positive | None = Field(
+        default=None, description="Passes of the denoiser of a diffusion pipeline; the model's own, if left out."
+    )
     target_length: Positive | None = Field(default=None, description="Decoder tokens of an encoder-decoder.")
     prompt_length: NonNegative | None = None
     output_length: Positive | None = None

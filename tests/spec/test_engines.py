@@ -15,9 +15,15 @@ from roofsim.spec.validate import validate
 ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
-    "exllamav2", "autoawq", "mlc-llm",
+    "exllamav2", "autoawq", "mlc-llm", "exllama", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
+    "diffusers-2022",
 )  # fmt: skip
-INFERENCE = ("tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm")
+INFERENCE = (
+    "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama",
+    "tinychat", "lmdeploy",
+)  # fmt: skip
+#: What runs whole passes of encoders and diffusion models, and nothing else.
+FORWARD = ("tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022")
 TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
 NO_FACTS = {"schema", "name", "description", "aliases", "sources", "notes"}
@@ -31,6 +37,18 @@ SIZES = {
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
     "attention_unpads": True,
+    "narrow_product_launches": 3.0,
+    "narrow_products": "int32",
+    "plain_kernels": ["biases"],
+    "packs_heads": True,
+    "convolution_share": 0.7,
+    "encoder_attention": {
+        "generation": "flash2",
+        "architectures": ["hopper"],
+        "longest": 512,
+        "head_sizes": [64],
+        "packs": True,
+    },
     "loss_metrics": 1,
     "gather_copies": 1,
     "reduction_copies": 2,
@@ -162,7 +180,7 @@ def test_files_state_what_decides_most(name):
     stated = set(catalog.load("engine", name).data)
     assert {"attention", "attention_generation", "fusion", "precision_recipe", "default_precision"} <= stated
     assert {"launch", "host_issue_time", "reserved_overhead", "memory_format"} <= stated
-    if name not in INFERENCE:
+    if name not in (*INFERENCE, *FORWARD):
         assert {
             "cross_entropy",
             "adamw",
@@ -171,7 +189,7 @@ def test_files_state_what_decides_most(name):
             "reduction_type",
             "overlap",
         } <= stated
-    if name not in TRAINING_ONLY:
+    if name not in (*TRAINING_ONLY, *FORWARD):
         assert "key_value_cache" in stated
 
 
@@ -193,7 +211,8 @@ def test_engines_run_in_their_phases(name, gpu, phase):
 def test_phases(phase):
     for name in ENGINES:
         allowed = phase in load(name).phases
-        assert allowed == (phase == "forward" or name not in (INFERENCE if phase == "train" else TRAINING_ONLY)), name
+        without = (*FORWARD, *(INFERENCE if phase == "train" else TRAINING_ONLY))
+        assert allowed == (phase == "forward" or name not in without), name
 
 
 def test_a_wrong_phase_says_what_to_do():

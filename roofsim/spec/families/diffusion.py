@@ -76,6 +76,36 @@ class DiffusionUnetModel(DiffusionModel):
         return super().completed().with_sizes(mid_transformer_layers=middle)
 
 
+class DiffusionPipelineModel(DiffusionUnetModel):
+    """A text encoder, a U-Net that runs once a step, and the decoder that makes pixels of latents, all in memory at once."""
+
+    structural: ClassVar[frozenset[str]] = DiffusionUnetModel.structural | {"vae_layers_per_block"}
+
+    family: Literal["diffusion-pipeline"] = "diffusion-pipeline"  # type: ignore[assignment]
+    num_inference_steps: Size = Field(
+        default=50, description="Passes of the U-Net, unless the workload says otherwise."
+    )
+    guidance: bool = Field(
+        default=True,
+        description="Classifier-free guidance: the U-Net sees each image twice, with the prompt and without.",
+    )
+    text_layers: Size = Field(default=12, description="Layers of the text encoder (CLIP).")
+    text_hidden_size: Size = 768
+    text_heads: Size = 12
+    text_vocab_size: Size = 49408
+    vae_block_out_channels: tuple[Size, ...] = Field(
+        default=(128, 256, 512, 512), description="Channels of the decoder, per level."
+    )
+    vae_layers_per_block: Depth = Field(default=2, description="Of the encoder; the decoder has one more per level.")
+    vae_slicing: bool = Field(default=False, description="Images are decoded one by one.")
+    idle_parameters: Count = Field(default=0, description="Loaded with the rest and never run: the encoder of the VAE.")
+
+    def unet(self) -> DiffusionUnetModel:
+        """Return the U-Net alone."""
+        shared = {name: getattr(self, name) for name in DiffusionUnetModel.model_fields if name != "family"}
+        return DiffusionUnetModel.model_construct(**shared, family="diffusion-unet")
+
+
 class DitModel(DiffusionModel):
     """A diffusion transformer: conditioned on a class (DiT), or joined with text tokens (SD3, Flux)."""
 

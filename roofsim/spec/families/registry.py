@@ -27,6 +27,7 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "unet": ("dense_prediction", "UnetModel"),
     "ssd": ("dense_prediction", "SsdModel"),
     "diffusion-unet": ("diffusion", "DiffusionUnetModel"),
+    "diffusion-pipeline": ("diffusion", "DiffusionPipelineModel"),
     "dit": ("diffusion", "DitModel"),
     "mamba": ("mamba", "MambaModel"),
     "dlrm": ("recommendation", "DlrmModel"),

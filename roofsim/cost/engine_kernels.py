@@ -1,0 +1,120 @@
+"""Say how an engine's kernels are priced: device, floors, limits and models of one pass, from its facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from roofsim.cost.device import Device, device_of
+from roofsim.cost.quantised import QuantisedProducts
+from roofsim.cost.serving import Serving
+from roofsim.cost.work import Pricing
+from roofsim.numeric import any_above, maximum
+from roofsim.spec.layout import layout_of
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
+    from roofsim.spec.hardware import Gpu
+    from roofsim.spec.resolve import Resolved
+
+
+def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
+    """Return what pricing one pass needs to know; `gpu` may have a trailing axis of contexts."""
+    engine = resolved.engine
+    launch = engine.decode_launch if phase == "decode" and engine.decode_launch is not None else engine.launch
+    issue = (0.0, 0.0) if launch == "graphs" else issue_times(resolved)
+    device = device_for(resolved, gpu, issue)
+    serving = _serving(resolved, phase)
+    if serving is not None:
+        device = _with_engine_floor(device, resolved, phase)
+    narrow = engine.weight_only.bytes_per_clock
+    return Pricing(
+        device,
+        channels_last=engine.memory_format == "channels_last",
+        half_accumulation=engine.matmul_accumulation == "fp16",
+        quantised=QuantisedProducts(
+            kernels=engine.weight_only.kernels,
+            compute=engine.weight_only.compute,
+            bandwidth=engine.weight_only.bandwidth,
+            stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
+            integer=engine.weight_only.integer,
+            expand_from=_expands_from(resolved, device),
+        ),
+        stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
+        serving=serving,
+    )
+
+
+def _serving(resolved: Resolved, phase: str) -> Serving | None:
+    """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
+    engine, decodes = resolved.engine, phase == "decode"
+    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
+    if not generates and "train" in engine.phases:
+        return None
+    return Serving(
+        decodes=decodes,
+        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
+        merged=frozenset(engine.fusion),
+        cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
+        expert_kernels=engine.expert_kernels,
+        extra_kernels=engine.extra_kernels_per_layer,
+        stream_share=engine.stream_share,
+        vector_rows=float(engine.vector_rows),
+        cache_share=engine.cache_read_share,
+        softmax_on_chip=engine.attention == "fused_softmax",
+        narrow_products=engine.narrow_products,
+        narrow_launches=engine.narrow_product_launches,
+        packs_heads=engine.packs_heads,
+        bias_kernels="biases" in engine.plain_kernels,
+        mask_kernels="masks" in engine.plain_kernels,
+        convolution_biases="convolution_biases" in engine.plain_kernels,
+        convolution_share=engine.convolution_share,
+        split_reductions="reductions" in engine.plain_kernels,
+    )
+
+
+def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device:
+    """Return the device with the floor of the engine's own kernels, where that is stated in cycles, or grows in pipelines."""
+    cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
+    floor: Real = device.architecture.kernel_floor
+    if cycles is not None and clock is not None:
+        # Where the smallest kernel of the architecture takes longer, so do the engine's.
+        floor = maximum(cycles / clock.boost, floor)
+    if phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
+        floor = floor + resolved.engine.serving_pipeline.decode_gap
+    return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
+
+
+def _expands_from(resolved: Resolved, device: Device) -> int | None:
+    """Return the rows from which weights are expanded; never where integer kernels are all that the card has."""
+    engine = resolved.engine
+    wide = device.has("fp16") and device.rate("fp16")[1]
+    return engine.expand_weights_from if engine.weight_only.integer is None or wide else None
+
+
+def _stream_limit(resolved: Resolved, each: float | None) -> float:
+    """Return the bytes per second that products of few rows draw at most, from those of a unit and clock."""
+    gpu = resolved.gpu
+    if each is None or gpu.compute_units is None or gpu.clock is None:
+        return math.inf
+    return each * gpu.compute_units * gpu.clock.boost
+
+
+def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
+    """Return a card with the kernels that the engine runs on it; `issue` as `issue_times`."""
+    engine = resolved.engine
+    return device_of(
+        gpu,
+        resolved.architecture,
+        resolved.constants,
+        issue,
+        library=engine.library_released,
+        attention=engine.attention_on(resolved.architecture.name),
+    )
+
+
+def issue_times(resolved: Resolved) -> tuple[float, float]:
+    """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
+    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    return engine.host_issue_time * factor, engine.host_call_time * factor

@@ -1,0 +1,74 @@
+"""Describe what an engine does in inference: kernels for narrow weights, attention of encoders, the cache."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from roofsim.spec.engine_ranks import RankFacts, Strict
+from roofsim.spec.serving import ServerFacts
+
+#: Which code computes attention; the name of a generation stands for its achieved rate.
+AttentionKernel = Literal[
+    "unfused", "fused_softmax", "memory_efficient", "flash1", "flash2", "flash3", "cudnn", "flashinfer", "trtllm",
+    "ggml", "paged", "single_query",
+]  # fmt: skip
+
+
+class WeightOnly(Strict):
+    """Kernels that multiply 16-bit activations with narrow weights."""
+
+    kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
+        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
+    )
+    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
+        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
+    )
+    bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
+    )
+    integer: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the int8 peak that these kernels reach, which convert their input to int8 and never expand weights "
+        "on cards without 16-bit matrix units; null: they multiply in 16 bits.",
+    )
+    bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
+        default=None, description="As stream_bytes_per_clock, of narrow weights; null: the same."
+    )
+
+
+class EncoderAttention(Strict):
+    """A fused attention kernel of encoders (whole sequences, no cache) within bounds; outside the engine's own runs."""
+
+    generation: AttentionKernel = Field(description="As attention_generation.")
+    architectures: tuple[str, ...] = Field(description="GPU architectures that it was written for, 16-bit types.")
+    narrow_architectures: tuple[str, ...] = Field(default=(), description="The same for int8 and fp8.")
+    longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
+    head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
+    packs: bool = Field(
+        default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
+    )
+
+
+class InferenceFacts(RankFacts):
+    """The facts of an engine on its cache and its server; a part of `Engine`."""
+
+    key_value_cache: Literal["concatenated", "in_place", "paged"] = Field(
+        default="in_place",
+        description="concatenated: every step copies the cache; in_place: appends; paged: appends to blocks (in time "
+        "as in_place).",
+    )
+    cache_block_size: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="Tokens in a block of a paged cache: the last one is not full; null: not paged."
+    )
+    prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
+    )
+    preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
+    )
+    server: ServerFacts | None = Field(
+        default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
+    )
