@@ -90,7 +90,10 @@ REMAINS: Final = (
     ),
     "`bigscience`: whole gigabytes; one layout is listed twice, with 44 and 38 GB; the same settings differ by up to 4 GB.",
     "`litgpt`: cross entropy in chunks of 128 tokens came and went in that code; the whole logits are counted.",
-    "Stable Diffusion under diffusers (112 rows, reserved after three networks) is scored in inference-accuracy.md.",
+    (
+        "Stable Diffusion under diffusers (112 rows, what is reserved after a pipeline of three networks) is scored in"
+        " inference-accuracy.md."
+    ),
 )
 
 
