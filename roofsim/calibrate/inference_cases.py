@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
-from roofsim.api import resolve
+from roofsim.api import resolve, serve
 from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, folder
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
@@ -64,6 +64,8 @@ class InferencePrediction:
     architecture: str
     predicted: float
     interval: tuple[float, float] | None = None
+    experts: bool = False
+    """Of a server: whether its model is a mixture of experts."""
 
     @property
     def error(self) -> float:
@@ -115,16 +117,33 @@ def _weights(evaluation: Evaluation) -> float:
     return float(memory_of(evaluation).components["parameters"])
 
 
-#: Metric -> what is read off an evaluation. Metrics of a server are missing until `roofsim serve` answers them: whoever adds
-#: it registers here how a scenario with `concurrency` (or without any: saturated) becomes a number.
+#: Metric -> what is read off an evaluation; those of a server are read off what `serve` answers.
 READ: Final[dict[str, Callable[[Evaluation], float]]] = {TIME: _seconds, "reserved": _reserved, "weights": _weights}
+
+
+def _served(case: InferenceCase) -> InferencePrediction | str:
+    """Predict a server in its steady state; without `concurrency` with as many requests as fit."""
+    found = serve(case.scenario)
+    if found.steady is None:
+        return "no steady state"
+    answer = found.to_dict()
+    latency, rates = answer["latency"], answer["throughput"]
+    name = {"tpot": "time_per_output_token", "ttft": "time_to_first_token"}.get(case.metric)
+    ends = None if name is None else latency[f"{name}_range"]
+    return InferencePrediction(
+        case=case,
+        architecture=found.plan.resolved.architecture.name,
+        predicted=float(rates["output_tokens_per_second"] if name is None else latency[name]),
+        interval=None if ends is None else (float(ends[0]), float(ends[1])),
+        experts=bool(getattr(found.plan.resolved.model, "num_experts", 0)),
+    )
 
 
 def predict_inference(case: InferenceCase) -> InferencePrediction | str:
     """Predict a case with the shipped constants, or say why it is not priced."""
-    if case.metric not in READ:
-        return "a server: not priced by `roofsim run`"
     try:
+        if case.metric in SERVED:
+            return _served(case)
         evaluation = evaluate(resolve(case.scenario))
     except (SpecError, NoDataError) as problem:
         return str(problem).splitlines()[0]

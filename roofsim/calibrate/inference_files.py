@@ -11,7 +11,7 @@ import numpy as np
 
 from roofsim.calibrate.inference_cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
 from roofsim.calibrate.inference_fit import read_left_out
-from roofsim.calibrate.inference_notes import DECIDES, HEAD, LABELS, LEFT, REMAINS
+from roofsim.calibrate.inference_notes import DECIDES, HEAD, LABELS, LEFT, REMAINS, SERVERS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
 from roofsim.calibrate.scorecard import MOVED
 from roofsim.spec import catalog, inference_spreads
@@ -103,10 +103,10 @@ def page(rows: Rows, unpriced: Unpriced) -> str:
     """Return the page."""
     timed = times(rows)
     one, many = [row for row in timed if row.case.gpus == 1], [row for row in timed if row.case.gpus > 1]
-    servers = sum(case.metric in SERVED for case, _ in unpriced)
+    servers = sum(row.case.metric in SERVED for row in rows)
     head = HEAD.format(
         command=COMMAND, total=len(rows) + len(unpriced), priced=len(rows), servers=servers,
-        waiting=len(unpriced) - servers, fitted=sum(row.case.fits for row in rows),
+        waiting=len(unpriced), fitted=sum(row.case.fits for row in rows),
     )  # fmt: skip
     parts = [
         head,
@@ -115,6 +115,7 @@ def page(rows: Rows, unpriced: Unpriced) -> str:
         "## Regimes\n", *_table(timed, lambda row: f"{row.case.regime}, {'one GPU' if row.case.gpus == 1 else 'several'}"), "",
         "## Sources\n", *_table(timed, lambda row: f"{LABELS[row.case.source]}, quality {row.case.quality}"), "",
         "## Card families, one GPU\n", *_table(one, lambda row: f"{row.architecture}, {row.case.software}, {row.case.regime}"), "",
+        "## Servers\n", SERVERS, *_servers(rows), "",
         "## A card left out\n", *_left_out(timed), "",
         "## Memory\n", *_memory(rows), "",
         "## Not priced\n", *_unpriced(unpriced), "", DECIDES, "## Worst rows\n", *_worst(timed), "", REMAINS,
@@ -147,6 +148,13 @@ def _line(name: str, rows: Rows) -> str:
 def _memory(rows: Rows) -> list[str]:
     held = [row for row in rows if row.case.metric in BYTES]
     return _table(held, lambda row: f"{row.case.software}, {row.case.metric}")
+
+
+def _servers(rows: Rows) -> list[str]:
+    """Return the scores of servers: time per token and to the first one at fixed concurrency, rates of saturated ones."""
+    served = [row for row in rows if row.case.metric in SERVED]
+    by_kind = _table(served, lambda row: f"{row.case.metric}, {'experts' if row.experts else 'dense'}")
+    return [*by_kind[:-1], *_table(served, lambda row: f"{row.case.metric}, {row.case.software}")[2:-1]]
 
 
 def _left_out(rows: Rows) -> list[str]:

@@ -27,7 +27,7 @@ HEAD: Final = """\
 `{command}` writes this page. {total} published measurements of inference, listed with their scenario and citation in
 `measurements/inference.csv` ([measurements/README.md](../measurements/README.md)): decode steps, prefills, generation of
 static batches, passes of encoders, diffusion from prompt to picture, memory, and servers. {priced} of them are priced today,
-{servers} are of servers and {waiting} of layouts that `roofsim run` does not price yet. {fitted} of the priced ones, every
+{servers} of these are of servers; {waiting} are not priced. {fitted} of the priced ones, every
 third when sorted by source, card, model, precision, engine and a hash of the name, may be used to fit; the others only score.
 Errors are |predicted / measured - 1|, bias is the median of signed ones (above zero: predicted too slow), rank is Spearman's
 correlation, "in interval" the share inside the 80 % interval, "held out" the median of rows that may not be fitted. Networks
@@ -56,6 +56,13 @@ LEFT: Final = (
     (2, "a sum of kernels of one layer (LLMCompass)"),
     (1, "batch and layout known only of a simulated twin (InferSim)"),
 )
+SERVERS: Final = """\
+Servers under load, by `roofsim serve`: `tpot` is the time per output token and `ttft` that to the first token at a fixed
+concurrency, `output_rate` the tokens per second of a server that is given more than it can take. Of the constants here only the
+host's time per request and the widths of ranges were fitted to a third of such rows. Times to the first token are published up to
+8 requests at once. Some published runs of TensorRT-LLM and SGLang with DeepSeek are faster than reading the weights that a step
+needs at the best measured rates: they may speculate (multi-token prediction), which the source does not say.
+"""
 DECIDES: Final = """\
 ## What decides
 

@@ -122,10 +122,11 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
 
 @kernels_of.register
 def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
-    product = (op.rows / op.experts, op.n, op.k, op.experts)
+    touched = op.experts_touched()
+    product = (op.rows / touched, op.n, op.k, touched)
     traffic = op.bytes_read() + op.bytes_written()
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", product=product)
-    return expanding(_streamed(work, op.rows / op.experts, context), op, op.rows, context)
+    return expanding(_streamed(work, op.rows / op.experts, context), op, op.rows / touched, context)
 
 
 def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:

@@ -104,11 +104,18 @@ def _attention_shape(op: Attention) -> AttentionShape:
     )  # fmt: skip
 
 
+def _experts_kind(op: GroupedMatmul) -> str | None:
+    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
+    stored = op.inputs[1].dtype
+    if packed_weight(op) is None:
+        return {**ARITHMETIC, "nvfp4": "nvfp4"}.get(str(op.math or op.inputs[0].dtype))
+    return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
+
+
 def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Price the products of all experts that a pass wakes, tokens routed by chance."""
-    kind = ARITHMETIC.get(str(op.math or op.inputs[0].dtype))
-    plain = packed_weight(op) is None and op.inputs[1].dtype.itemsize in (1.0, 2.0)
-    if kind is None or not work.on_tensor or not plain:
+    kind = _experts_kind(op)
+    if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
         return work
     _, numbers = constants_for(context.device, "moe_gemm", None, kind)
     numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
