@@ -213,7 +213,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="context", page="context", touches=_degree("context"), without="no collectives of context groups",
-        swaps=(_of_groups("context"),),
+        swaps=(_of_groups("context", "context_ring"),),
     ),
     Mechanism(
         name="bubble", page="pipeline", touches=_degree("pipeline"), without="the slowest stage works without a pause",
@@ -237,10 +237,10 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="hidden", page="data", touches=_replicas, without="they show in full, beside nothing",
-        swaps=((_OVERLAP, "_behind", lambda traffic, *_, **__: traffic), (_OVERLAP, "LAST_BUCKET", 1.0)),
+        swaps=((_OVERLAP, "_behind", lambda traffic, *_, **__: traffic),),
     ),
     Mechanism(
-        name="contention", page="sharding", touches=_fully_sharded, without="what hides costs nothing",
+        name="contention", page="sharding", touches=_replicas, without="what hides costs nothing",
         swaps=((_OVERLAP, "CONTENTION", 0.0), (_OVERLAP, "OCCUPIED", 0.0)),
     ),
     Mechanism(
@@ -249,7 +249,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="exchange", page="experts", touches=_degree("expert"), without="no all-to-all of expert groups",
-        swaps=(_of_groups("expert"),),
+        swaps=(_of_groups("expert", "expert_tensor"),),
     ),
     Mechanism(
         name="accumulation", page="accumulation", touches=_accumulated, without="gradients are added in no time",
@@ -262,5 +262,9 @@ MECHANISMS: Final = (
     Mechanism(
         name="sustained", page="power", touches=_all, without="long products at the step's mean power, not their own",
         swaps=(("roofsim.cost.pricing", "window", lambda *_: 0.0),),
+    ),
+    Mechanism(
+        name="chips", page="stragglers", touches=_many, without="chips of one name are alike",
+        swaps=(("roofsim.schedule.surroundings", "CHIP_SPREAD", 0.0),),
     ),
 )  # fmt: skip
