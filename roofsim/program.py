@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.errors import Problem, SpecError
-from roofsim.graph.tensor import DTYPES
-from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.lower.layers import Flavour
+from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, minimum, real
+from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
 from roofsim.passes.placement import offloaded
@@ -28,6 +26,7 @@ from roofsim.spec.workload import RecomputePlan, ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
     from roofsim.passes.manager import Pass
     from roofsim.spec.resolve import Resolved
 
@@ -135,85 +134,11 @@ def _diffusion(resolved: Resolved) -> Program:
     return Program(stages=stages, networks=True)
 
 
-def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
-    """Return the call of one pass."""
-    workload, precision = resolved.workload, resolved.precision
-    length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
-    if phase == "prefill":
-        length = workload.prompt_length
-    return Call(
-        phase=phase,
-        batch=real(workload.micro_batch_size),
-        length=None if length is None else real(length),
-        target_length=None if workload.target_length is None else real(workload.target_length),
-        context_length=context,
-        compute=DTYPES[precision.compute],
-        autocast=precision.autocast,
-        flavour=flavour_of(resolved, phase),
-        concatenated_cache=resolved.engine.key_value_cache == "concatenated",
-        cache_block=None if resolved.engine.cache_block_size is None else float(resolved.engine.cache_block_size),
-        shares=shares_of(resolved),
-    )
-
-
-def shares_of(resolved: Resolved) -> Shares:
-    """Return over how many ranks each layer's work is split."""
-    layout, ways = layout_of(resolved.parallel), resolved.engine.serving_experts
-    serving = resolved.workload.phase != "train" and not layout.sequence
-    return Shares(
-        tensor=layout.tensor,
-        sequence=layout.sequence,
-        context=layout.context,
-        expert=layout.expert,
-        expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
-        expert_load=_expert_load(resolved),
-        gathers_again=resolved.engine.sequence_gather == "again",
-        exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
-        context_heads=layout.context_heads,
-        balanced=resolved.engine.context_balance == "zigzag",
-        merges_wide=resolved.engine.context_merge == "fp32",
-        serving=serving,
-        expert_exchange=ways.exchange,
-        expert_dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
-    )
-
-
-def _expert_load(resolved: Resolved) -> Real:
-    """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
-    load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
-    if capacity is None:
-        return load
-    return real(capacity) if resolved.engine.expert_capacity_rows == "padded" else minimum(load, real(capacity))
-
-
 def whole_model(resolved: Resolved) -> OpGraph:
     """Return the forward graph as one device would run it, before any pass: to count what no rank holds alone."""
     phase = resolved.workload.phase
     call = call_of(resolved, {"generate": "prefill"}.get(phase, phase), 1.0)
     return lower(resolved.model, replace(call, shares=Shares()))
-
-
-def flavour_of(resolved: Resolved, phase: str) -> Flavour:
-    """Return the implementations that the engine's facts name."""
-    engine, training = resolved.engine, phase == "train"
-    # A kernel of its own for decode steps is a fused one.
-    fused = phase == "decode" and engine.decode_attention not in (None, "unfused", "fused_softmax")
-    return Flavour(
-        attention="flash" if fused else engine.attention,
-        attention_copies=training or engine.attention_copies,
-        grouped_heads=engine.grouped_heads if training else "shared",
-        attention_unpads=training and engine.attention_unpads,
-        rms_norm=engine.rms_norm,
-        gelu_new=engine.gelu_new,
-        rotary=engine.rotary,
-        cross_entropy=engine.cross_entropy,
-        split_cross_entropy=engine.split_cross_entropy,
-        loss_metrics=engine.loss_metrics if training else 0,
-        fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
-        training=training,
-        dropout=resolved.workload.dropout,
-        batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,
-    )
 
 
 def _training(resolved: Resolved) -> Program:

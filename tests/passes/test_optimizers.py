@@ -9,12 +9,12 @@ import pytest
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import BF16, FP32, Role
 from roofsim.lower.dispatch import lower
+from roofsim.lower.of_scenario import call_of
 from roofsim.numeric import product
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.manager import optimizer_kernel, run_passes
 from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
-from roofsim.program import call_of
 from tests.scenarios import TINY, TINY_EXPERTS, resolved
 
 #: Optimizer -> bytes per parameter of states and of temporaries; with fp32 and with bf16 parameters (all in bf16).

@@ -9,6 +9,7 @@ from roofsim.graph.base import HEAVY_KINDS, Kind, Phase
 from roofsim.graph.ops import Cast, Fused, Matmul, OptimizerUpdate
 from roofsim.graph.tensor import BF16, FP16, FP32, TF32, Role
 from roofsim.lower.dispatch import lower
+from roofsim.lower.of_scenario import call_of
 from roofsim.numeric import product
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
@@ -18,7 +19,6 @@ from roofsim.passes.optimizer_step import METHODS, AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
-from roofsim.program import call_of
 from roofsim.schedule.memory import profile
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, resolved
 

@@ -1,0 +1,89 @@
+"""Turn a resolved scenario into the call of one pass: its sizes, the shares of a rank, the implementations of its engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.graph.tensor import DTYPES
+from roofsim.lower.call import Call
+from roofsim.lower.layers import Flavour
+from roofsim.lower.shares import Shares
+from roofsim.numeric import Real, maximum, minimum, real
+from roofsim.spec.layout import layout_of
+
+if TYPE_CHECKING:
+    from roofsim.spec.resolve import Resolved
+
+
+def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
+    """Return the call of one pass."""
+    workload, precision = resolved.workload, resolved.precision
+    length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
+    if phase == "prefill":
+        length = workload.prompt_length
+    return Call(
+        phase=phase,
+        batch=real(workload.micro_batch_size),
+        length=None if length is None else real(length),
+        target_length=None if workload.target_length is None else real(workload.target_length),
+        context_length=context,
+        compute=DTYPES[precision.compute],
+        autocast=precision.autocast,
+        flavour=flavour_of(resolved, phase),
+        concatenated_cache=resolved.engine.key_value_cache == "concatenated",
+        cache_block=None if resolved.engine.cache_block_size is None else float(resolved.engine.cache_block_size),
+        shares=shares_of(resolved),
+    )
+
+
+def shares_of(resolved: Resolved) -> Shares:
+    """Return over how many ranks each layer's work is split."""
+    layout, ways = layout_of(resolved.parallel), resolved.engine.serving_experts
+    serving = resolved.workload.phase != "train" and not layout.sequence
+    return Shares(
+        tensor=layout.tensor,
+        sequence=layout.sequence,
+        context=layout.context,
+        expert=layout.expert,
+        expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
+        expert_load=_expert_load(resolved),
+        gathers_again=resolved.engine.sequence_gather == "again",
+        exchange=resolved.parallel.context_communication or resolved.engine.context_communication,
+        context_heads=layout.context_heads,
+        balanced=resolved.engine.context_balance == "zigzag",
+        merges_wide=resolved.engine.context_merge == "fp32",
+        serving=serving,
+        expert_exchange=ways.exchange,
+        expert_dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
+    )
+
+
+def _expert_load(resolved: Resolved) -> Real:
+    """Return the rows that the busiest rank's experts take, against those of even routing without limits."""
+    load, capacity = real(resolved.parallel.expert_imbalance), resolved.parallel.expert_capacity
+    if capacity is None:
+        return load
+    return real(capacity) if resolved.engine.expert_capacity_rows == "padded" else minimum(load, real(capacity))
+
+
+def flavour_of(resolved: Resolved, phase: str) -> Flavour:
+    """Return the implementations that the engine's facts name."""
+    engine, training = resolved.engine, phase == "train"
+    # A kernel of its own for decode steps is a fused one.
+    fused = phase == "decode" and engine.decode_attention not in (None, "unfused", "fused_softmax")
+    return Flavour(
+        attention="flash" if fused else engine.attention,
+        attention_copies=training or engine.attention_copies,
+        grouped_heads=engine.grouped_heads if training else "shared",
+        attention_unpads=training and engine.attention_unpads,
+        rms_norm=engine.rms_norm,
+        gelu_new=engine.gelu_new,
+        rotary=engine.rotary,
+        cross_entropy=engine.cross_entropy,
+        split_cross_entropy=engine.split_cross_entropy,
+        loss_metrics=engine.loss_metrics if training else 0,
+        fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
+        training=training,
+        dropout=resolved.workload.dropout,
+        batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,
+    )
