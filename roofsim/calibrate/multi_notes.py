@@ -54,7 +54,7 @@ What each mechanism moved predictions by, on the rows that it touches, when it w
 ([what each is worth now](mechanisms/evidence.md), switched off one by one):
 
 - **Long products within the power limit.** A product that runs for milliseconds is held to the clock that the card's power allows
-  on its own (`product_energy`, `power_window` of an architecture): 16-bit products sustain about 0.84 of the peak on A100 at
+  on its own (`product_energy`, `power_window` of an architecture): 16-bit products sustain about 0.85 of the peak on A100 at
   400 W, 0.66 on H100 at 700 W, 0.45 on B200 at 1,000 W. Before, power was averaged with the cheap kernels of the step, and
   GPT-sized steps came out 5 to 15 % fast on A100, 15 to 25 % on H100 and B200. Steps of single GPUs move by less than their error.
 - **Attention.** The rate of fused attention rises with the length of rows (tiles compute their diagonal in full and must begin);
@@ -65,14 +65,13 @@ What each mechanism moved predictions by, on the rows that it touches, when it w
 - **Collectives beside kernels.** What FSDP hides still costs compute: the transfer over a GPU's own links (0.95 of it), and the
   units that its kernels hold while they wait for the network. 2 to 8 %.
 - **Chips of one name differ** (arXiv 2208.11035: by 8 % at work that their power limits). Ranks that run in step wait for the
-  slowest: with a deviation of 1 % of the arithmetic, 0.9 % of a step on 8 GPUs, 1.9 % on 512. That is why steps of the same
-  shape grow with the number of nodes, 2 to 5 % from 16 to 512 GPUs.
+  slowest: with a deviation of 0.9 % of the arithmetic, 0.8 % of a step on 8 GPUs, 1.7 % on 512. Steps of the same shape grow
+  with the number of nodes by more than that (llm-foundry, 16 to 512 GPUs: 3.7 % in the median, 0.8 % predicted).
 - **Dropout, softmax and products of attention, fused updates.** Steps of BERT on one card cannot tell them apart, those of
   Megatron can: dropout's backward is a multiplication by the mask, its forward pass draws random numbers at half of the
   bandwidth. 3 to 8 %.
-- **The last bucket** of gradients comes when nothing is left of backward; the others run beside it as FSDP's collectives do, and
-  slow it down. Fine-tuning BERT on 8 GPUs loses what an exposed all-reduce of a node takes. 1 to 3 % of a step without
-  accumulation.
+- **Buckets of gradients** run beside the backward pass as FSDP's collectives do, and slow it down; the last one comes when
+  nothing is left of it. Fine-tuning BERT on 8 GPUs loses what the links of a node take. 1 to 3 % of a step without accumulation.
 - **BigScience's nodes**: four NVLinks a GPU and Omni-Path; DeepSpeed's cast and sum of every micro batch's gradients. 15 %.
 """
 MEMORY: Final = """\
@@ -88,9 +87,8 @@ REMAINS: Final = """\
   65k (1 and 2 ranks, the same code) it takes 5 s. Messages, merging in fp32 and gradients that go round explain 3 to 5 % of the
   30 % that are missing; nothing in the code of the ring distinguishes 2 ranks from 4.
 - Runs of 8 GPUs with 64 micro batches a step, whose reduction is nothing, are 2 to 4 % slower than one GPU of
-  DeepLearningExamples and 5 to 7 % on 32 nodes: cards of unequal speed (`hardware.jitter`, 0 unless it is stated; 0.012 would
-  describe both, and make Megatron's runs 3 to 5 % slower than they come out now, which is slow already). Its convolutional
-  networks in AMP lose 13 to 18 % on 8 GPUs to their loader. DGX-2H at 16 and 32 nodes under TensorFlow comes out 25 % fast.
+  DeepLearningExamples and 5 to 7 % on 32 nodes; chips that differ explain 1 and 2 %. Its convolutional networks in AMP lose 13
+  to 18 % on 8 GPUs to their loader. DGX-2H at 16 and 32 nodes under TensorFlow comes out 25 % fast.
 - Tensor parallelism over 8 B200 is 20 to 25 % slower than predicted, over 4 and 2 within 10 %.
 - MPT-13B on 8 A100 of 40 GB (14 % slow) and MPT-760M on A100 of 80 GB at 512 and 1,024 tokens (20 %), predicted to fill 0.84
   and 0.9 of the memory; MPT-1B on 32 A100 differs by 20 % from its own runs on 16 and 64. All stay in the table.
@@ -98,8 +96,7 @@ REMAINS: Final = """\
   explains them.
 - BigScience: the same layout differs by up to 5 % between dates, and some head counts are 10 % slow without a reason in the shape.
 - The network of llm-foundry's A100 nodes of 40 GB is not stated: the card's usual node is taken (1,600 Gbit/s), and its runs
-  on many nodes come out 5 % fast. A network of 400 Gbit/s would fit them better (mean 4.6 instead of 6.2 %), but
-  nobody published it.
+  on many nodes come out 3 % fast. A network of 400 Gbit/s would fit them better, but nobody published it.
 - Megatron's tables of 2021 and 2024 do not state the micro batch (2024: nor interleaving); it is assumed.
 - Row-wise fp8 of torchtitan ran at the speed of bf16 (another kernel); its rows, and those under pipelines with an unstated
   number of micro batches, are not in the file.

@@ -121,7 +121,9 @@ class AddOptimizerStep:
 
     def _traffic(self, row: Method, state: Real, stored: Real, gradient: Real) -> tuple[Real, Real]:
         """Return the bytes read and written per parameter by the passes of a row, and by what comes before them."""
-        read = row.parameter_reads * stored + row.gradient_reads * gradient + row.state_reads * state
+        converted = self.loss_scaling and self.master_type is not None
+        seen = maximum(gradient, stored) if converted else gradient
+        read = row.parameter_reads * stored + row.gradient_reads * seen + row.state_reads * state
         written = row.parameter_writes * stored + row.state_writes * state
         before_read, before_written, _ = self._before(gradient, stored)
         return read + before_read, written + before_written
