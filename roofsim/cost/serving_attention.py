@@ -40,6 +40,8 @@ HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
 #: TF32 products that CUTLASS takes for one of fp32 (OpMultiplyAddFastF32), which xformers' kernels for 4-byte types use.
 FAST_FP32: Final = 3.0
 WIDEST: Final = 2.0
+#: Grouped products of a layer of experts: up (with the gate) and down.
+PRODUCTS_OF_A_LAYER: Final = 2.0
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 
@@ -129,5 +131,6 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
         itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
     )  # fmt: skip
     compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), constants)
-    floor = context.device.architecture.kernel_floor + scheduling
+    # Measured were whole layers, whose two products share what scheduling the experts takes.
+    floor = context.device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
     return rated(work, context, (compute, memory), floor, numbers["sharpness"])
