@@ -6,11 +6,13 @@ import math
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import host_path_of
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, real
 from roofsim.program import build
 from roofsim.spec.workload import Offload, Parallel
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
 SAVED: Final = (Role.PARAMETER, Role.MASTER_PARAMETER, Role.OPTIMIZER_STATE)
 #: Bytes of an element of what optimizers update.
 _FULL: Final = 4.0
+#: Share of progress below which nobody waits for the end of a job.
+HOPELESS: Final = 0.001
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,16 @@ def goodput_of(evaluation: Evaluation) -> Goodput | None:
     interval = max(interval, late)
     share = blocking / (interval + blocking)
     found = 1.0 - share if mtbf is None else progress(interval, blocking, mtbf, restart + late)
+    if found < HOPELESS:
+        message = (
+            f"a failure every {humanize(float(mtbf or 0.0), 's', 3)} in the mean, {humanize(interval + blocking, 's', 3)} between "
+            f"checkpoints and {humanize(restart + late, 's', 3)} to start again: the job never gets on"
+        )
+        raise SpecError(
+            Problem(
+                message, path="hardware.mtbf", hint="Checkpoint more often, or state a longer time between failures."
+            )
+        )
     return Goodput(
         checkpoint_bytes=size, write_time=writing, read_time=reading, blocking_time=blocking, interval=interval,
         checkpoint_share=share, mtbf=mtbf, restart=None if mtbf is None else restart,

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from roofsim.numeric import is_scalar
-from roofsim.schedule.makespan import LARGEST_ERROR, is_closed_exact
+from roofsim.schedule.makespan import BROKEN_ROUNDS, LARGEST_ERROR, is_closed_exact
 from roofsim.spec.layout import layout_of
+from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
+    from roofsim.program import Program
+    from roofsim.spec.workload import Parallel
 
 
 def schedule_notes(evaluation: Evaluation) -> list[str]:
@@ -17,6 +22,23 @@ def schedule_notes(evaluation: Evaluation) -> list[str]:
     program, parallel = evaluation.program, evaluation.resolved.parallel
     if not program.pipelined:
         return []
+    return _kept_shards(evaluation) + _approximation(program, parallel)
+
+
+def _kept_shards(evaluation: Evaluation) -> list[str]:
+    """Say that full sharding in a pipeline keeps what it gathered, where the engine does."""
+    resolved = evaluation.resolved
+    full = resolved.parallel.sharding == "full" or isinstance(resolved.parallel.sharding, ShardedOver)
+    if not full or resolved.engine.pipelined_shards != "kept":
+        return []
+    name = resolved.engine.name
+    return [
+        f"{name} keeps gathered parameters from the first micro batch of a pipeline to the last: memory as sharding: optimizer"
+    ]
+
+
+def _approximation(program: Program, parallel: Parallel) -> list[str]:
+    """Say how far the closed form may be off where sizes are arrays."""
     positions = [stage.positions for stage in program.stages]
     virtual = layout_of(parallel).virtual_stages
     if is_scalar(program.num_micro_batches, virtual, *positions):
@@ -24,6 +46,9 @@ def schedule_notes(evaluation: Evaluation) -> list[str]:
     if is_closed_exact(parallel.schedule, positions, program.num_micro_batches, virtual):
         return []
     name = parallel.schedule if parallel.schedule == "zero-bubble" else "interleaved"
-    error = max(LARGEST_ERROR[name], LARGEST_ERROR["1f1b"])
+    stages = float(np.max(np.asarray(sum(positions))))
+    rounds = np.all(np.asarray(program.num_micro_batches) % stages == 0.0)
+    table = LARGEST_ERROR if rounds else BROKEN_ROUNDS
+    error = max(table[name], table["1f1b"])
     far = f"at most {100.0 * error:.0f} % from the schedule run event by event"
     return [f"sizes are arrays: pipelines are priced in closed form, {far} where no stage takes 1.6 times another"]

@@ -33,6 +33,15 @@ Engine = Annotated[
 Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time and bus bandwidth.")]
 
 
+def _own_kernels(engine: str) -> str | None:
+    """Return the engine if it brings all-reduce kernels of its own; others call the library."""
+    from roofsim.spec import catalog
+    from roofsim.spec.engine import Engine
+    from roofsim.spec.validate import validate
+
+    return engine if validate(Engine, catalog.load("engine", engine)).all_reduce == "custom" else None
+
+
 def collectives(
     *, system: SystemName, op: Op = "all_reduce", gpu: GpuName = None, ranks: Ranks = None, sizes: Sizes = None,
     stride: Stride = 1, engine: Engine = None, json: Json = False, csv: Csv = False, plot: Plot = None,
@@ -43,7 +52,7 @@ def collectives(
 
     checked_path(plot, ".png", ".svg", ".pdf")
     node, card = system_and_gpu(system, gpu)
-    custom = None if engine is None else catalog.resolve_name("engine", engine)
+    custom = None if engine is None else _own_kernels(catalog.resolve_name("engine", engine))
     counts = usual_ranks(node) if ranks is None else _whole(ranks)
     if not counts:
         _refuse(f"{node.name} has one GPU and states no network: nothing to communicate with", "--system")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
 from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, Fused
+from roofsim.graph.tensor import Role
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -145,10 +146,15 @@ def _fused_run(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -
             tensor
             for op in members
             for tensor in op.outputs
-            if any(reader not in members for reader in readers.get(tensor, ()))
+            if _stays(op, tensor) or any(reader not in members for reader in readers.get(tensor, ()))
         }
         kernels[number] = _fuse(members, outside, "pointwise")
     return _ordered(groups, kernels, group_of)
+
+
+def _stays(op: AbstractOp, tensor: Tensor) -> bool:
+    """Whether an op writes what outlives the graph although nothing in it reads that: a gradient, or a sum into its buffer."""
+    return op.kind is not Kind.VIEW and tensor.root.role in (Role.GRADIENT, Role.GRADIENT_BUFFER)
 
 
 def _connected_groups(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> dict[AbstractOp, int]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
-from roofsim.numeric import Real, maximum, minimum, real, same
+from roofsim.numeric import Real, maximum, minimum, real, where
 from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
@@ -54,8 +54,6 @@ class Layout:
     @property
     def expert_replicas(self) -> Real:
         """Ranks that hold the same part of the same experts: those dealt out stand on tensor ranks too."""
-        if same(self.expert, 1.0) and same(self.expert_tensor, self.tensor):
-            return self.replicas
         return maximum(self.replicas * self.tensor / (self.expert * self.expert_tensor), 1.0)
 
     def stride(self, group: str) -> Real:
@@ -87,7 +85,10 @@ def expert_tensor_of(parallel: Parallel) -> Real:
     """Return how many ranks split each expert: stated, or those of tensor where experts are not dealt out."""
     if parallel.expert_tensor is not None:
         return parallel.expert_tensor
-    return 1 if not same(real(parallel.expert), 1.0) else parallel.tensor
+    dealt = real(parallel.expert)
+    if isinstance(dealt, float):
+        return parallel.tensor if dealt == 1.0 else 1
+    return where(dealt > 1.0, 1.0, real(parallel.tensor))
 
 
 def layout_of(parallel: Parallel) -> Layout:
@@ -166,7 +167,7 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     whole = model.completed()
     if parallel.tensor > 1:
         _check_tensor(parallel.tensor, whole, document)
-    _check_pipeline(parallel, whole, document)
+    _check_pipeline(parallel, whole, workload, document)
     if parallel.context > 1:
         prefills = workload.phase == "prefill"
         length = workload.prompt_length if prefills else workload.sequence_length
@@ -220,7 +221,7 @@ def _check_sequence(parallel: Parallel, workload: Workload, document: Document) 
         )
 
 
-def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
+def _check_pipeline(parallel: Parallel, model: Any, workload: Workload, document: Document) -> None:
     if parallel.pipeline == 1:
         if parallel.stage_layers is not None:
             message = "stage_layers without pipeline: there is one stage"
@@ -243,7 +244,20 @@ def _check_pipeline(parallel: Parallel, model: Any, document: Document) -> None:
             f"interleaved stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {chunks}"
         )
         raise problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
+    if parallel.virtual_stages > 1 and workload.phase == "train":
+        _check_micro_batches(parallel, workload, document)
     _check_stages(parallel, layers, document)
+
+
+def _check_micro_batches(parallel: Parallel, workload: Workload, document: Document) -> None:
+    """Refuse interleaved stages whose micro batches do not come in rounds of the pipeline, as Megatron does."""
+    each = (workload.micro_batch_size or 1) * (parallel.data or 1)
+    number, stages = (workload.global_batch_size or each) // each, parallel.pipeline
+    if number % stages:
+        message = f"interleaved stages need micro batches ({number}) that are a multiple of pipeline = {stages}"
+        below, above = number // stages * stages * each, -(-number // stages) * stages * each
+        nearest = " or ".join(str(value) for value in (below, above) if value)
+        raise problem(document, ("workload", "global_batch_size"), message, f"Nearest: {nearest}.")
 
 
 def _check_stages(parallel: Parallel, layers: int, document: Document) -> None:

@@ -145,6 +145,18 @@ def test_bad_requests(workload, hardware, message):
         resolve({"model": TINY, "workload": workload, "hardware": hardware})
 
 
+def test_a_job_that_never_gets_on_is_refused():
+    hardware = {"mtbf": "1 ms"}
+    with pytest.raises(SpecError, match="never gets on"):
+        run(
+            {
+                "model": TINY,
+                "workload": SIZES | {"checkpoint": {"every": 10**9, "bandwidth": "1 GB/s"}},
+                "hardware": hardware,
+            }
+        )
+
+
 def test_results_without_checkpoints_have_no_goodput():
     found = run({"model": TINY, "workload": SIZES})
     assert found.goodput is None

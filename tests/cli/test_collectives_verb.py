@@ -78,3 +78,14 @@ def test_mistakes_are_named_without_a_traceback(monkeypatch, capsys, arguments, 
     assert code == 2
     assert words in text.err
     assert "Traceback" not in text.err
+
+
+def test_only_engines_with_kernels_of_their_own_use_them(monkeypatch, capsys):
+    asked = ("--system", "dgx-h100", "--ranks", "8", "--sizes", "64 KiB", "--json")
+    times = {}
+    for engine in (None, "megatron-core", "vllm"):
+        named = () if engine is None else ("--engine", engine)
+        code, text = call(monkeypatch, capsys, *asked, *named)
+        assert code == 0
+        times[engine] = json.loads(text.out)[0]["seconds"]
+    assert times["megatron-core"] == times[None] > times["vllm"]

@@ -293,7 +293,9 @@ def test_bad_flags_of_layouts(flags, message, monkeypatch, capsys):
 #: Layouts at the edge of what is refused.
 GOOD = {
     "a stage a layer": scenario("{pipeline: 6}"),
-    "a chunk a layer": scenario("{pipeline: 3, virtual_stages: 2, schedule: interleaved}"),
+    "a chunk a layer": scenario(
+        "{pipeline: 3, virtual_stages: 2, schedule: interleaved}", workload="global_batch_size: 6"
+    ),
     "interleaved by name only": scenario("{pipeline: 2, schedule: interleaved}"),
     "stages of unequal layers": scenario("{pipeline: 4}"),
     "a rank a head": scenario("{tensor: 12}"),

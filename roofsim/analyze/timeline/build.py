@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Pieces of work of a pipeline that are written out at most.
 MOST_PIECES: Final = 40_000
+#: Share of a step up to which its spans must reach to need no word.
+ALL_BUT: Final = 0.995
 
 
 def timeline(evaluation: Evaluation) -> Timeline:
@@ -69,7 +71,8 @@ def _alone(evaluation: Evaluation) -> Timeline:
     )  # fmt: skip
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=[lane], spans=writer.spans, collectives=table,
-        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches), notes=[*writer.notes, *_chain_notes(program)],
+        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches),
+        notes=[*writer.notes, *_chain_notes(program), *ends_early(writer.spans, step_time)],
     )  # fmt: skip
 
 
@@ -106,11 +109,23 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     else:
         notes.append(f"the first {shown_count} of {count} micro batches are written out")
     step_time = float(evaluation.step.step)
+    if shown_count == count:
+        notes += ends_early(spans, step_time)
     table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=found.lanes(evaluation, step_time), spans=spans, collectives=table,
         micro_batches=count, shown_micro_batches=shown_count, schedule=_schedule_name(evaluation), notes=notes,
     )  # fmt: skip
+
+
+def ends_early(spans: list[Span], step: float) -> list[str]:
+    """Say why the spans of a step end before it does, where they do: its slowest rank has no row of its own."""
+    end = max((span.start + span.seconds for span in spans), default=0.0)
+    if not spans or end > ALL_BUT * step:
+        return []
+    return [
+        f"what is written out ends {100.0 * (1.0 - end / step):.1f} % before the step: the rest waits for slower ranks or samples"
+    ]
 
 
 def _schedule_name(evaluation: Evaluation) -> str:
