@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
     """Build one pass of a decoder over ``batch x length`` tokens."""
     b = Builder()
-    return _Decoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares)).build()
+    whole = model.num_key_value_heads
+    holders = 1.0 if whole is None else call.shares.of_heads(whole) * call.shares.tensor / whole
+    return _Decoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares), holders).build()
 
 
 def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
@@ -62,6 +64,8 @@ class _Decoder:
     call: Call
     b: Builder
     layers: Layers
+    holders: Real = 1.0
+    """Ranks of a tensor group that hold the same key-value heads."""
 
     @property
     def length(self) -> Real:
@@ -286,17 +290,18 @@ class _Decoder:
     def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, ...]:
         """Return queries, keys and values ``[batch, length, heads x size]``."""
         model, layers = self.model, self.layers
-        bias = bool(model.query_key_value_bias)
+        bias, holders = bool(model.query_key_value_bias), self.holders
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
         if model.fused_query_key_value or "qkv" in layers.flavour.fused:
-            both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias)
+            repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
+            both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias, repeated=repeated)
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
             q = layers.linear(x, wide, "query", bias=bias)
-            k = layers.linear(x, narrow, "key", bias=bias)
-            v = layers.linear(x, narrow, "value", bias=bias)
+            k = layers.linear(x, narrow, "key", bias=bias, repeated=holders)
+            v = layers.linear(x, narrow, "value", bias=bias, repeated=holders)
         if model.query_key_norm == "full":
             q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
         return q, k, v

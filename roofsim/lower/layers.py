@@ -149,9 +149,19 @@ class Layers:
     # -- layers -------------------------------------------------------------------------------------------------
 
     def linear(
-        self, x: Tensor, width: Real, leaf: str, *, bias: bool | Tensor = False, weight: Tensor | None = None
+        self,
+        x: Tensor,
+        width: Real,
+        leaf: str,
+        *,
+        bias: bool | Tensor = False,
+        weight: Tensor | None = None,
+        repeated: Real = 1.0,
     ) -> Tensor:
-        """Apply ``x @ W^T (+ b)`` with ``W: [width, x.shape[-1]]``; the bias rides in the matmul's epilogue."""
+        """Apply ``x @ W^T (+ b)`` with ``W: [width, x.shape[-1]]``; the bias rides in the matmul's epilogue.
+
+        `repeated` as in `Matmul`.
+        """
         with self.b.scope(leaf):
             k = x.shape[-1]
             w = self.b.parameter("weight", width, k) if weight is None else weight
@@ -160,7 +170,7 @@ class Layers:
                 extra = (self.b.parameter("bias", width),)
             out = self.b.tensor("out", *x.shape[:-1], width)
             m = product(*x.shape[:-1])
-            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k)
+            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated)
 
     def embedding(self, indices: Tensor, entries: Real, width: Real, leaf: str) -> Tensor:
         """Look up rows of a trained table ``[entries, width]``."""

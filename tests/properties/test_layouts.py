@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+import roofsim
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
@@ -260,3 +261,18 @@ def test_arrays_of_degrees_of_other_families(model):
     layout = {"data": 2} if model == "resnet50" else {"data": 2, "tensor": 2}
     swept = {"parallel.data": [2, 4]} | ({} if model == "resnet50" else {"parallel.tensor": [2, 4]})
     compare(resolve({"model": model, "workload": workload, "parallel": layout}), swept, tables=False)
+
+
+@pytest.mark.parametrize("engine", ["torchtitan", "megatron-core"])
+def test_key_value_heads_that_ranks_share_are_work_of_the_hardware_only(engine):
+    """Eight key-value heads over sixteen ranks: each projects what its neighbour does too."""
+    found = {
+        tensor: roofsim.run(
+            "llama3-8b", gpu="h100", gpus=16, engine=engine, parallel__tensor=tensor, sequence_length=512,
+            global_batch_size=16, precision="bf16",
+        )
+        for tensor in (1, 8, 16)
+    }  # fmt: skip
+    assert found[16].model_flops == pytest.approx(found[1].model_flops)
+    assert found[8].hardware_flops == pytest.approx(found[1].hardware_flops)
+    assert found[16].hardware_flops > 1.01 * found[8].hardware_flops

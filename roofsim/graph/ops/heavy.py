@@ -28,6 +28,8 @@ class Matmul(AbstractOp):
     batch: Real = 1.0
     scores: bool = False
     """Whether it is one of the two products of unfused attention, which are reported as attention."""
+    repeated: Real = 1.0
+    """FLOPs of all ranks of a group against those of the model: more than 1 where ranks share key-value heads."""
 
     @property
     def group(self) -> Kind:
@@ -35,6 +37,9 @@ class Matmul(AbstractOp):
 
     def flops(self) -> Real:
         return 2.0 * self.batch * self.m * self.n * self.k
+
+    def model_flops(self) -> Real:
+        return self.flops() / self.repeated
 
     def check(self) -> None:
         if len(self.inputs) < 2 or not self.outputs:
