@@ -38,7 +38,9 @@ def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     weight = layers.b.parameter("weight", model.num_experts, x.shape[-1])
     if model.router_in_fp32:
         x, weight = layers.cast(x, FP32), layers.cast(weight, FP32)
-    return layers.linear(x, model.num_experts, "logits", weight=weight, bias=model.router_bias)
+    shares = layers.shares  # ranks that hold the same tokens route them all
+    repeated = 1.0 if shares.sequence else shares.tensor
+    return layers.linear(x, model.num_experts, "logits", weight=weight, bias=model.router_bias, repeated=repeated)
 
 
 def _scores(layers: Layers, model: DecoderModel, logits: Tensor) -> Tensor:

@@ -78,7 +78,9 @@ def test_tensor_ranks_that_share_experts_all_route(tensor):
     """The router is the one product that they do not split."""
     alone, together = (spread(EXPERTS, layout, precision="bf16", **SIZES) for layout in ({}, {"tensor": tensor}))
     routing = heavy_flops(alone, ".router.")
-    surplus = flops_of(together)[0] - flops_of(alone)[0]
+    (model, hardware), (one_model, one_hardware) = flops_of(together), flops_of(alone)
+    assert model == pytest.approx(one_model)
+    surplus = hardware - one_hardware
     assert surplus == pytest.approx((tensor - 1) * routing * alone.program.num_micro_batches, rel=1e-9)
 
 
