@@ -176,7 +176,7 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     if workload.phase == "train":
         step = with_stragglers(step, layout.ranks, jitter)
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
-        step = with_stragglers(step, layout.ranks / layout.data, jitter, chips=0.0)
+        step = with_stragglers(step, layout.ranks / layout.data, jitter, alike=True)
     if workload.input is None:
         return step
     samples = (

@@ -43,11 +43,15 @@ def test_what_is_priced_on_one_gpu_has_a_number(found):
     assert np.median([abs(row.error) for row in rows]) < 0.2
 
 
-def test_servers_say_why_they_are_not_priced():
-    server = next(case for case in CASES if case.metric in SERVED)
-    rows, [(_, why)] = predict_all([server])
-    assert not rows
-    assert "server" in why
+@pytest.mark.parametrize("metric", SERVED)
+def test_servers_are_predicted_by_serve(metric):
+    server = next(case for case in CASES if case.metric == metric)
+    [row], unpriced = predict_all([server])
+    assert not unpriced
+    assert 0.2 < row.predicted / server.measured < 5.0
+    if metric != "output_rate":
+        low, high = row.interval
+        assert low < row.predicted < high
 
 
 def test_widths_hold_what_they_say(found):
