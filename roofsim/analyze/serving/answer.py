@@ -153,7 +153,8 @@ def _budget(plan: Plan) -> float:
 def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
     if workers is not None:
         return disaggregated.highest_rate(timing, load, workers)
-    return open_loop.highest_rate(timing, load) * plan.replicas
+    loop = closed_loop if plan.request_rate is None else open_loop
+    return loop.highest_rate(timing, load) * plan.replicas
 
 
 def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:

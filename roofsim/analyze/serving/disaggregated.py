@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.analyze.serving.full_steps import full_rate
 from roofsim.analyze.serving.load import Load, Steady
-from roofsim.analyze.serving.opened import highest_rate as _highest_rate
 from roofsim.analyze.serving.opened import prompts_only
 from roofsim.analyze.serving.surface import Passes
 from roofsim.numeric import real
@@ -64,7 +64,7 @@ def _seconds(plan: Plan, message: float) -> float:
 def highest_rate(timing: Timing, load: Load, workers: Workers) -> float:
     """Return the requests per second that all workers together sustain: the slower kind's."""
     prompts = _prompts(load)
-    return min(workers.prefill * _highest_rate(timing, prompts), workers.decode * _decode_rate(timing, load))
+    return min(workers.prefill * full_rate(timing, prompts), workers.decode * _decode_rate(timing, load))
 
 
 def _decode_rate(timing: Timing, load: Load) -> float:
