@@ -126,8 +126,9 @@ class Plan:
     def points(self) -> Iterator[float]:
         """Yield batches that must be points of a mesh."""
         if self.concurrency is not None:
-            yield self.concurrency / self.replicas
-            yield self.concurrency / self.replicas * (1.0 + self.guesses)
+            each = self.concurrency / self.replicas / self.resolved.parallel.pipeline
+            yield each
+            yield each * (1.0 + self.guesses)
 
 
 def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan:
