@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
-from roofsim.numeric import Real, minimum, product
+from roofsim.numeric import Real, minimum, product, where
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -65,7 +65,8 @@ class ServeAdapters:
         base = out.renamed(f"{out.name}.base")
         middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
         # Requests ask for adapters at random: so many of them are read.
-        asked = self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** minimum(self.requests, rows))
+        asking = minimum(self.requests, rows)
+        asked = where(asking > 1.0, self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** asking), 1.0)
         down, up = (
             self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
             for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))

@@ -144,7 +144,8 @@ def _memory(served: Served) -> list[tuple[str, str]]:
         f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
         f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
     )
-    most = f"{served.load.limit * served.load.batches:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
+    several = served.load.limit * served.load.batches
+    most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
     return [("memory", cache), ("most", most)]
 
 

@@ -140,7 +140,7 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     steady = _steady(plan, timing, load, workers)
     served = Served(
         plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
-        bounds=bounds_of(plan, timing, load, steady), compute_bound_at=turning(plan, load),
+        bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady), compute_bound_at=turning(plan, load),
         products_bound_at=turning(plan, load, products=True), highest_rate=highest,
         curve=_curve(plan, timing, load, workers), notes=_notes(plan, room, load, steady, highest),
     )  # fmt: skip
@@ -158,7 +158,8 @@ def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) ->
     if workers is not None:
         return disaggregated.highest_rate(timing, load, workers)
     loop = closed_loop if plan.request_rate is None else open_loop
-    return loop.highest_rate(timing, load) * plan.replicas * load.batches
+    highest: float = loop.highest_rate(timing, load)
+    return highest * plan.replicas * load.batches
 
 
 def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
@@ -182,12 +183,17 @@ def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | No
     """Return the steady state of the whole server with so many requests under way."""
     if workers is not None:
         return disaggregated.closed(timing, load, workers, concurrency)
-    each = concurrency / plan.replicas
-    if each < load.batches:  # fewer requests than stages: some of the batches are empty, and wait for nothing
-        batches = max(each, 1.0)
-        timing, load = timing_of(plan, 1.0, batches), replace(load, batches=batches, limit=1.0)
+    timing, load = _of_few(plan, timing, load, concurrency)
     servers = plan.replicas * load.batches
     return _whole(closed_loop.closed(timing, load, concurrency / servers), servers)
+
+
+def _of_few(plan: Plan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:
+    """Return what fewer requests than batches in flight see: some of the batches are empty, and nobody waits for them."""
+    if concurrency is None or concurrency / plan.replicas >= load.batches:
+        return timing, load
+    batches = max(concurrency / plan.replicas, 1.0)
+    return timing_of(plan, 1.0, batches), replace(load, batches=batches, limit=1.0)
 
 
 def _whole(one: Steady, replicas: float) -> Steady:

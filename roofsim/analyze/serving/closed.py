@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.analyze.serving.load import Load, Steady
 from roofsim.analyze.serving.full_steps import full_rate, most_decoding, room_in_step
+from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.timing import Timing

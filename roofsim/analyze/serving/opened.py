@@ -52,9 +52,9 @@ def _own_highest(timing: Timing, load: Load) -> float:
 def _kept(company: _Company, running: float) -> float:
     """Return the seconds for which a request keeps its place."""
     timing, load = company.timing, company.load
-    return load.checks * company.step(running) + max(load.tokens / room_in_step(timing, load, running), 1.0) * timing.step(
-        running, load.context, min(load.tokens, room_in_step(timing, load, running))
-    )
+    return load.checks * company.step(running) + max(
+        load.tokens / room_in_step(timing, load, running), 1.0
+    ) * timing.step(running, load.context, min(load.tokens, room_in_step(timing, load, running)))
 
 
 def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
@@ -95,7 +95,7 @@ def _as_counted(timing: Timing, load: Load, rate: float, highest: float) -> floa
     """
     difference = _own_highest(timing, load) / highest - 1.0
     late = min(max(0.9 / max(abs(difference), 2.0**-8) - 1.0, 1.0), _LATEST)
-    return rate * (1.0 + difference * (rate / highest) ** late)
+    return rate * (1.0 + difference * float((rate / highest) ** late))
 
 
 class _Company:

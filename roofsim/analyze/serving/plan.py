@@ -293,7 +293,10 @@ def _limits(
             return budget, [f"max_num_seqs: {budget:.0f}, the tokens of a step (usually {usual:.0f})"]
         return usual, [f"max_num_seqs: {facts.max_num_seqs}"]
     if mixed and most > budget:
-        message = f"{most} requests at once, but a step takes {budget:.0f} tokens, and each has one: {resolved.engine.name} refuses that"
+        name = resolved.engine.name
+        message = (
+            f"{most} requests at once, but a step takes {budget:.0f} tokens, and each has one: {name} refuses that"
+        )
         hint = f"At most {budget:.0f}, or a max_num_batched_tokens of at least {most}."
         raise _problem(document, "serving.max_num_seqs", message, hint)
     return float(most), []
