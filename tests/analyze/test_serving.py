@@ -516,6 +516,8 @@ def test_a_prompt_asks_for_one_adapter():
     assert prompts[0] < prompts[1] == pytest.approx(prompts[2], rel=1e-6)
     assert prompts[2] < 1.3 * prompts[0]
     assert many.products_bound_at >= few.products_bound_at >= plain.products_bound_at
+    for one in (few, many):
+        assert (one.compute_bound_at or np.inf) >= (plain.compute_bound_at or np.inf)
     # Requests of a step ask for one each at most.
     assert few.timing.decode_step(1.0, 300.0) == pytest.approx(many.timing.decode_step(1.0, 300.0), rel=1e-6)
     assert few.timing.decode_step(64.0, 300.0) < many.timing.decode_step(64.0, 300.0)

@@ -26,15 +26,23 @@ _ROWS: Final = 2.0**12
 
 @dataclass(frozen=True)
 class _Step:
-    """A step put together from passes, each with how often it counts, and seconds of the host between steps."""
+    """A step put together from passes, each with how often it counts, and seconds of the host between steps.
+
+    `gathered` are seconds of adapters: each has few rows, which fill no tile, so that more requests for other adapters bring
+    no arithmetic that would be worth while, but further factors to read. They count as memory's.
+    """
 
     passes: tuple[tuple[Evaluation, float], ...]
     host: float = 0.0
+    gathered: Real = 0.0
 
     def on(self, scales: Scales) -> StepTime:
         """Return the step on scaled hardware; only its sum and its resources are those of all passes."""
         steps = [(evaluation.reprice(scales), often) for evaluation, often in self.passes]
-        resources: dict[str, Real] = {"launch": self.host / without_axis(scales.host_issue_rate)}
+        resources: dict[str, Real] = {
+            "launch": self.host / without_axis(scales.host_issue_rate),
+            "memory_bandwidth": self.gathered / without_axis(scales.memory_bandwidth),
+        }
         for step, often in steps:
             for name, seconds in step.resources.items():
                 resources[name] = resources.get(name, 0.0) + seconds * often
@@ -74,9 +82,14 @@ def _prefill(plan: Plan, timing: Timing, load: Load, tokens: float) -> _Step:
 def _decode(plan: Plan, timing: Timing | None, load: Load, running: Real) -> _Step:
     """Return a decode step of so many requests: the check of their guesses, with each cache read once, and the guessing."""
     base = Passes(plan.resolved, None, load.batches)
-    adapted = Passes(plan.resolved, plan.adapters, load.batches)
     guesses, spec = float(plan.guesses), plan.serving.speculative
-    passes = [(adapted.decode(running * (1.0 + guesses), plan.context if not guesses else 1.0, running), 1.0)]
+    rows, seen = running * (1.0 + guesses), 1.0 if guesses else plan.context
+    check = base.decode(rows, seen)
+    gathered: Real = 0.0
+    if plan.adapters is not None:
+        adapted = Passes(plan.resolved, plan.adapters, load.batches).decode(rows, seen, running)
+        gathered = adapted.step.step - check.step.step
+    passes = [(check, 1.0)]
     if guesses:
         passes += [(base.decode(running, plan.context), 1.0), (base.decode(running, 1.0), -1.0)]
     if plan.draft is not None:
@@ -84,7 +97,7 @@ def _decode(plan: Plan, timing: Timing | None, load: Load, running: Real) -> _St
     elif spec is not None and spec.draft_cost is not None:
         passes.append((base.decode(running, plan.context), guesses * spec.draft_cost))
     host = 0.0 if timing is None else timing.host_step + timing.host_sequence * float(np.max(running))
-    return _Step(tuple(passes), host)
+    return _Step(tuple(passes), host, gathered)
 
 
 def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
