@@ -305,7 +305,14 @@ def _decode(resolved: Resolved, times: Real) -> list[Stage]:
 
 
 def serving_pass(
-    resolved: Resolved, phase: str, *, batch: Real, length: Real, context: Real, adapters: Pass | None = None
+    resolved: Resolved,
+    phase: str,
+    *,
+    batch: Real,
+    length: Real,
+    context: Real,
+    adapters: Pass | None = None,
+    in_flight: Real = 1.0,
 ) -> Program:
     """Build one pass of a running server on its own.
 
@@ -317,9 +324,12 @@ def serving_pass(
         Tokens that attention sees, those of the pass included.
     adapters
         Puts the adapters of requests beside the layers.
+    in_flight
+        Of a pipeline: batches on its stages at once, each with a pass like this. Its seconds are those until the batch may run
+        its next one: all stages, or the slowest for each batch.
     """
     call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
-    stages = _served(resolved, call)
+    stages = _served(resolved, call, times=in_flight, parts=in_flight, steady=True)
     if adapters is not None:
         stages = [replace(stage, graph=run_passes(stage.graph, [adapters])) for stage in stages]
     return Program(stages=tuple(stages))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
-from roofsim.numeric import Real, product
+from roofsim.numeric import Real, minimum, product, where
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -24,7 +24,8 @@ class ServeAdapters:
 
     Two kernels a layer whatever the number of adapters: rows are sorted by adapter, shrunk to `rank` values, and expanded
     into the layer's result (Punica, arXiv 2310.18547; S-LoRA, arXiv 2311.03285). The factors of all `adapters` are on the
-    device; those that no row asks for are not read. Experts and heads have none.
+    device; those that none of the pass's `requests` asks for are not read: all tokens of a request ask for one. Experts and
+    heads have none.
     """
 
     name: ClassVar[str] = "serving_adapters"
@@ -33,6 +34,7 @@ class ServeAdapters:
 
     rank: float
     adapters: float
+    requests: Real = 1.0
     targets: frozenset[str] | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
@@ -62,8 +64,9 @@ class ServeAdapters:
         scope, rows = op.name.rpartition(".")[0], product(*x.shape[:-1])
         base = out.renamed(f"{out.name}.base")
         middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
-        # Rows ask for adapters at random: so many of them are read.
-        asked = self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** rows)
+        # Requests ask for adapters at random: so many of them are read.
+        asking = minimum(self.requests, rows)
+        asked = where(asking > 1.0, self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** asking), 1.0)
         down, up = (
             self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
             for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))

@@ -36,10 +36,12 @@ def print_served(console: Console, served: Served) -> None:
 def _headline(served: Served) -> str:
     plan = served.plan
     resolved = plan.resolved
-    layout = f" · tensor {resolved.parallel.tensor}" if resolved.parallel.tensor > 1 else ""
+    ranks = ((name, getattr(resolved.parallel, name)) for name in ("tensor", "pipeline", "expert", "context"))
+    layout = "".join(f" · {name} {number}" for name, number in ranks if number > 1)
     replicas = f" · {plan.replicas:.0f} replicas" if plan.replicas > 1 and served.workers is None else ""
     if served.workers is not None:
-        replicas = f" · {served.workers.prefill:.0f} prefill + {served.workers.decode:.0f} decode workers"
+        apart = (worker / served.load.batches for worker in (served.workers.prefill, served.workers.decode))
+        replicas = " · {:.0f} prefill + {:.0f} decode workers".format(*apart)
     return (
         f"{resolved.model.name} · {resolved.precision.name} · {resolved.engine.name} on {plan.gpus} x "
         f"{resolved.gpu.name}{layout}{replicas}"
@@ -53,7 +55,7 @@ def _requests(served: Served) -> str:
         "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
         "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
         "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
-        f"{served.load.limit * plan.replicas:.0f}",
+        f"{served.max_requests:.0f}",
     }[served.kind]
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
@@ -120,6 +122,8 @@ def _bound(served: Served, phase: str) -> str:
     what = f"{words.seconds(found['time'])} for a prompt"
     if phase == "decode":
         what = f"{words.seconds(found['time'])} for a step of {words.count(found['requests'])} requests"
+        if served.load.batches > 1.0:
+            what += f", one of {served.load.batches:.0f} in flight"
     first, second = (words.BOUND_WORDS[found[key]] for key in ("bound", "runner_up"))
     return f"{what}, bound by {first}, then {second}"
 
@@ -140,7 +144,8 @@ def _memory(served: Served) -> list[tuple[str, str]]:
         f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
         f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
     )
-    most = f"{served.load.limit:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
+    several = served.load.limit * served.load.batches
+    most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
     return [("memory", cache), ("most", most)]
 
 

@@ -388,3 +388,136 @@ def test_answer_is_plain_data(engine):
     too_much = served(engine=engine, request_rate=10.0**5).to_dict()
     assert not too_much["sustainable"]
     assert too_much["latency"] is None
+
+
+# -- full steps ------------------------------------------------------------------------------------------------------
+
+#: Tokens of a prompt, of an output, of a step.
+STEPS = [
+    (1000, 256, 128), (1000, 256, 512), (1000, 256, 2048), (1000, 256, 8192), (1000, 16, 1024), (1000, 16, 8192), (100, 1000, 256),
+    (2000, 64, 8192), (300, 64, 512), (4000, 500, 1024),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=STEPS, ids=lambda sizes: "+".join(map(str, sizes)))
+def small_steps(request):
+    prompt, output, budget = request.param
+    serving = {"max_num_batched_tokens": budget}
+    return served(prompt_length=prompt, output_length=output, serving=serving)
+
+
+def test_more_requests_are_never_fewer_answers(small_steps):
+    one = small_steps
+    states = [closed.closed(one.timing, one.load, float(count)) for count in np.geomspace(1, 3.0 * one.load.limit, 40)]
+    rates = [state.request_rate for state in states]
+    assert all(b >= a * (1.0 - 1e-3) for a, b in pairwise(rates)), rates
+    assert max(rates) <= one.highest_rate * (1.0 + 1e-3)
+    assert one.highest_rate == pytest.approx(rates[-1], rel=1e-3)
+    assert one.highest_rate == pytest.approx(opened.highest_rate(one.timing, one.load), rel=1e-6)
+    for state, count in zip(states, np.geomspace(1, 3.0 * one.load.limit, 40), strict=True):
+        assert state.request_rate * state.end_to_end == pytest.approx(count, rel=0.02)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.6, 1.0, 2.0])
+def test_full_steps_as_simulated(small_steps, share):
+    one = small_steps
+    full = one.load.budget / (1.0 + one.load.tokens / one.load.checks)  # requests that decode where all steps are full
+    count = max(round(share * min(full, one.load.limit, 200.0)), 1)
+    estimate = closed.closed(one.timing, one.load, float(count))
+    found = simulate(one.timing, one.load, one.plan.prompt, concurrency=count, variation=0.3, requests=200 + 6 * count)
+    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.10)
+    assert estimate.request_rate == pytest.approx(found.request_rate, rel=0.10)
+
+
+@pytest.mark.parametrize(
+    "keys", [{"concurrency": 400}, {"prompt_length": 2000, "output_length": 64}, {"output_length": 1}, {}]
+)
+@pytest.mark.parametrize("budget", [2048, 8192])
+def test_nothing_is_more_than_saturation(engine, keys, budget):
+    one = served(engine=engine, **keys, serving={"max_num_batched_tokens": budget})
+    most = max(one.steady.request_rate, *(state.request_rate for _, state in one.curve))
+    assert most <= one.highest_rate * (1.0 + 1e-3)
+    assert closed.closed(one.timing, one.load, 16.0 * one.load.limit).request_rate == pytest.approx(
+        one.highest_rate, rel=1e-3
+    )
+
+
+def test_no_more_requests_than_tokens_of_a_step():
+    one = served(serving={"max_num_batched_tokens": 256})
+    assert one.plan.max_num_seqs == 256.0
+    assert "max_num_seqs: 256, the tokens of a step (usually 1024)" in one.plan.assumed
+    with pytest.raises(roofsim.SpecError, match="400 requests at once, but a step takes 256 tokens"):
+        served(serving={"max_num_batched_tokens": 256, "max_num_seqs": 400})
+    # Prompts that run first share no step with decode.
+    assert served(engine="sglang", serving={"max_num_batched_tokens": 256, "max_num_seqs": 400}).load.limit == 400.0
+
+
+# -- batches in flight -----------------------------------------------------------------------------------------------
+
+
+def test_pipelines_overlap_steps_of_several_batches(engine):
+    one, two = served(engine=engine), served(engine=engine, pipeline=2)
+    assert two.highest_rate == pytest.approx(2.0 * one.highest_rate, rel=0.1)
+    assert two.load.batches == 2.0
+    # A step visits all stages: for each user two stages are no faster than one card.
+    few, many = served(engine=engine, concurrency=16), served(engine=engine, concurrency=32, pipeline=2)
+    assert many.steady.time_per_output_token == pytest.approx(few.steady.time_per_output_token, rel=0.1)
+    assert many.steady.request_rate == pytest.approx(2.0 * few.steady.request_rate, rel=0.1)
+    rates = [state.request_rate for _, state in two.curve]
+    assert all(b >= a * (1.0 - 1e-3) for a, b in pairwise(rates))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_few_requests_do_not_wait_for_empty_batches(count):
+    single, some = served(concurrency=1), served(concurrency=count, pipeline=4)
+    assert some.steady.time_per_output_token == pytest.approx(single.steady.time_per_output_token, rel=0.06)
+    assert some.bounds["decode"]["time"] == pytest.approx(some.steady.time_per_output_token, rel=0.06)
+
+
+def test_pace_is_that_of_the_slowest_stage():
+    even = served(concurrency=64, pipeline=2, parallel__stage_layers=[16, 16])
+    uneven = served(concurrency=64, pipeline=2, parallel__stage_layers=[8, 24])
+    assert uneven.timing.decode.at(32.0, 300.0) > 1.3 * even.timing.decode.at(32.0, 300.0)
+    passes = Passes(uneven.plan.resolved)
+    assert uneven.timing.decode.at(32.0, 300.0) > 1.3 * float(passes.decode(32.0, 300.0).step.step)
+
+
+# -- bounds of the steps that run ------------------------------------------------------------------------------------
+
+
+def test_decode_bound_is_the_step_that_runs():
+    for speculative in (None, {"method": "ngram"}, {"draft_model": "gpt2-124m"}, {"draft_cost": 0.2}):
+        serving = None
+        if speculative is not None:
+            serving = {"speculative": {"num_speculative_tokens": 4, "acceptance_rate": 0.5, **speculative}}
+        one = served(concurrency=16, serving=serving)
+        found = one.bounds["decode"]
+        assert found["time"] == one.timing.decode_step(found["requests"], one.load.context)
+        tokens = one.timing.tokens_per_check
+        assert found["time"] <= one.steady.time_per_output_token * tokens
+    small = served("gpt2-124m", concurrency=1).bounds["decode"]
+    assert small["bound"] == "launch"
+
+
+def test_guesses_fill_products_earlier():
+    def turn(guesses):
+        spec = {"method": "ngram", "num_speculative_tokens": guesses, "acceptance_rate": 0.7}
+        return served(concurrency=4, serving={"speculative": spec}).products_bound_at
+
+    plain = served(concurrency=4).products_bound_at
+    for guesses in (3, 15):
+        assert turn(guesses) == pytest.approx(plain / (1.0 + guesses), rel=0.1)
+
+
+def test_a_prompt_asks_for_one_adapter():
+    few, many = (served(concurrency=4, serving={"lora": {"rank": 16, "adapters": count}}) for count in (1, 1000))
+    plain = served(concurrency=4)
+    prompts = [one.timing.prompt_pass(300.0) for one in (plain, few, many)]
+    assert prompts[0] < prompts[1] == pytest.approx(prompts[2], rel=1e-6)
+    assert prompts[2] < 1.3 * prompts[0]
+    assert many.products_bound_at >= few.products_bound_at >= plain.products_bound_at
+    for one in (few, many):
+        assert (one.compute_bound_at or np.inf) >= (plain.compute_bound_at or np.inf)
+    # Requests of a step ask for one each at most.
+    assert few.timing.decode_step(1.0, 300.0) == pytest.approx(many.timing.decode_step(1.0, 300.0), rel=1e-6)
+    assert few.timing.decode_step(64.0, 300.0) < many.timing.decode_step(64.0, 300.0)

@@ -115,6 +115,11 @@ WRONG = {
     "zero sequences": (("--serving", "{max_num_seqs: 0}"), "max_num_seqs: expected a number more than 0"),
     "arrivals of nobody": (("--serving", "{arrivals: poisson}"), "workload.serving.arrivals: goes with request_rate"),
     "unknown arrivals": (("--serving", "{arrivals: bursty}", "--request-rate", 1), "expected one of"),
+    "more requests than tokens": (
+        ("--serving", "{max_num_batched_tokens: 256, max_num_seqs: 400}"),
+        "400 requests at once, but a step takes 256 tokens, and each has one: vllm refuses that. At most 256",
+    ),
+    "more requests than the usual tokens": (("--serving", "{max_num_seqs: 100000}"), "a max_num_batched_tokens of at least 100000"),
     "more than all": (("--serving", "{prefix_cache_hit_rate: 1.5}"), "expected a number at most 1; got 1.5"),
     "more tokens than there are": (("--serving", "{prefix_cache_tokens: 301}"), "301 cached tokens of a prompt of 300"),
     "two words for a prefix": (("--serving", "{prefix_cache_tokens: 3, prefix_cache_hit_rate: 0.5}"), "say the same; give one"),
@@ -176,3 +181,11 @@ def test_huge_and_tiny_requests(cli):
         json.loads(
             cli("serve", "llama3-8b", "--gpu", "h100", "--prompt-length", prompt, "--output-length", output, "--json")
         )
+
+
+def test_layout_stands_in_the_headline(cli):
+    out = cli("serve", "mixtral-8x7b", *BASE[1:], "--tensor", 2, "--pipeline", 2, "--expert", 2, "--gpus", 8)
+    assert "tensor 2 · pipeline 2 · expert 2 · 2 replicas" in out
+    assert "one of 2 in flight" in out
+    scenario = json.loads(cli("serve", *BASE, "--pipeline", 2, "--json"))["scenario"]
+    assert (scenario["pipeline"], scenario["expert"], scenario["replicas"]) == (2, 1, 1)

@@ -5,18 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
-
-from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.serving import closed as closed_loop
 from roofsim.analyze.serving import disaggregated
 from roofsim.analyze.serving import opened as open_loop
+from roofsim.analyze.serving.bounds import bounds_of, turning
 from roofsim.analyze.serving.load import Load, Steady
 from roofsim.analyze.serving.plan import Plan, plan_of
 from roofsim.analyze.serving.ranges import first_token_range, token_range
 from roofsim.analyze.serving.room import Room, room_of
-from roofsim.analyze.serving.surface import Passes, mesh
 from roofsim.analyze.serving.timing import Timing, timing_of
 
 if TYPE_CHECKING:
@@ -24,7 +21,6 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.serving.disaggregated import Workers
     from roofsim.analyze.serving.simulation import Simulated
-    from roofsim.evaluate import Evaluation
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
 
@@ -71,6 +67,11 @@ class Served:
         if self.plan.request_rate is not None:
             return "open"
         return "closed" if self.plan.concurrency is not None else "saturated"
+
+    @property
+    def max_requests(self) -> float:
+        """Requests that run at once on the whole server."""
+        return _most(self.plan, self.load)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
@@ -126,18 +127,21 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     room = room_of(plan)
     limit = min(plan.max_num_seqs, float(room.max_requests)) if room.fits else plan.max_num_seqs
     # A load that is stated is answered even where it does not fit.
-    timing = timing_of(plan, max(limit, 1.0))
+    batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
+    limit = limit / batches
+    timing = timing_of(plan, max(limit, 1.0), batches)
     load = Load(
         tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
         limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
+        batches=batches,
     )  # fmt: skip
-    workers = disaggregated.workers_of(plan)
+    workers = disaggregated.workers_of(plan, batches)
     highest = _highest(plan, timing, load, workers)
     steady = _steady(plan, timing, load, workers)
     served = Served(
         plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
-        bounds=_bounds(plan, load, steady), compute_bound_at=_turning(plan, load, plan.context),
-        products_bound_at=_turning(plan, load, 1.0), highest_rate=highest,
+        bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady), compute_bound_at=turning(plan, load),
+        products_bound_at=turning(plan, load, products=True), highest_rate=highest,
         curve=_curve(plan, timing, load, workers), notes=_notes(plan, room, load, steady, highest),
     )  # fmt: skip
     return replace(served, simulated=_simulated(served)) if simulated else served
@@ -153,7 +157,9 @@ def _budget(plan: Plan) -> float:
 def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
     if workers is not None:
         return disaggregated.highest_rate(timing, load, workers)
-    return open_loop.highest_rate(timing, load) * plan.replicas
+    loop = closed_loop if plan.request_rate is None else open_loop
+    highest: float = loop.highest_rate(timing, load)
+    return highest * plan.replicas * load.batches
 
 
 def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
@@ -162,20 +168,36 @@ def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> 
     if plan.request_rate is not None:
         if workers is not None:
             return disaggregated.opened(timing, load, workers, plan.request_rate)
-        found = open_loop.opened(timing, load, plan.request_rate / plan.replicas, poisson=poisson)
-        return None if found is None else _whole(found, plan.replicas)
-    return at_concurrency(plan, timing, load, workers, plan.concurrency or load.limit * plan.replicas)
+        servers = plan.replicas * load.batches
+        found = open_loop.opened(timing, load, plan.request_rate / servers, poisson=poisson)
+        return None if found is None else _whole(found, servers)
+    return at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+
+
+def _most(plan: Plan, load: Load) -> float:
+    """Return the requests that run at once on the whole server."""
+    return load.limit * load.batches * plan.replicas
 
 
 def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
     """Return the steady state of the whole server with so many requests under way."""
     if workers is not None:
         return disaggregated.closed(timing, load, workers, concurrency)
-    return _whole(closed_loop.closed(timing, load, concurrency / plan.replicas), plan.replicas)
+    timing, load = _of_few(plan, timing, load, concurrency)
+    servers = plan.replicas * load.batches
+    return _whole(closed_loop.closed(timing, load, concurrency / servers), servers)
+
+
+def _of_few(plan: Plan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:
+    """Return what fewer requests than batches in flight see: some of the batches are empty, and nobody waits for them."""
+    if concurrency is None or concurrency / plan.replicas >= load.batches:
+        return timing, load
+    batches = max(concurrency / plan.replicas, 1.0)
+    return timing_of(plan, 1.0, batches), replace(load, batches=batches, limit=1.0)
 
 
 def _whole(one: Steady, replicas: float) -> Steady:
-    """Return the state of all replicas: requests are dealt out evenly."""
+    """Return the state of all replicas, and all batches in flight on them: requests are dealt out evenly."""
     return replace(
         one, request_rate=one.request_rate * replicas, running=one.running * replicas, waiting=one.waiting * replicas
     )
@@ -184,48 +206,12 @@ def _whole(one: Steady, replicas: float) -> Steady:
 def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
     """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
     chosen, value = [], plan.replicas
-    while value < load.limit * plan.replicas:
+    most = _most(plan, load)
+    while value < most:
         chosen.append(value)
         value *= 2.0
-    chosen.append(load.limit * plan.replicas)
+    chosen.append(most)
     return tuple((one, at_concurrency(plan, timing, load, workers, one)) for one in chosen)
-
-
-# -- what binds ------------------------------------------------------------------------------------------------------
-
-
-def _bounds(plan: Plan, load: Load, steady: Steady | None) -> dict[str, dict[str, Any]]:
-    """Return what binds a pass over prompts and a decode step, each of the size that it usually has under the load."""
-    passes = Passes(plan.resolved, plan.adapters)
-    running = load.limit if steady is None else max(min(steady.running / plan.replicas, load.limit), 1.0)
-    return {
-        "prefill": _bound(passes.prompts(min(load.tokens, load.budget), plan.prompt, plan.cached)),
-        "decode": _bound(passes.decode(running, plan.context)) | {"requests": running},
-    }
-
-
-def _bound(evaluation: Evaluation) -> dict[str, Any]:
-    found = bottleneck(evaluation.step, evaluation.reprice)
-    return {
-        "bound": found.bound, "runner_up": found.runner_up, "headroom": found.headroom,
-        "time": float(evaluation.step.step),
-    }  # fmt: skip
-
-
-def _turning(plan: Plan, load: Load, context: float) -> float | None:
-    """Return the running requests from which a decode step waits for arithmetic more than for memory."""
-    batches = mesh(max(load.limit, 2.0**12))
-    resources = Passes(plan.resolved, plan.adapters).decode(batches, context).step.resources
-    # What power withholds is arithmetic that would be there.
-    lead = np.broadcast_to(resources["compute"] + resources["power"] - resources["memory_bandwidth"], batches.shape)
-    below = np.flatnonzero(lead <= 0.0)
-    at = int(below[-1]) + 1 if below.size else 0  # from here on, for good
-    if at == len(batches):
-        return None
-    if at == 0:
-        return float(batches[0])
-    share = lead[at - 1] / (lead[at - 1] - lead[at])
-    return float(batches[at - 1] + share * (batches[at] - batches[at - 1]))
 
 
 # -- what must be said -----------------------------------------------------------------------------------------------
@@ -233,9 +219,9 @@ def _turning(plan: Plan, load: Load, context: float) -> float | None:
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
     found = list(plan.resolved.warnings)
-    if plan.concurrency is not None and plan.concurrency > load.limit * plan.replicas and room.fits:
+    if plan.concurrency is not None and plan.concurrency > _most(plan, load) and room.fits:
         found.append(
-            f"{plan.concurrency:.0f} requests, but {load.limit * plan.replicas:.0f} run at once: the others wait for room"
+            f"{plan.concurrency:.0f} requests, but {_most(plan, load):.0f} run at once: the others wait for room"
         )
     if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
         found.append(
@@ -261,12 +247,12 @@ def _simulated(served: Served) -> Simulated | None:
     plan = served.plan
     if plan.request_rate is not None and served.steady is None:
         return None
-    share = 1.0 if served.workers is not None else plan.replicas
-    concurrency = (
-        None if plan.request_rate is not None else (plan.concurrency or served.load.limit * plan.replicas) / share
-    )
-    return simulate(
+    batches = 1.0 if served.workers is not None else served.load.batches
+    share = batches if served.workers is not None else plan.replicas * batches
+    concurrency = None if plan.request_rate is not None else (plan.concurrency or served.max_requests) / share
+    found = simulate(
         served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
         rate=None if plan.request_rate is None else plan.request_rate / share,
         poisson=plan.serving.arrivals != "constant", variation=plan.variation,
     )  # fmt: skip
+    return replace(found, request_rate=found.request_rate * batches, under_way=found.under_way * batches)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.analyze.serving.full_steps import full_rate, most_decoding, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -19,6 +20,10 @@ _ROUNDS: Final = 60
 _SIZES: Final = 8
 #: Where a fixed point is found.
 _CLOSE: Final = 2.0**-16
+#: How sharply the corner between few and many prompts is passed, with the root of the requests (see `_queued`).
+_SHARP: Final = 2.0
+#: Beyond that corner: exponents at which nothing is left of the smaller.
+_FAR: Final = 64.0
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -73,6 +78,11 @@ def closed(timing: Timing, load: Load, concurrency: float) -> Steady:
     )
 
 
+def highest_rate(timing: Timing, load: Load) -> float:
+    """Return the requests per second that one replica sustains at most: those of a closed loop that keeps all places taken."""
+    return load.limit / _life(timing, load, load.limit).time
+
+
 def _life(timing: Timing, load: Load, count: float) -> _Cycle:
     """Return the life of one of `count` requests at the server."""
     own = _independent(timing, load, count)
@@ -110,26 +120,40 @@ def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
 
     The steps of each are as long as chance puts prompts of others in them; how long they are says how many that are.
     """
-    room = _room(timing, load, count)
-    pieces = max(load.tokens / room, 1.0)
+    pieces = max(load.tokens / load.budget, 1.0)
     lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
     cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
     for _ in range(_ROUNDS):
-        new = _next(timing, load, count, room, lone, cycle)
+        new = _next(timing, load, count, lone, cycle)
         before, cycle = cycle, _Cycle(*(a + _NEW * (b - a) for a, b in zip(cycle.parts, new.parts, strict=True)))
         if abs(cycle.time - before.time) <= _CLOSE * cycle.time:
             break
-    return cycle
+    return _queued(timing, load, count, cycle)
 
 
-def _room(timing: Timing, load: Load, running: float) -> float:
-    """Return the tokens of a step that are left for prompts."""
-    taken = running * (1.0 + timing.guesses) if timing.mixed else 0.0
-    return max(load.budget - taken, load.budget / 8.0)
+def _queued(timing: Timing, load: Load, count: float, cycle: _Cycle) -> _Cycle:
+    """Return the life of a request where prompts queue because steps are full: then no more begin than end.
+
+    Between a server that never has a queue and one that always has, chance decides; of more requests it decides less. A
+    closed loop of one queue deviates from the larger of both by about ``1 / sqrt(count)`` at the corner.
+    """
+    if not timing.mixed and load.checks > 0.0:
+        return cycle
+    least, sharp = count / full_rate(timing, load), _SHARP * max(count, 1.0) ** 0.5
+    power = float(np.exp(np.clip(sharp * np.log(least / cycle.time), -_FAR, _FAR)))
+    whole = max(cycle.time, least) * (1.0 + min(power, 1.0 / power)) ** (1.0 / sharp)
+    decode = cycle.decode
+    if load.checks > 0.0:
+        running = most_decoding(timing, load)
+        room = room_in_step(timing, load, running)
+        full = load.checks * timing.step(running, load.context, room, room / load.tokens)
+        decode = min(decode + (full - decode) * power / (1.0 + power), whole - cycle.first)
+    return _Cycle(whole - decode, decode, cycle.low, max(cycle.high - cycle.first, 0.0) + whole - decode)
 
 
-def _next(timing: Timing, load: Load, count: float, room: float, lone: float, cycle: _Cycle) -> _Cycle:
+def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) -> _Cycle:
     running = count * cycle.decode / cycle.time if cycle.time else 0.0
+    room = room_in_step(timing, load, running)
     pieces = max(load.tokens / room, 1.0)
     # Chance that another request has a prompt in a given step: its share of the steps of a life.
     at_work = pieces if timing.mixed else 1.0
@@ -144,12 +168,9 @@ def _next(timing: Timing, load: Load, count: float, room: float, lone: float, cy
     else:
         first, wait = _met(timing, load, count, room, (plain, step), cycle, first)
     decode = load.checks * step
-    # All prompts of a life's time must find room in its steps: else prompts are the bottleneck, and queue.
-    full = timing.step(running, load.context, room, room / load.tokens)
-    queued = max(count * load.tokens / room * full - first - wait - decode, 0.0) if timing.mixed else 0.0
     # Where prompts bunch, one waits for a full step, and has its own in the next.
     bunched = 2.0 * _own(timing, load, running, min(count, max(room / load.tokens, 1.0)) - 1.0, room, pieces)
-    return _Cycle(first + wait + queued, decode, lone, max(first + wait, bunched) + queued)
+    return _Cycle(first + wait, decode, lone, max(first + wait, bunched))
 
 
 def _met(

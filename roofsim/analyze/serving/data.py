@@ -25,6 +25,7 @@ def as_data(served: Served) -> dict[str, Any]:
             "system": plan.resolved.system.name,
             "tensor": parallel.tensor,
             "pipeline": parallel.pipeline,
+            "expert": parallel.expert,
             "replicas": parallel.data,
             "prompt_length": plan.prompt,
             "cached_prompt_length": plan.cached,
@@ -56,7 +57,7 @@ def as_data(served: Served) -> dict[str, Any]:
         "saturation": {
             "requests_per_second": served.highest_rate,
             "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus,
-            "max_requests": served.load.limit * plan.replicas,
+            "max_requests": served.max_requests,
         },
         "memory": served.room.to_dict(),
         "cost": served.money(),

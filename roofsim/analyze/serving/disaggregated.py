@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.analyze.serving.full_steps import full_rate
 from roofsim.analyze.serving.load import Load, Steady
-from roofsim.analyze.serving.opened import highest_rate as _highest_rate
 from roofsim.analyze.serving.opened import prompts_only
 from roofsim.analyze.serving.surface import Passes
 from roofsim.numeric import real
@@ -32,11 +32,11 @@ class Workers:
     transfer: float
 
 
-def workers_of(plan: Plan) -> Workers | None:
+def workers_of(plan: Plan, batches: float = 1.0) -> Workers | None:
     """Return the workers of a server that keeps prompts and decode apart; None for others.
 
     Ranks of a worker send their parts of the cache at once, over links inside a node or, all through its NICs, between
-    nodes.
+    nodes. A worker that is a pipeline counts as often as it has batches in flight.
     """
     apart = plan.serving.disaggregated
     if apart is None:
@@ -46,7 +46,7 @@ def workers_of(plan: Plan) -> Workers | None:
         seconds = cache * plan.resolved.gpus / apart.transfer_bandwidth
     else:
         seconds = _seconds(plan, cache)
-    return Workers(prefill=float(apart.prefill_workers), decode=float(apart.decode_workers), transfer=seconds)
+    return Workers(prefill=apart.prefill_workers * batches, decode=apart.decode_workers * batches, transfer=seconds)
 
 
 def _seconds(plan: Plan, message: float) -> float:
@@ -64,7 +64,7 @@ def _seconds(plan: Plan, message: float) -> float:
 def highest_rate(timing: Timing, load: Load, workers: Workers) -> float:
     """Return the requests per second that all workers together sustain: the slower kind's."""
     prompts = _prompts(load)
-    return min(workers.prefill * _highest_rate(timing, prompts), workers.decode * _decode_rate(timing, load))
+    return min(workers.prefill * full_rate(timing, prompts), workers.decode * _decode_rate(timing, load))
 
 
 def _decode_rate(timing: Timing, load: Load) -> float:

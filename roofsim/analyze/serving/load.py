@@ -45,7 +45,7 @@ class Steady:
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What requests ask of one replica.
+    """What requests ask of one replica; of a pipeline, of one of the batches in flight.
 
     Attributes
     ----------
@@ -65,6 +65,8 @@ class Load:
         Seconds between client and scheduler and back.
     alike
         Whether all requests are equally long, so that those that begin together end together.
+    batches
+        Batches in flight on a replica: engines keep as many as there are pipeline stages, and deal requests out to them.
     """
 
     tokens: float
@@ -75,3 +77,4 @@ class Load:
     limit: float
     request_time: float
     alike: bool
+    batches: float = 1.0

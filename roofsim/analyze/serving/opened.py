@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.analyze.serving import closed
+from roofsim.analyze.serving.full_steps import full_rate, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -18,39 +21,48 @@ _HALVINGS: Final = 30
 _WAITING: Final = 96
 #: Of all time, what prompts take at most.
 _ALMOST: Final = 0.999
+#: How late the difference between two estimates of the highest rate comes in: a power of the share of that rate.
+_LATEST: Final = 16.0
 #: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
 _NUMBERS: Final = 33
 
 
 def highest_rate(timing: Timing, load: Load) -> float:
-    """Return the requests per second that a replica sustains at most: those at which it is always full.
+    """Return the requests per second that a replica sustains at most: what it does with all places taken at all times.
 
-    Each request keeps its place for its prompt and its steps, in which prompts of others ride too.
+    Requests that come at a rate keep no step with one another, however alike they are.
     """
-    most = max(load.budget / load.tokens, 1.0)
-    low, high = 0.0, most / _beside(timing, load, 0.0, most)
+    return closed.highest_rate(timing, replace(load, alike=False))
+
+
+def _own_highest(timing: Timing, load: Load) -> float:
+    """Return the requests per second at which all places are taken, as this queue counts them."""
+    most = full_rate(timing, load)
     if load.checks <= 0.0:
-        return high
+        return most
+    low, high = 0.0, 1.0 / max(_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         company = _Company(timing, load, middle)
         full = company.saturated or middle * _kept(company, load.limit) >= load.limit
         low, high = (low, middle) if full else (middle, high)
-    return low
+    return min(low, most)
 
 
 def _kept(company: _Company, running: float) -> float:
     """Return the seconds for which a request keeps its place."""
     timing, load = company.timing, company.load
-    return load.checks * company.step(running) + max(load.tokens / _room(timing, load, running), 1.0) * timing.step(
-        running, load.context, min(load.tokens, _room(timing, load, running))
-    )
+    return load.checks * company.step(running) + max(
+        load.tokens / room_in_step(timing, load, running), 1.0
+    ) * timing.step(running, load.context, min(load.tokens, room_in_step(timing, load, running)))
 
 
 def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second of one replica; None where there is none."""
-    if rate >= highest_rate(timing, load):
+    highest = highest_rate(timing, load)
+    if rate >= highest:
         return None
+    asked, rate = rate, _as_counted(timing, load, rate, highest)
     company = _Company(timing, load, rate)
     numbers, steps, kept = _steps(company, load)
     running, queued, idle = _occupied(load, rate, numbers, steps, kept, poisson=poisson)
@@ -66,18 +78,24 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
         time_to_first_token=load.request_time + wait_for_room + first,
         time_per_output_token=decode / load.outputs if load.outputs > 0.0 else None,
         end_to_end=load.request_time + wait_for_room + first + decode,
-        request_rate=rate,
-        running=running,
-        waiting=rate * (load.request_time + wait_for_room + first),
+        request_rate=asked,
+        running=asked * decode,
+        waiting=asked * (load.request_time + wait_for_room + first),
         prompt_share=min(rate * company.each(running), 1.0),
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
 
 
-def _room(timing: Timing, load: Load, running: float) -> float:
-    """Return the tokens of a step that are left for prompts."""
-    return max(load.budget - (running * (1.0 + timing.guesses) if timing.mixed else 0.0), load.budget / 8.0)
+def _as_counted(timing: Timing, load: Load, rate: float, highest: float) -> float:
+    """Return the rate at which this queue is as far from its limit as the server is from its own.
+
+    The queue for places and the closed loop with all of them taken are two estimates of one limit. Far from it the
+    difference does not matter; where it must, it comes in no faster than that more requests are still more.
+    """
+    difference = _own_highest(timing, load) / highest - 1.0
+    late = min(max(0.9 / max(abs(difference), 2.0**-8) - 1.0, 1.0), _LATEST)
+    return rate * (1.0 + difference * float((rate / highest) ** late))
 
 
 class _Company:
@@ -150,7 +168,7 @@ def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float
     """Return the seconds that so many prompts add to decode, in one step or, where they do not fit, in several."""
     if prompts <= 0.0:
         return 0.0
-    pieces = max(prompts * load.tokens / _room(timing, load, running), 1.0)
+    pieces = max(prompts * load.tokens / room_in_step(timing, load, running), 1.0)
     filled = pieces * timing.step(running, load.context, prompts * load.tokens / pieces, prompts / pieces)
     return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
 
@@ -199,7 +217,7 @@ def _first(company: _Company, running: float, idle: float, step: float, *, poiss
     """
     timing, load, rate = company.timing, company.load, company.rate
     decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
-    room = _room(timing, load, decoding)
+    room = room_in_step(timing, load, decoding)
     pieces = max(load.tokens / room, 1.0)
     lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
     beside = pieces * timing.step(decoding, load.context, load.tokens / pieces)

@@ -126,8 +126,9 @@ class Plan:
     def points(self) -> Iterator[float]:
         """Yield batches that must be points of a mesh."""
         if self.concurrency is not None:
-            yield self.concurrency / self.replicas
-            yield self.concurrency / self.replicas * (1.0 + self.guesses)
+            each = self.concurrency / self.replicas / self.resolved.parallel.pipeline
+            yield each
+            yield each * (1.0 + self.guesses)
 
 
 def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan:
@@ -157,12 +158,13 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
         raise _problem(
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
+    max_num_seqs, limits = _limits(resolved, facts, serving, budget, document)
     plan = Plan(
         resolved=resolved, serving=serving, facts=facts, prompt=prompt, cached=cached, output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
         request_rate=workload.request_rate, budget=budget, chunked=chunked,
-        max_num_seqs=float(serving.max_num_seqs or facts.max_num_seqs), draft=_draft(serving, inner, resolved, resolve),
-        assumed=(*notes, *_told(resolved.assumed), *said, *_limits(serving, facts)),
+        max_num_seqs=max_num_seqs, draft=_draft(serving, inner, resolved, resolve),
+        assumed=(*notes, *_told(resolved.assumed), *said, *limits),
     )  # fmt: skip
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
@@ -276,8 +278,28 @@ def _told(assumed: tuple[str, ...]) -> list[str]:
     return [note for note in assumed if not note.startswith("batch_size")]
 
 
-def _limits(serving: Serving, facts: ServerFacts) -> list[str]:
-    return [] if serving.max_num_seqs else [f"max_num_seqs: {facts.max_num_seqs}"]
+def _limits(
+    resolved: Resolved, facts: ServerFacts, serving: Serving, budget: float, document: Document
+) -> tuple[float, list[str]]:
+    """Return the requests that run at once, and what was assumed.
+
+    Of engines that mix each of them has a token in every step: there must not be more of them than tokens (vLLM,
+    SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs).
+    """
+    most, mixed = serving.max_num_seqs, facts.batching == "mixed"
+    if most is None:
+        usual = float(facts.max_num_seqs)
+        if mixed and usual > budget:
+            return budget, [f"max_num_seqs: {budget:.0f}, the tokens of a step (usually {usual:.0f})"]
+        return usual, [f"max_num_seqs: {facts.max_num_seqs}"]
+    if mixed and most > budget:
+        name = resolved.engine.name
+        message = (
+            f"{most} requests at once, but a step takes {budget:.0f} tokens, and each has one: {name} refuses that"
+        )
+        hint = f"At most {budget:.0f}, or a max_num_batched_tokens of at least {most}."
+        raise _problem(document, "serving.max_num_seqs", message, hint)
+    return float(most), []
 
 
 def _cached(serving: Serving, prompt: float, document: Document) -> float:

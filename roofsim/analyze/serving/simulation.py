@@ -117,7 +117,7 @@ class _Replica:
     def _pieces(self) -> list[tuple[Request, float]]:
         """Return the prompts of the next step and their tokens, in the order of arrival, as far as the budget reaches."""
         taken = len(self.decoding) * (1.0 + self.timing.guesses) if self.timing.mixed else 0.0
-        room = max(self.load.budget - taken, self.load.budget / 8.0)
+        room = max(self.load.budget - taken, 0.0)
         found = []
         for request in self.prompts:
             piece = min(request.left, room)

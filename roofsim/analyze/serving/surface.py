@@ -83,6 +83,8 @@ class Passes:
 
     resolved: Resolved
     adapters: ServeAdapters | None = None
+    in_flight: float = 1.0
+    """Batches on the stages of a pipeline at once."""
 
     def decode_surface(self, most: float, longest: float, exactly: Iterable[float] = ()) -> Surface:
         """Price steps of one to `most` sequences with contexts up to `longest`."""
@@ -101,9 +103,23 @@ class Passes:
         seconds = np.broadcast_to(evaluation.step.step, tokens.shape)
         return Curve(points=tuple(tokens.tolist()), seconds=tuple(seconds.tolist()))
 
-    def decode(self, batch: Real, context: Real) -> Evaluation:
-        """Price a step that adds a token to `batch` sequences; `context` tokens are then in the cache of each."""
-        return self._priced("decode", batch, 1.0, context)
+    def adapter_surface(self, most: float, requests: float) -> Surface:
+        """Price what adapters add to passes of up to `most` rows, of so many requests."""
+        rows, asking = mesh(most), mesh(requests)
+        plain = Passes(self.resolved, None, self.in_flight).decode(rows[:, np.newaxis], 1.0)
+        adapted = self.decode(rows[:, np.newaxis], 1.0, asking[np.newaxis, :])
+        more = np.maximum(adapted.step.step - plain.step.step, 0.0)
+        seconds = np.broadcast_to(more, (len(rows), len(asking)))
+        return Surface(
+            rows=tuple(rows.tolist()), columns=tuple(asking.tolist()), seconds=tuple(map(tuple, seconds.tolist()))
+        )
+
+    def decode(self, batch: Real, context: Real, requests: Real | None = None) -> Evaluation:
+        """Price a step that adds a token to `batch` sequences; `context` tokens are then in the cache of each.
+
+        Adapters are those of so many `requests`, left out: of as many as sequences.
+        """
+        return self._priced("decode", batch, 1.0, context, batch if requests is None else requests)
 
     def prompts(self, tokens: Real, prompt: float, cached: float) -> Evaluation:
         """Price a pass over so many tokens of prompts: a piece of one, or several whole ones.
@@ -113,10 +129,14 @@ class Passes:
         """
         new = prompt - cached
         length = minimum(tokens, new)
-        return self._priced("prefill", maximum(tokens / new, 1.0), length, (cached + length + prompt) / 2.0)
+        batch = maximum(tokens / new, 1.0)
+        return self._priced("prefill", batch, length, (cached + length + prompt) / 2.0, batch)
 
-    def _priced(self, phase: str, batch: Real, length: Real, context: Real) -> Evaluation:
+    def _priced(self, phase: str, batch: Real, length: Real, context: Real, requests: Real) -> Evaluation:
         silent = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
         resolved = replace(self.resolved, engine=self.resolved.engine.model_copy(update=silent))
-        program = serving_pass(resolved, phase, batch=batch, length=length, context=context, adapters=self.adapters)
+        adapters = None if self.adapters is None else replace(self.adapters, requests=requests)
+        program = serving_pass(
+            resolved, phase, batch=batch, length=length, context=context, adapters=adapters, in_flight=self.in_flight
+        )
         return evaluate(resolved, program=program)

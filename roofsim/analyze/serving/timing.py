@@ -16,7 +16,7 @@ _MOST: Final = 4096.0
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """Seconds of the steps of one replica.
+    """Seconds of the steps of one replica; of a pipeline, those from a step of one of the batches in flight to its next.
 
     Attributes
     ----------
@@ -30,6 +30,8 @@ class Timing:
         Tokens guessed for each check of a running request, and those that a check gives in the mean.
     draft, draft_prompt, draft_cost
         Passes of the draft model, or its pass as a share of a decode step.
+    adapters
+        What adapters add to a pass of so many tokens of so many requests.
     """
 
     decode: Surface
@@ -42,18 +44,20 @@ class Timing:
     draft: Surface | None = None
     draft_prompt: Curve | None = None
     draft_cost: float = 0.0
+    adapters: Surface | None = None
 
     def decode_step(self, running: float, context: float) -> float:
         """Return the seconds of a step without prompts: guesses, if any, and the pass that adds tokens to each request."""
         if running <= 0.0:
             return 0.0
         # A check reads the cache of a request once, for all its tokens.
-        body = self.decode.at(running * (1.0 + self.guesses), 1.0) + self._attention(running, context)
+        rows = running * (1.0 + self.guesses)
+        body = self.decode.at(rows, 1.0) + self._attention(running, context) + self._adapted(rows, running)
         return body + self._guessing(running, context) + self._host(running)
 
     def prompt_pass(self, tokens: float, prompts: float = 1.0) -> float:
         """Return the seconds of a pass over tokens of prompts alone."""
-        return self._prompt(tokens) + self._host(prompts)
+        return self._prompt(tokens) + self._adapted(tokens, prompts) + self._host(prompts)
 
     def step(self, running: float, context: float, tokens: float, prompts: float = 1.0) -> float:
         """Return the seconds of a step with `running` requests in decode and so many tokens of prompts.
@@ -68,10 +72,14 @@ class Timing:
         rows = running * (1.0 + self.guesses)
         more = self.decode.at(tokens + rows, 1.0) - self.decode.at(tokens, 1.0)  # of products with weights
         body = self._prompt(tokens) + max(more, 0.0) + self._attention(running, context)
+        body += self._adapted(tokens + rows, running + max(prompts, 1.0))
         return body + self._guessing(running, context) + self._host(running)
 
     def _prompt(self, tokens: float) -> float:
         return self.prompt.at(tokens) + (0.0 if self.draft_prompt is None else self.draft_prompt.at(tokens))
+
+    def _adapted(self, rows: float, requests: float) -> float:
+        return 0.0 if self.adapters is None else max(self.adapters.at(rows, max(requests, 1.0)), 0.0)
 
     def _attention(self, running: float, context: float) -> float:
         """Return what reading the caches takes beyond empty ones."""
@@ -89,15 +97,20 @@ class Timing:
         return self.host_step + self.host_sequence * sequences
 
 
-def timing_of(plan: Plan, most: float) -> Timing:
-    """Price the passes of a server with up to `most` running requests: four evaluations over open meshes at most."""
+def timing_of(plan: Plan, most: float, in_flight: float = 1.0) -> Timing:
+    """Price the passes of a server with up to `most` running requests: five evaluations over open meshes at most.
+
+    `in_flight` batches are on the stages of a pipeline at once, each of so many requests.
+    """
     resolved, spec = plan.resolved, plan.serving.speculative
     factor = resolved.system.host.issue_factor
     highest = min(most, _MOST) * (1.0 + plan.guesses)
     longest, budget = plan.prompt + plan.output, plan.budget
-    base = Passes(resolved, plan.adapters)
+    base = Passes(resolved, None, in_flight)
     exactly = tuple(plan.points())
-    draft = None if plan.draft is None else Passes(plan.draft)
+    draft = None if plan.draft is None else Passes(plan.draft, None, in_flight)
+    adapted = None if plan.adapters is None else Passes(resolved, plan.adapters, in_flight)
+    prompts = max(budget / plan.new, 1.0)
     return Timing(
         decode=base.decode_surface(budget + highest, longest, exactly),
         prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
@@ -109,4 +122,5 @@ def timing_of(plan: Plan, most: float) -> Timing:
         draft=None if draft is None else draft.decode_surface(highest, longest, exactly),
         draft_prompt=None if draft is None else draft.prompt_curve(plan.prompt, plan.cached, budget),
         draft_cost=0.0 if spec is None or spec.draft_cost is None else spec.draft_cost,
+        adapters=None if adapted is None else adapted.adapter_surface(budget + highest, min(most, _MOST) + prompts),
     )
