@@ -24,7 +24,14 @@ def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
         length = workload.sequence_length if workload.target_length is None else workload.target_length
         tokens = real(1.0 if length is None else length)
     elif workload.phase == "prefill":
-        tokens = real(workload.prompt_length)
+        tokens = tokens_read(resolved)
     elif workload.phase == "generate":
         tokens = real(workload.output_length)
     return samples, samples * tokens, "tokens"
+
+
+def tokens_read(resolved: Resolved) -> Real:
+    """Return the tokens of one sequence that a prefill reads: those of the prompt, or positions of an encoder."""
+    workload = resolved.workload
+    encodes = resolved.model.family == "encoder-decoder"
+    return real(workload.sequence_length if encodes else workload.prompt_length)

@@ -100,6 +100,7 @@ def _latency_rows(result: Result) -> list[tuple[str, Any]]:
 
 
 def _throughput(result: Result) -> str:
+    decodes = result.scenario["workload"]["phase"] == "decode"  # a step gives tokens; no sequence is done
     units = {
         "tokens_per_second": "tokens/s",
         "samples_per_second": "images/s" if result.scenario["workload"]["image_size"] else "samples/s",
@@ -109,7 +110,7 @@ def _throughput(result: Result) -> str:
     found = [
         f"{words.count(_f(result.throughput[key]))} {unit}"
         for key, unit in units.items()
-        if result.throughput[key] is not None
+        if result.throughput[key] is not None and not (decodes and key == "samples_per_second")
     ]
     return ", ".join(found)
 
