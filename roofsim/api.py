@@ -14,7 +14,7 @@ from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
 from roofsim.analyze.sensitivity import elasticities
-from roofsim.analyze.throughput import tokens_read, units_per_step
+from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
@@ -300,6 +300,10 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         )
     if scalar and nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
+    if resolved.model.family in DENOISERS and resolved.workload.phase == "forward":
+        pipeline = getattr(resolved.model, "pipeline", None)
+        whole = f"; whole images: model {pipeline}" if pipeline else ""
+        found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
     if resolved.engine.launch == "graphs":
         found.append("CUDA graphs: no host time per kernel is counted")
     return found

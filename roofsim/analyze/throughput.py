@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import Real, real
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
+
+#: Families whose samples are images in training, and of which a forward pass is one step of many towards an image.
+DENOISERS: Final = ("diffusion-unet", "dit")
 
 
 def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:

@@ -49,6 +49,16 @@ def complete_workload(
     return given.model_copy(update=update), checker.notes, checker.warnings
 
 
+def named(model: ModelSpec) -> str:
+    """Return a model's family with its article.
+
+    >>> from roofsim.spec.families.base import ModelSpec
+    >>> named(ModelSpec(family="encoder-decoder")), named(ModelSpec(family="unet"))
+    ('an encoder-decoder', 'a unet')
+    """
+    return f"{'an' if model.family[0] in 'aeio' else 'a'} {model.family}"
+
+
 class _Sizes:
     def __init__(self, given: Workload, model: ModelSpec, document: Document) -> None:
         self.given = given
@@ -65,8 +75,8 @@ class _Sizes:
         """Refuse words that this phase or family has no use for, instead of ignoring them."""
         given, phase = self.given, self.given.phase
         if phase in GENERATION and not self.model.generates:
-            message = f"{phase} is for models that generate tokens; {self.model.name} is a {self.model.family}"
-            raise self.fail("phase", message, "Use forward or train.")
+            message = f"{phase} is for models that generate tokens; {self.model.name} is {named(self.model)}"
+            raise self.fail("phase", message, self._other_phases())
         for key in SERVING:
             if getattr(given, key) is not None:
                 raise self.fail(key, "describes a running server", "`roofsim serve` answers it; here use batch_size.")
@@ -75,13 +85,22 @@ class _Sizes:
         generation = ("prompt_length", "output_length", "context_length")
         for key in generation:
             if getattr(given, key) is not None and phase not in GENERATION:
-                raise self.fail(key, f"belongs to prefill, decode and generate, not to {phase}", "Use sequence_length.")
+                hint = "Leave it out." if self.images else "Use sequence_length."
+                raise self.fail(key, f"belongs to prefill, decode and generate, not to {phase}", hint)
         if self.images and given.sequence_length is not None:
             raise self.fail("sequence_length", f"{self.model.name} takes images", "Use image_size.")
         if not self.images and given.image_size is not None:
             raise self.fail("image_size", f"{self.model.name} takes no images", "Use sequence_length.")
         self._refuse_steps()
         self._refuse_targets()
+
+    def _other_phases(self) -> str:
+        """Return the phases of a model that generates no tokens, and what makes images where it is a part of that."""
+        if hasattr(self.model, "num_inference_steps"):
+            return "Use forward (or generate): a pipeline of networks makes images, and is not trained as a whole."
+        pipeline = getattr(self.model, "pipeline", None)
+        whole = f" Whole images, many steps each: the model {pipeline}, phase forward." if pipeline else ""
+        return f"Use forward or train.{whole}"
 
     def _refuse_targets(self) -> None:
         """Refuse lengths of a decoder that the model or the phase has not."""
@@ -113,7 +132,9 @@ class _Sizes:
         """Refuse steps of what is no diffusion pipeline, and phases that such a pipeline has not."""
         steps, phase = getattr(self.model, "num_inference_steps", None), self.given.phase
         if self.given.num_inference_steps is not None and steps is None:
-            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline")
+            pipeline = getattr(self.model, "pipeline", None)
+            hint = f"Its pipeline is the model {pipeline}." if pipeline else "Leave it out: a pass is one step."
+            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline", hint)
         if steps is not None and phase != "forward":
             raise self.fail(
                 "phase", f"{self.model.name} is a pipeline of networks and does not {phase}", "Use forward."
