@@ -14,6 +14,7 @@ from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
+from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
@@ -265,6 +266,8 @@ class Resolver:
             place = self.document.place(tuple(problem.path.split(".")))
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
         self.assumed += found.notes
+        if found.weights is not None and workload.phase != "train":
+            self.warnings += check_loads(engine, found.weights, self.document.place(("workload", "precision")))
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------
