@@ -186,6 +186,7 @@ def _time_bars(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
 
 def _seconds_axis(axes: Axes, longest: float) -> None:
     axes.set_xlim(0.0, longest * 1.18)
+    axes.locator_params(axis="x", nbins=5)  # names of four digits and a unit stand beside one another
     axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
 
 

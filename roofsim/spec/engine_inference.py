@@ -72,7 +72,8 @@ class InferenceFacts(RankFacts):
         description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",
     )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
+        default=None,
+        description="Share of the memory that a server takes at start; outside of `serve` and `fit` not yet priced.",
     )
     server: ServerFacts | None = Field(
         default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
