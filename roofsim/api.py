@@ -260,7 +260,7 @@ def _basis(evaluation: Evaluation) -> list[str]:
     if resolved.override:
         found.append("hardware was changed: the interval is that of cards without measured steps")
     elif not level.startswith("gpu"):
-        width = "" if served else ", interval of unseen cards"
+        width = ", interval of measured inference" if served else ", interval of unseen cards"
         found.append(f"no step of {resolved.gpu.name} was measured: constants {level}{width}")
     table = many_gpus.shipped()
     known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines

@@ -5,6 +5,7 @@ import pytest
 import roofsim
 from roofsim.errors import SpecError
 from roofsim.report import words
+from roofsim.spec.source import parse_value
 
 
 def result_of(model, phase, **lengths):
@@ -91,3 +92,10 @@ def test_the_interval_is_called_wider_where_it_is(engine, gpu, widened):
     workload = {"phase": "decode", "context_length": 100, "engine": engine}
     result = roofsim.run({"model": "llama3-8b", "workload": workload, "hardware": {"gpu": gpu}})
     assert any("half as much again" in note for note in result.warnings) is widened
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1e9", 1e9), ("2.5E-3", 0.0025), ("-1e+2", -100.0), ("1e", "1e"), ("e9", "e9")]
+)
+def test_numbers_need_no_point_before_their_exponent(text, value):
+    assert parse_value(text, "--set") == value
