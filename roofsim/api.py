@@ -271,8 +271,8 @@ def _basis(evaluation: Evaluation) -> list[str]:
         )
     if resolved.workload.phase not in ("train", "forward") and not served:
         found.append(
-            f"no measured {resolved.workload.phase} of {resolved.engine.name} on such a card stands behind the interval: half as "
-            "much again is allowed"
+            f"too few measured runs of {resolved.workload.phase} with {resolved.engine.name} on such cards stand behind the "
+            "interval: half as much again is allowed"
         )
     return found
 
