@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.goodput import goodput_of
 from roofsim.analyze.host import host_notes
-from roofsim.analyze.intervals import interval, nearly_full
+from roofsim.analyze.intervals import inference_is_measured, interval, nearly_full
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
 from roofsim.analyze.sensitivity import elasticities
-from roofsim.analyze.throughput import units_per_step
+from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
@@ -207,14 +207,14 @@ def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
     tokens = divide(units, step) if unit == "tokens" else None
     found: dict[str, Real | None] = {
         "tokens_per_second": tokens,
-        "samples_per_second": divide(samples, step),
+        "samples_per_second": divide(samples, step * _steps_per_sample(resolved)),
         "tokens_per_second_per_gpu": None if tokens is None else tokens / real(resolved.gpus),
         "prefill_tokens_per_second": None,
         "decode_tokens_per_second": None,
         "output_tokens_per_second": None,
     }
     if resolved.workload.phase in ("prefill", "generate"):
-        prompt = samples * real(resolved.workload.prompt_length)
+        prompt = samples * tokens_read(resolved)
         found["prefill_tokens_per_second"] = divide(prompt, evaluation.stage_time("prefill"))
     if resolved.workload.phase in ("decode", "generate"):
         decode = evaluation.stage_time("decode")
@@ -222,6 +222,11 @@ def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
     if resolved.workload.phase == "generate":
         found["output_tokens_per_second"] = divide(units, step)
     return found
+
+
+def _steps_per_sample(resolved: Resolved) -> Real:
+    """Return how many steps a sample takes: a sequence that is decoded is done once its output is."""
+    return real(resolved.workload.output_length) if resolved.workload.phase == "decode" else 1.0
 
 
 def _is_zero(value: Real) -> bool:
@@ -248,14 +253,15 @@ def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
     return cost(resolved.gpu, resolved.system, resolved.gpus, float(step.step), float(units), unit)
 
 
-def _basis(resolved: Resolved) -> list[str]:
+def _basis(evaluation: Evaluation) -> list[str]:
     """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
-    found = []
+    resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
     if resolved.override:
         found.append("hardware was changed: the interval is that of cards without measured steps")
     elif not level.startswith("gpu"):
-        found.append(f"no step of {resolved.gpu.name} was measured: constants {level}, interval of unseen cards")
+        width = ", interval of measured inference" if served else ", interval of unseen cards"
+        found.append(f"no step of {resolved.gpu.name} was measured: constants {level}{width}")
     table = many_gpus.shipped()
     known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
     if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
@@ -263,8 +269,11 @@ def _basis(resolved: Resolved) -> list[str]:
             f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured: the interval is half as wide "
             "again as that of measured cards and engines"
         )
-    if resolved.workload.phase not in ("train", "forward"):
-        found.append(f"no {resolved.workload.phase} step stands behind the interval: half as much again is allowed")
+    if resolved.workload.phase not in ("train", "forward") and not served:
+        found.append(
+            f"too few measured runs of {resolved.workload.phase} with {resolved.engine.name} on such cards stand behind the "
+            "interval: half as much again is allowed"
+        )
     return found
 
 
@@ -279,7 +288,7 @@ def _unpriced(resolved: Resolved) -> list[str]:
 
 def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
     resolved = evaluation.resolved
-    found = [*(_basis(resolved) if scalar else []), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
+    found = [*(_basis(evaluation) if scalar else []), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
     found += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         found.append(
@@ -291,6 +300,10 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         )
     if scalar and nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
+    if resolved.model.family in DENOISERS and resolved.workload.phase == "forward":
+        pipeline = getattr(resolved.model, "pipeline", None)
+        whole = f"; whole images: model {pipeline}" if pipeline else ""
+        found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
     if resolved.engine.launch == "graphs":
         found.append("CUDA graphs: no host time per kernel is counted")
     return found

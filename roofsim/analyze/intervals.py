@@ -125,6 +125,11 @@ def _inference(evaluation: Evaluation) -> tuple[float, bool]:
     return (width, True) if speaks else (width * UNMEASURED, False)
 
 
+def inference_is_measured(evaluation: Evaluation) -> bool:
+    """Tell whether measured inference of this engine on such cards speaks for a run, so that nothing is added for the lack."""
+    return _inference(evaluation)[1]
+
+
 def regime_of(phase: str) -> str:
     """Return what kind of program's memory was measured: that of training steps, or of inference."""
     return "train" if phase == "train" else "infer"

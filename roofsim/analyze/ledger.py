@@ -95,7 +95,8 @@ def _workspace(evaluation: Evaluation) -> Real:
     if values == 0.0 or not evaluation.resolved.model.generates:
         return 0.0
     workload, width = resolved.workload, getattr(resolved.model, "hidden_size", 0)
-    tokens = real(workload.micro_batch_size) * real(workload.prompt_length or 1)
+    length = workload.sequence_length if resolved.model.family == "encoder-decoder" else workload.prompt_length
+    tokens = real(workload.micro_batch_size) * real(length or 1)
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 
 

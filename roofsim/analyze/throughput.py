@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import Real, real
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
+
+#: Families whose samples are images in training, and of which a forward pass is one step of many towards an image.
+DENOISERS: Final = ("diffusion-unet", "dit")
 
 
 def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
@@ -24,7 +27,14 @@ def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
         length = workload.sequence_length if workload.target_length is None else workload.target_length
         tokens = real(1.0 if length is None else length)
     elif workload.phase == "prefill":
-        tokens = real(workload.prompt_length)
+        tokens = tokens_read(resolved)
     elif workload.phase == "generate":
         tokens = real(workload.output_length)
     return samples, samples * tokens, "tokens"
+
+
+def tokens_read(resolved: Resolved) -> Real:
+    """Return the tokens of one sequence that a prefill reads: those of the prompt, or positions of an encoder."""
+    workload = resolved.workload
+    encodes = resolved.model.family == "encoder-decoder"
+    return real(workload.sequence_length if encodes else workload.prompt_length)

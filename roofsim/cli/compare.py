@@ -29,6 +29,7 @@ def compare(
     """Compare GPUs on one scenario: time, limits, memory, price, speed per price."""
     from roofsim.api import answer
 
+    _refuse_cards_as_number(overrides)
     checked_path(plot, ".png", ".svg", ".pdf")
     given = [name.strip() for text in [*(cards or ()), *(gpu or ())] for name in text.split(",")]
     names = [name for name in dict.fromkeys(given) if name] or list(USUAL)
@@ -42,3 +43,13 @@ def compare(
         from roofsim.report.plot import draw_comparison
 
         draw_comparison(list(zip(evaluations, results, strict=True)), plot)
+
+
+def _refuse_cards_as_number(overrides: Overrides) -> None:
+    """Point to ``--gpu`` where cards are given to ``--gpus``, which is their number."""
+    from roofsim.errors import Place, Problem, SpecError
+
+    for key, text, origin in overrides:
+        if (key, origin) == ("gpus", "flag") and any(letter.isalpha() for letter in text):
+            hint = f"Name cards with --gpu {text}; --gpus is how many of each."
+            raise SpecError(Problem(f"expected a number of GPUs; got {text!r}", Place("--gpus"), "", hint))

@@ -125,6 +125,10 @@ def _t5(c: Fields) -> Mapping:
     }
 
 
+#: Tokens of Whisper's vocabulary from which it knows languages (openai/whisper, model.py, is_multilingual).
+_MULTILINGUAL: Final = 51865
+
+
 def _whisper(c: Fields) -> Mapping:
     _generates(c, "ForConditionalGeneration")
     c.only("scale_embedding", False)
@@ -146,6 +150,8 @@ def _whisper(c: Fields) -> Mapping:
         "mel_bands": c.whole("num_mel_bins", default=80),
         "max_sequence_length": c.whole("max_source_positions", default=1500),
         "max_target_length": c.whole("max_target_positions", default=448),
+        # Start of transcript and no timestamps; language and task beside them (openai/whisper, tokenizer.py).
+        "decoder_prompt_length": 4 if c.whole("vocab_size") >= _MULTILINGUAL else 2,
         "activation": c.activation("activation_function", default="gelu"),
         "key_bias": False,
         "dropout": c.rate("dropout"),

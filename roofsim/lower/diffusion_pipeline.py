@@ -31,7 +31,7 @@ def lower_text_encoder(model: DiffusionPipelineModel, call: Call) -> OpGraph:
         name=f"{model.name} text encoder", num_layers=int(model.text_layers), hidden_size=int(model.text_hidden_size),
         num_attention_heads=int(model.text_heads), vocab_size=int(model.text_vocab_size),
         max_sequence_length=int(model.text_length), normalization_first=True, token_types=0, head="none", dropout=0.0,
-        activation="quick_gelu",
+        activation=model.text_activation,
     )  # fmt: skip
     return lower_encoder(encoder.completed().as_reals(), replace(call, length=real(model.text_length)))
 

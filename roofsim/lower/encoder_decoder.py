@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
     """Build one pass: encoder and decoder, or, while decoding, one token of the decoder against the caches.
 
-    `call.length` counts the encoder's positions (an audio frontend always has all of its own), `call.target_length` the
-    decoder's.
+    `call.length` counts the encoder's positions (the model's own, where it is None), `call.target_length` the decoder's.
     """
     b = Builder()
     both = _EncoderDecoder(_share(model, call.shares), call, b, VisionLayers(b, call.flavour, call.shares))
@@ -83,8 +82,7 @@ class _EncoderDecoder:
 
     @property
     def source_length(self) -> Real:
-        given = None if self.audio else self.call.length
-        return self.model.max_sequence_length if given is None else given
+        return self.model.max_sequence_length if self.call.length is None else self.call.length
 
     @property
     def target_length(self) -> Real:

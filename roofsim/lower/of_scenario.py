@@ -19,13 +19,16 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
     """Return the call of one pass."""
     workload, precision = resolved.workload, resolved.precision
     length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
-    if phase == "prefill":
+    target = workload.target_length
+    if phase == "prefill" and resolved.model.family == "encoder-decoder":
+        target = workload.prompt_length
+    elif phase == "prefill":
         length = workload.prompt_length
     return Call(
         phase=phase,
         batch=real(workload.micro_batch_size),
         length=None if length is None else real(length),
-        target_length=None if workload.target_length is None else real(workload.target_length),
+        target_length=None if target is None else real(target),
         context_length=context,
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,

@@ -130,20 +130,27 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
             row["intensity"], row["flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour, alpha=0.65,
             edgecolors="black", linewidths=0.5, zorder=3,
         )  # fmt: skip
-        if index == 0:
-            label = f"{row['name']} {100 * row['share']:.0f} %"
-            axes.annotate(
-                label,
-                (row["intensity"], row["flops"] / row["time"]),
-                xytext=(8, -10),
-                textcoords="offset points",
-                fontsize=8,
-            )
     axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
+    _name_points(axes, [row for index, row in rows if index == 0])
     axes.set_title("roofline: one mark a class of ops, its area its share of the step", fontsize=10)
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(loc="lower right", fontsize=8)
+
+
+def _name_points(axes: Axes, rows: list[dict[str, Any]]) -> None:
+    """Write the class beside each mark, from above; lower where another name stands already."""
+    taken: list[tuple[float, float]] = []
+    scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
+    for row in sorted(rows, key=lambda row: -row["flops"] / row["time"]):
+        at = row["intensity"], row["flops"] / row["time"]
+        x, y = (float(length) * scale for length in axes.transData.transform(at))
+        drop = 10.0
+        while any(abs(x - other) < 85.0 and abs(y - drop - height) < 10.0 for other, height in taken):
+            drop += 3.0
+        taken.append((x, y - drop))
+        label = f"{row['name']} {100 * row['share']:.0f} %"
+        axes.annotate(label, at, xytext=(8, -drop), textcoords="offset points", fontsize=8)
 
 
 def _class_points(evaluation: Evaluation) -> list[dict[str, Any]]:
@@ -186,6 +193,7 @@ def _time_bars(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
 
 def _seconds_axis(axes: Axes, longest: float) -> None:
     axes.set_xlim(0.0, longest * 1.18)
+    axes.locator_params(axis="x", nbins=5)  # names of four digits and a unit stand beside one another
     axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
 
 

@@ -100,16 +100,19 @@ def _latency_rows(result: Result) -> list[tuple[str, Any]]:
 
 
 def _throughput(result: Result) -> str:
+    decodes = result.scenario["workload"]["phase"] == "decode"  # a step gives tokens; no sequence is done
     units = {
         "tokens_per_second": "tokens/s",
-        "samples_per_second": "images/s" if result.scenario["workload"]["image_size"] else "samples/s",
+        "samples_per_second": f"{words.unit_of(result)}/s"
+        if result.scenario["workload"]["image_size"]
+        else "samples/s",
         "decode_tokens_per_second": "decode tokens/s",
         "output_tokens_per_second": "output tokens/s",
     }
     found = [
         f"{words.count(_f(result.throughput[key]))} {unit}"
         for key, unit in units.items()
-        if result.throughput[key] is not None
+        if result.throughput[key] is not None and not (decodes and key == "samples_per_second")
     ]
     return ", ".join(found)
 
@@ -133,8 +136,8 @@ def _memory(result: Result) -> str:
 
 def _cost(result: Result) -> str:
     cost = result.cost
-    unit, per_million = _per_million(cost)
-    rate = "" if per_million is None else f", {per_million:.3g} USD per million {unit}"
+    _, per_million = _per_million(cost)
+    rate = "" if per_million is None else f", {per_million:.3g} USD per million {words.unit_of(result)}"
     return f"{cost['usd_per_hour']:.2f} USD/h{rate} (price of {cost['price_date']})"
 
 
@@ -183,7 +186,7 @@ def print_comparison(console: Console, results: list[Result]) -> None:
     first = results[0]
     console.print(Text(f"{first.scenario['model']['name']} · {first.scenario['workload']['phase']}", style="bold"))
     console.print(words.batch_line(first), style="dim")
-    unit = "images" if "usd_per_million_images" in first.cost else "tokens"
+    unit = words.unit_of(first).removeprefix("denoising ")
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     left = ("GPU", "type", "limited by", "then", "fits")
     for name in (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.throughput import DENOISERS
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -120,10 +121,18 @@ def headline(result: Result) -> str:
     )
 
 
+def unit_of(result: Result) -> str:
+    """Return what throughput and cost of a result are counted in: tokens, images, or steps towards images."""
+    scenario = result.scenario
+    unit = "images" if "usd_per_million_images" in result.cost else "tokens"
+    steps = scenario["model"]["family"] in DENOISERS and scenario["workload"]["phase"] == "forward"
+    return "denoising steps" if unit == "images" and steps else unit
+
+
 def batch_line(result: Result) -> str:
     """Return the sizes of the batch and what is done with it, in one line."""
     workload = result.scenario["workload"]
-    parts = [_batch_words(workload)]
+    parts = [_batch_words(workload, result.scenario["model"]["family"])]
     if workload["phase"] == "train":
         micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
         parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
@@ -161,20 +170,36 @@ def _sharding_words(sharding: Any) -> str:
     return sharding if isinstance(sharding, str) else f"full over {sharding['full']}"
 
 
-def _batch_words(workload: dict[str, Any]) -> str:
-    batch = workload["micro_batch_size"]
-    if workload["phase"] in ("prefill", "generate"):
-        words = f"{batch} x {workload['prompt_length']} prompt tokens"
-        return words + (f" + {workload['output_length']} output" if workload["phase"] == "generate" else "")
-    if workload["phase"] == "decode":
-        return (
-            f"{batch} sequences, one token each after {workload['context_length']} (output {workload['output_length']})"
-        )
+def _batch_words(workload: dict[str, Any], family: str) -> str:
+    batch, length, phase = workload["micro_batch_size"], workload["sequence_length"], workload["phase"]
+    encoded = f"{length} encoder positions, " if family == "encoder-decoder" and length else ""
+    if phase in ("prefill", "generate"):
+        return f"{batch} x {encoded}{_prompt_words(workload, decodes=bool(encoded))}"
+    if phase == "decode":
+        of_encoder = f" of {encoded}" if encoded else ", "
+        return f"{batch} sequences{of_encoder}one token each after {_cached_words(workload)}"
     if workload["image_size"]:
         return f"{batch} images of {workload['image_size']} pixels"
-    if workload["sequence_length"]:
-        return f"{batch} x {workload['sequence_length']} tokens"
+    if encoded:
+        return f"{batch} x {encoded}{workload['target_length']} decoder tokens"
+    if length:
+        return f"{batch} x {length} tokens"
     return f"{batch} samples"
+
+
+def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:
+    what = "tokens at the decoder's start" if decodes else "prompt tokens"
+    words = f"{workload['prompt_length']} {what}"
+    if workload["phase"] == "prefill":
+        return words
+    cached = f" after {workload['context_length']} cached" if workload["context_length"] else ""
+    return f"{words}{cached} + {workload['output_length']} output"
+
+
+def _cached_words(workload: dict[str, Any]) -> str:
+    context, prompt = workload["context_length"], workload["prompt_length"]
+    parts = f" ({context} of the context and {prompt} of the prompt)" if prompt else ""
+    return f"{context + prompt}{parts} (output {workload['output_length']})"
 
 
 def _adapter_words(adapter: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from roofsim.spec.engine_ranks import RankFacts, Strict
+from roofsim.spec.formats import FormatFamily
 from roofsim.spec.serving import ServerFacts
 
 #: Which code computes attention; the name of a generation stands for its achieved rate.
@@ -66,8 +67,13 @@ class InferenceFacts(RankFacts):
         default=None,
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
     )
+    formats: tuple[FormatFamily, ...] | None = Field(
+        default=None,
+        description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",
+    )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
-        default=None, description="Share of the memory that a server takes at start; outside of `serve` not yet priced."
+        default=None,
+        description="Share of the memory that a server takes at start; outside of `serve` and `fit` not yet priced.",
     )
     server: ServerFacts | None = Field(
         default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal, cast
 
 from roofsim.numeric import is_scalar
 
@@ -221,6 +221,25 @@ FORMATS: Final = {
         *(_gguf(name, encoding) for name, encoding in GGUF.items()),
     )
 }  # fmt: skip
+
+#: Families of weight formats, by which engines say what they load.
+FormatFamily = Literal["fp8", "mxfp8", "mxfp4", "nvfp4", "int8", "int4", "bitsandbytes", "q4f16_1", "gguf", "exl2"]
+
+
+def format_family(name: str) -> FormatFamily:
+    """Return the family of a weight format: files of one kind that the same loaders read.
+
+    >>> format_family("q4_k_m"), format_family("nf4-dq"), format_family("exl2-4.0bpw"), format_family("fp8")
+    ('gguf', 'bitsandbytes', 'exl2', 'fp8')
+    """
+    if name in GGUF:
+        return "gguf"
+    if name.startswith("nf4"):
+        return "bitsandbytes"
+    if name.startswith("exl2"):
+        return "exl2"
+    return cast("FormatFamily", name)
+
 
 _EXL2: Final = re.compile(r"exl2-(\d+(?:\.\d+)?)bpw")
 #: Bits per weight that ExLlamaV2's converter accepts (convert.py, -b): its narrowest and widest layer settings.

@@ -206,7 +206,7 @@ def _formatted(name: str, found: WeightFormat, recipe: str, gradient_type: str, 
         )
     arithmetic = found.arithmetic
     if arithmetic is None or (arithmetic != "fp8" and stack.engine == "llama.cpp"):
-        return _weight_only(name, found, stack, _foreign(name, found, stack))
+        return _weight_only(name, found, stack, ())
     if not stack.has(arithmetic):
         if trains or not stack.expands:
             raise _no_arithmetic(name, arithmetic, stack)
@@ -224,12 +224,6 @@ def _soft(name: str, stack: Stack) -> tuple[str, ...]:
     if name != "mxfp8" or hardware:
         return ()
     return (f"{stack.gpu} has no units that scale blocks of 32: mxfp8 is priced at its fp8 peak",)
-
-
-def _foreign(name: str, found: WeightFormat, stack: Stack) -> tuple[str, ...]:
-    if not stack.engine or stack.engine in found.engines:
-        return ()
-    return (f"{name} is read by {', '.join(found.engines)}: priced as if {stack.engine} had such kernels",)
 
 
 def _weight_only(name: str, found: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
@@ -259,7 +253,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
                 hint=f"Weights of {name} are expanded to 16 or 32 bits: compute fp16, bf16, fp32 or tf32.",
             )
         )
-    return replace(base, weights=found.name, notes=_foreign(name, found, stack))
+    return replace(base, weights=found.name)
 
 
 def _no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:

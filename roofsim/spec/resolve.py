@@ -14,6 +14,7 @@ from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
+from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
@@ -76,6 +77,7 @@ class Resolver:
         scenario = self._scenario()
         with _Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
+            scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
             hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
@@ -116,6 +118,14 @@ class Resolver:
             reliability=reliability,
             places=most,
         )
+
+    def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
+        """Take generate for what makes images of a diffusion pipeline: one pass of all its steps, its forward."""
+        if model is None or model.family != "diffusion-pipeline" or scenario.workload.phase != "generate":
+            return scenario
+        self.assumed.append("phase: forward, which of a diffusion pipeline is all that makes its images")
+        workload = scenario.workload.model_copy(update={"phase": "forward"})
+        return scenario.model_copy(update={"workload": workload})
 
     def _scenario(self) -> Scenario:
         """Check the scenario; where keys are wrong, look up the names as well, so that all problems come at once."""
@@ -256,6 +266,8 @@ class Resolver:
             place = self.document.place(tuple(problem.path.split(".")))
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
         self.assumed += found.notes
+        if found.weights is not None and workload.phase != "train":
+            self.warnings += check_loads(engine, found.weights, self.document.place(("workload", "precision")))
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec.adapter import Adapter
-from roofsim.spec.workload import SERVING
+from roofsim.spec.workload import SERVING, Workload
 
 if TYPE_CHECKING:
     from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.source import Document
-    from roofsim.spec.workload import Parallel, Workload
+    from roofsim.spec.workload import Parallel
 
 GENERATION = ("prefill", "decode", "generate")
+#: What only training has; elsewhere another value than the default changes nothing, and is said.
+_OF_TRAINING: Final = ("optimizer", "recompute")
 
 
 def complete_workload(
@@ -28,6 +30,7 @@ def complete_workload(
     """
     checker = _Sizes(given, model, document)
     checker.refuse_foreign()
+    checker.name_idle()
     update: dict[str, Any] = {}
     batch = given.micro_batch_size or given.batch_size
     if batch is None:
@@ -46,6 +49,16 @@ def complete_workload(
     return given.model_copy(update=update), checker.notes, checker.warnings
 
 
+def named(model: ModelSpec) -> str:
+    """Return a model's family with its article.
+
+    >>> from roofsim.spec.families.base import ModelSpec
+    >>> named(ModelSpec(family="encoder-decoder")), named(ModelSpec(family="unet"))
+    ('an encoder-decoder', 'a unet')
+    """
+    return f"{'an' if model.family[0] in 'aeio' else 'a'} {model.family}"
+
+
 class _Sizes:
     def __init__(self, given: Workload, model: ModelSpec, document: Document) -> None:
         self.given = given
@@ -62,8 +75,8 @@ class _Sizes:
         """Refuse words that this phase or family has no use for, instead of ignoring them."""
         given, phase = self.given, self.given.phase
         if phase in GENERATION and not self.model.generates:
-            message = f"{phase} is for models that generate tokens; {self.model.name} is a {self.model.family}"
-            raise self.fail("phase", message, "Use forward or train.")
+            message = f"{phase} is for models that generate tokens; {self.model.name} is {named(self.model)}"
+            raise self.fail("phase", message, self._other_phases())
         for key in SERVING:
             if getattr(given, key) is not None:
                 raise self.fail(key, "describes a running server", "`roofsim serve` answers it; here use batch_size.")
@@ -72,20 +85,56 @@ class _Sizes:
         generation = ("prompt_length", "output_length", "context_length")
         for key in generation:
             if getattr(given, key) is not None and phase not in GENERATION:
-                raise self.fail(key, f"belongs to prefill, decode and generate, not to {phase}", "Use sequence_length.")
+                hint = "Leave it out." if self.images else "Use sequence_length."
+                raise self.fail(key, f"belongs to prefill, decode and generate, not to {phase}", hint)
         if self.images and given.sequence_length is not None:
             raise self.fail("sequence_length", f"{self.model.name} takes images", "Use image_size.")
         if not self.images and given.image_size is not None:
             raise self.fail("image_size", f"{self.model.name} takes no images", "Use sequence_length.")
         self._refuse_steps()
+        self._refuse_targets()
+
+    def _other_phases(self) -> str:
+        """Return the phases of a model that generates no tokens, and what makes images where it is a part of that."""
+        if hasattr(self.model, "num_inference_steps"):
+            return "Use forward (or generate): a pipeline of networks makes images, and is not trained as a whole."
+        pipeline = getattr(self.model, "pipeline", None)
+        whole = f" Whole images, many steps each: the model {pipeline}, phase forward." if pipeline else ""
+        return f"Use forward or train.{whole}"
+
+    def _refuse_targets(self) -> None:
+        """Refuse lengths of a decoder that the model or the phase has not."""
+        given, phase = self.given, self.given.phase
         if given.target_length is not None and self.model.family != "encoder-decoder":
             raise self.fail("target_length", f"{self.model.name} is no encoder-decoder")
+        if given.target_length is not None and phase in GENERATION:
+            hint = "The decoder starts with prompt_length tokens and adds output_length."
+            raise self.fail("target_length", f"belongs to train and forward, not to {phase}", hint)
+
+    def name_idle(self) -> None:
+        """Warn of what the scenario states and the phase has no use for; scripts pass such words to every phase."""
+        given, phase = self.given, self.given.phase
+        idle = [
+            name
+            for name in _OF_TRAINING
+            if phase != "train" and getattr(given, name) != Workload.model_fields[name].default
+        ]
+        if phase == "prefill":
+            idle += [name for name in ("output_length", "context_length") if getattr(given, name) not in (None, 0)]
+        self.warnings += [f"workload.{name} has no effect in phase {phase}" for name in idle]
+        if phase == "generate" and given.context_length:
+            self.warnings.append(
+                f"the pass over the prompts is priced without attention to the {given.context_length} tokens of "
+                "workload.context_length; decode steps see them"
+            )
 
     def _refuse_steps(self) -> None:
         """Refuse steps of what is no diffusion pipeline, and phases that such a pipeline has not."""
         steps, phase = getattr(self.model, "num_inference_steps", None), self.given.phase
         if self.given.num_inference_steps is not None and steps is None:
-            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline")
+            pipeline = getattr(self.model, "pipeline", None)
+            hint = f"Its pipeline is the model {pipeline}." if pipeline else "Leave it out: a pass is one step."
+            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline", hint)
         if steps is not None and phase != "forward":
             raise self.fail(
                 "phase", f"{self.model.name} is a pipeline of networks and does not {phase}", "Use forward."
@@ -153,22 +202,64 @@ class _Sizes:
     def _generation(self, phase: str) -> dict[str, Any]:
         given = self.given
         prompt, context, output = given.prompt_length, given.context_length, given.output_length
+        encodes = self.model.family == "encoder-decoder"
+        source = self._source() if encodes else {}
         if phase == "decode":
-            if given.sequence_length is not None:
+            if given.sequence_length is not None and not encodes:
                 raise self.fail("sequence_length", "decode has a context_length and an output_length")
-            start = (context or 0) + (prompt or 0)
             if context is None and prompt is None and output is None:
                 raise self.fail("context_length", "decode needs a context_length or an output_length")
-            result = {"prompt_length": 0, "context_length": start, "output_length": output or 1}
+            if not (context and prompt):  # one behind the other where both are given
+                prompt, context = 0, (context or 0) + (prompt or 0)
+            result = {"prompt_length": prompt, "context_length": context, "output_length": output or 1}
         else:
-            prompt = prompt or given.sequence_length
-            if prompt is None:
-                raise self.fail("prompt_length", f"{phase} needs a prompt_length", "For example prompt_length: 512.")
+            prompt = self._prefix() if encodes else self._prompt(phase)
             if phase == "generate" and output is None:
                 raise self.fail("output_length", "generate needs an output_length", "For example output_length: 128.")
             result = {"prompt_length": prompt, "context_length": context or 0, "output_length": output or 1}
-        whole = result["context_length"] + result["prompt_length"] + (output or 0)
-        longest = getattr(self.model, "max_sequence_length", None)
+        self._check_longest(result, output or 0, encodes=encodes)
+        return result | source
+
+    def _check_longest(self, lengths: dict[str, Any], output: int, *, encodes: bool) -> None:
+        """Warn of more tokens than the model, or the decoder of an encoder-decoder, has positions for."""
+        whole = lengths["context_length"] + lengths["prompt_length"]
+        whole += output if self.given.phase != "prefill" else 0
+        key = "max_target_length" if encodes else "max_sequence_length"
+        longest = getattr(self.model.completed(), key, None)
         if longest is not None and whole > longest:
-            self.warnings.append(f"{whole} tokens are beyond the model's max_sequence_length {longest}")
-        return result
+            self.warnings.append(f"{whole} tokens are beyond the model's {key} {longest}")
+
+    def _prompt(self, phase: str) -> int:
+        """Return the length of a decoder's prompt, which `sequence_length` may also state."""
+        prompt, length = self.given.prompt_length, self.given.sequence_length
+        if prompt == 0:
+            message = f"0 tokens; {phase} reads at least one"
+            raise self.fail(
+                "prompt_length", message, "For steps from an empty context: phase decode, output_length: N."
+            )
+        if prompt is None and length is None:
+            raise self.fail("prompt_length", f"{phase} needs a prompt_length", "For example prompt_length: 512.")
+        if prompt is not None and length is not None and prompt != length:
+            message = f"{length} beside prompt_length {prompt}: {phase} has one prompt"
+            raise self.fail("sequence_length", message, "Give prompt_length alone, and what is added as output_length.")
+        return prompt or length or 1
+
+    def _source(self) -> dict[str, Any]:
+        """Return what the encoder of an encoder-decoder reads, in every phase."""
+        own, length = getattr(self.model, "max_sequence_length", None), self.given.sequence_length
+        if length is None:
+            self.notes.append(f"sequence_length: {own} positions of the encoder, the model's own")
+            length = own
+        elif own is not None and length > own:
+            self.warnings.append(f"sequence_length {length} is beyond the encoder's max_sequence_length {own}")
+        return {"sequence_length": length}
+
+    def _prefix(self) -> int:
+        """Return the tokens that the decoder of an encoder-decoder starts from."""
+        prompt: int | None = self.given.prompt_length
+        own: int = getattr(self.model.completed(), "decoder_prompt_length", None) or 1
+        if prompt == 0:
+            raise self.fail("prompt_length", "0 tokens; a decoder starts from one", f"Leave it out: {own}.")
+        if prompt is None:
+            self.notes.append(f"prompt_length: {own} at the decoder's start, the model's own")
+        return prompt or own

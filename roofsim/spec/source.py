@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -17,7 +18,9 @@ MOST_VALUES: Final = 200_000
 DEEPEST: Final = 60
 
 _TAG = "tag:yaml.org,2002:"
-_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
+# YAML 1.1 takes 1e9 for a word, as it has neither point nor sign; 1.2 and people take it for a number.
+_Loader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
 _scalars = yaml.constructor.SafeConstructor()
 
 Path_ = tuple[str | int, ...]

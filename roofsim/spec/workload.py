@@ -77,7 +77,9 @@ class Workload(_Strict):
         default=None, description="Passes of the denoiser of a diffusion pipeline; the model's own, if left out."
     )
     target_length: Positive | None = Field(default=None, description="Decoder tokens of an encoder-decoder.")
-    prompt_length: NonNegative | None = None
+    prompt_length: NonNegative | None = Field(
+        default=None, description="Tokens of a prompt; of an encoder-decoder those that the decoder starts from."
+    )
     output_length: Positive | None = None
     context_length: NonNegative | None = Field(default=None, description="Tokens in the cache before the (first) step.")
     concurrency: Positive | None = Field(

@@ -371,3 +371,17 @@ def test_flags_are_those_of_the_command_line():
 def test_a_stated_capacity_leaves_cards_alone():
     found = roofsim.fit("bert-base", gpu="v100", hardware__override={"gpu.memory.capacity": "1 MiB"})
     assert not any(remedy.changes[0].group == "card" for remedy in found.remedies.singles)
+
+
+@pytest.mark.parametrize(
+    ("engine", "low", "high"), [("vllm", 0.89, 0.9), ("sglang", 0.88, 0.91), ("tensorrt-llm", 0.9, 0.95)]
+)
+def test_servers_fit_in_what_they_take_of_the_card(engine, low, high):
+    request = {
+        "model": "llama3-8b", "workload": {"phase": "decode", "context_length": 1000, "engine": engine},
+        "hardware": {"gpu": "a100"},
+    }  # fmt: skip
+    found = roofsim.fit(request)
+    largest_batch = roofsim.run({**request, "workload": {**request["workload"], "batch_size": found.certificate.value}})
+    assert low < float(largest_batch.memory.device_total) / float(largest_batch.memory.capacity) < high
+    assert any(f"{engine} takes 0." in note for note in found.notes)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
+from roofsim.spec.formats import FormatFamily
 
 #: llama-bench, decode of Llama 3 8B from an empty context, tokens per second
 #: (XiongjieDai/GPU-Benchmarks-on-LLM-Inference, README.md).
@@ -24,10 +26,14 @@ LADDER = {
     "mlc-llm": ["fp16", "int8", "nf4", "nf4-dq"],
 }
 
+FAMILIES = list(get_args(FormatFamily))
+
 
 def request(precision, engine="llama.cpp", gpu="rtx4090", phase="decode", **extra):
     sizes = {"context_length": 512} if phase == "decode" else {"prompt_length": 512} if phase != "forward" else {}
     workload = {"phase": phase, "engine": engine, "precision": precision, "batch_size": 1} | sizes | extra
+    if engine != "pytorch-eager":  # prices of any format, whether the engine loads such files or not
+        workload["engine_facts"] = {"formats": FAMILIES} | workload.get("engine_facts", {})
     return {"model": "llama3-8b", "workload": workload, "hardware": {"gpu": gpu}}
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
-from roofsim.api import resolve
+from roofsim.api import resolve, run
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
+from roofsim.report.words import unit_of
 from tests.lower.vision_checks import catalog_model
 
 NAME = "stable-diffusion-1.5-pipeline"
@@ -35,6 +36,42 @@ def test_parameters_are_those_of_the_library(usual):
     assert (text, decoder) == (TEXT, DECODER)
     assert unet == catalog_model("sd15-unet").published_parameters
     assert parameters_of(usual)["total"] == model.published_parameters
+
+
+@pytest.mark.parametrize("name", [NAME, "stable-diffusion-2.1-pipeline"])
+def test_published_parameters(name):
+    found = priced(name, gpu="h200", precision="fp16", num_inference_steps=1)
+    assert parameters_of(found)["total"] == catalog_model(name).published_parameters
+
+
+def test_generate_is_what_makes_the_images():
+    one, other = (run({"model": NAME, "workload": {"phase": phase}}) for phase in ("forward", "generate"))
+    assert other.step_time == one.step_time
+    assert any("phase: forward" in note for note in other.assumed)
+
+
+@pytest.mark.parametrize(
+    ("model", "workload", "words"),
+    [
+        ("sd15-unet", {"phase": "forward", "num_inference_steps": 30}, "model stable-diffusion-1.5-pipeline"),
+        ("sd21-unet", {"phase": "generate"}, "model stable-diffusion-2.1-pipeline, phase forward"),
+        ("flux-dev", {"phase": "generate"}, "Use forward or train"),
+        (NAME, {"phase": "decode"}, "not trained as a whole"),
+        (NAME, {"phase": "forward", "prompt_length": 5}, "Leave it out"),
+    ],
+)
+def test_refusals_name_the_pipeline(model, workload, words):
+    with pytest.raises(SpecError, match=words):
+        resolve({"model": model, "workload": workload})
+
+
+@pytest.mark.parametrize(
+    ("model", "unit"), [("sd15-unet", "denoising steps"), ("flux-dev", "denoising steps"), (NAME, "images")]
+)
+def test_a_pass_of_the_denoiser_is_no_image(model, unit):
+    result = run({"model": model, "workload": {"phase": "forward"}})
+    assert unit_of(result) == unit
+    assert any("not an image" in note for note in result.warnings) is (unit != "images")
 
 
 def test_steps_and_guidance_multiply_the_work_of_the_denoiser(usual):

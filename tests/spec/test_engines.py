@@ -105,6 +105,7 @@ OTHER = {
     "key_value_cache": "paged",
     "cache_block_size": 16,
     "prefill_chunk": 512,
+    "formats": ["gguf"],
     "preallocated_share": 0.9,
     "server": {"batching": "apart", "max_num_seqs": 8, "admission": "whole", "preallocated_of": "free"},
     "launch": "graphs",

@@ -156,9 +156,35 @@ def test_engines_expand_what_cards_cannot_multiply():
     assert (native.math, native.operands) == ("fp4", "nvfp4")
 
 
-def test_foreign_engines_are_said():
-    found = resolve(decode("llama3-8b", "q4_k_m", engine="vllm"))
-    assert any("q4_k_m is read by llama.cpp" in text for text in found.assumed)
+@pytest.mark.parametrize(
+    ("engine", "precision", "loaders"),
+    [
+        ("vllm", "exl2-4.0bpw", "exllamav2"),
+        ("llama.cpp", "exl2-4.0bpw", "exllamav2"),
+        ("tensorrt-llm", "exl2-4.0bpw", "exllamav2"),
+        ("fastertransformer", "q4_k_m", "llama.cpp, sglang, vllm"),
+        ("autoawq", "q4_k_m", "llama.cpp, sglang, vllm"),
+        ("huggingface", "q4_k_m", "llama.cpp, sglang, vllm"),
+        ("exllama", {"compute": "fp16", "parameters": "nf4"}, "huggingface, sglang, vllm"),
+    ],
+)
+def test_formats_that_an_engine_does_not_load_are_refused(engine, precision, loaders):
+    with pytest.raises(SpecError, match=rf"engine {engine} does not load .* Engines that load \w+: {loaders}\."):
+        resolve(decode("llama3-8b", precision, engine=engine))
+
+
+def test_what_nobody_states_is_warned_of_and_a_fact_settles_it():
+    unstated = resolve(decode("llama3-8b", "int4", engine="pytorch-eager"))
+    assert any("not stated whether pytorch-eager loads int4" in text for text in unstated.warnings)
+    for engine, formats in (("pytorch-eager", ["int4"]), ("vllm", ["int4", "exl2"])):
+        stated = resolve(decode("llama3-8b", "int4", engine=engine, engine_facts={"formats": formats}))
+        assert not [text for text in stated.warnings if "loads" in text]
+
+
+@pytest.mark.parametrize("precision", ["fp8", "nvfp4"])
+def test_weights_without_units_are_said_to_be_expanded(precision):
+    found = resolve(decode("llama3-8b", precision, engine="vllm", gpu="a100"))
+    assert any("multiplies in 16 bits" in text for text in found.assumed)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.fitting.bench import Bench
+from roofsim.analyze.fitting.bench import Bench, takes_share
 from roofsim.analyze.fitting.changes import Remedies, remedies
 from roofsim.analyze.fitting.layouts import Fewest, fewest_gpus
 from roofsim.analyze.fitting.models import LargestModel, family_of, largest_model
@@ -144,6 +144,20 @@ def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
 
 
 def _notes(bench: Bench, key: str) -> tuple[str, ...]:
+    return (*_server_notes(bench), *_search_notes(bench, key))
+
+
+def _server_notes(bench: Bench) -> tuple[str, ...]:
+    """Say what a server leaves of the card."""
+    resolved = bench.resolved({})
+    engine = resolved.engine
+    if engine.server is None or not takes_share(resolved):
+        return ()
+    of = {"device": "memory", "static": "memory for weights and cache", "free": "memory beside weights and activations"}
+    return (f"{engine.name} takes {engine.preallocated_share:g} of the card's {of[engine.server.preallocated_of]}",)
+
+
+def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:
     lengths = ("sequence_length", "image_size", "prompt_length", "context_length")
     if key == "model" and not any(bench.stated(f"workload.{name}") for name in lengths):
         return ("each model at its own sequence length or image size",)

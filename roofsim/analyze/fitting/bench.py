@@ -15,6 +15,7 @@ from roofsim.spec.scenario import with_override
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from roofsim.analyze.result import Memory
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
     from roofsim.spec.workload import RecomputePlan
@@ -98,6 +99,28 @@ def beyond_reach(resolved: Resolved) -> str:
     )
 
 
+def takes_share(resolved: Resolved) -> bool:
+    """Tell whether the engine is a server that takes a share of the memory at start, and keeps to it."""
+    engine = resolved.engine
+    served = resolved.workload.phase in ("prefill", "decode", "generate") and engine.server is not None
+    return served and engine.key_value_cache == "paged" and engine.preallocated_share is not None
+
+
+def room_of(resolved: Resolved, memory: Memory) -> float:
+    """Return the bytes that a run may take: the card's, or what a server leaves itself of them."""
+    capacity, engine = float(memory.capacity), resolved.engine
+    if not takes_share(resolved) or engine.server is None or engine.preallocated_share is None:
+        return capacity
+    share, total = engine.preallocated_share, float(memory.device_total)
+    cache = float(memory.components["key_value_cache"])
+    resident = cache + float(memory.components["parameters"])
+    return {
+        "device": share * capacity,
+        "static": min(share * capacity + total - resident, capacity),
+        "free": total - cache + max(share * (capacity - total + cache), 0.0),
+    }[engine.server.preallocated_of]
+
+
 @dataclass
 class Bench:
     """One scenario, the attempts that were made with it, and how many changes were refused."""
@@ -179,7 +202,7 @@ class Bench:
             micro_batch_size=int(workload.micro_batch_size or 1),
             global_batch_size=workload.global_batch_size,
             memory=float(memory.device_total),
-            capacity=float(memory.capacity),
+            capacity=room_of(resolved, memory),
             step_time=step,
             samples=float(samples),
             units=float(units),

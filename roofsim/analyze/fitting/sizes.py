@@ -74,10 +74,11 @@ def largest_size(bench: Bench, key: str) -> Certificate:
         step = resolved.parallel.context * (resolved.parallel.tensor if resolved.parallel.sequence else 1)
     if key == "image_size":
         step, lowest = _image_grid(bench, workload.image_size or 1)
-    capacity = float(resolved.gpu.memory.capacity)
+    capacity = bench.attempt({}).capacity
 
     def memory(value: int) -> float:
-        return bench.attempt(changes(value)).memory
+        found = bench.attempt(changes(value))
+        return found.memory + (capacity - found.capacity)  # a server's room depends on what is not cache
 
     return largest(memory, capacity, step=step, lowest=lowest, limit=LIMITS[key])
 

@@ -18,6 +18,7 @@ class DiffusionModel(ModelSpec):
     vae_scale_factor: Size = Field(default=8, description="Pixels of the image along one side of a latent position.")
     in_channels: Size = 4
     out_channels: Size | None = Field(default=None, description="As in_channels, if left out.")
+    pipeline: str | None = Field(default=None, description="Catalog name of the pipeline whose denoiser it is.")
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
@@ -93,6 +94,9 @@ class DiffusionPipelineModel(DiffusionUnetModel):
     text_hidden_size: Size = 768
     text_heads: Size = 12
     text_vocab_size: Size = 49408
+    text_activation: Literal["quick_gelu", "gelu"] = Field(
+        default="quick_gelu", description="OpenAI's CLIP: quick_gelu; OpenCLIP: gelu."
+    )
     vae_block_out_channels: tuple[Size, ...] = Field(
         default=(128, 256, 512, 512), description="Channels of the decoder, per level."
     )

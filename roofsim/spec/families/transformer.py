@@ -260,6 +260,9 @@ class EncoderDecoderModel(TransformerModel):
     )
     mel_bands: Size = Field(default=80, description="Of the audio frontend, which reads two frames a position.")
     max_target_length: Size | None = Field(default=None, description="Positions of the decoder; as the encoder's.")
+    decoder_prompt_length: Size = Field(
+        default=1, description="Tokens that the decoder starts from: 1, a start token; Whisper's task prompt has 4."
+    )
     relative_buckets: Size = Field(default=32, description="Distances that position_embedding: relative tells apart.")
     key_bias: bool | None = Field(default=None, description="As query_key_value_bias (Whisper: none), if left out.")
     activation_dropout: Rate = Field(default=0.0, description="Between the matmuls of the MLP (T5).")

@@ -1,0 +1,50 @@
+"""Check that an engine loads a format of stored weights: an error where it does not, a warning where nobody says."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.errors import Problem, SpecError
+from roofsim.spec import catalog
+from roofsim.spec.formats import format_family, weight_format
+
+if TYPE_CHECKING:
+    from roofsim.errors import Place
+    from roofsim.spec.engine import Engine
+
+
+def check_loads(engine: Engine, name: str, place: Place | None) -> list[str]:
+    """Return warnings of a weight format with an engine.
+
+    Raises
+    ------
+    SpecError
+        When the engine states what it loads, and it is not among that.
+    """
+    family, found = format_family(name), weight_format(name)
+    if engine.formats is not None and family not in engine.formats:
+        raise SpecError(
+            Problem(
+                f"engine {engine.name} does not load weights of {_called(name, family)}; it loads "
+                f"{', '.join(engine.formats) or 'none narrower than 16 bits'}",
+                place,
+                "workload.precision",
+                f"Engines that load {family}: {', '.join(_loaders(family))}. If yours does, state "
+                f"workload.engine_facts.formats: [{', '.join((*engine.formats, family))}].",
+            )
+        )
+    if engine.formats is None and (found is None or engine.name not in found.engines):
+        loaders = ", ".join(_loaders(family))
+        return [f"not stated whether {engine.name} loads {name}, as {loaders} do; priced as if it had such kernels"]
+    return []
+
+
+def _called(name: str, family: str) -> str:
+    return name if name == family else f"{name} ({family})"
+
+
+def _loaders(family: str) -> list[str]:
+    """Return the engines of the catalog that state a family."""
+    return [
+        name for name in catalog.names("engine") if family in (catalog.load("engine", name).data.get("formats") or ())
+    ]
