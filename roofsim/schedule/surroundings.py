@@ -59,8 +59,8 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool =
     """Return the step that waits for the slowest of ranks that run in step.
 
     Two things scatter, independent and normal: the time of a whole step, by `jitter` (a share of it), and the speed of chips at
-    arithmetic, by `CHIP_SPREAD`, unless they count as `alike`. The wait is ``largest_of(ranks)`` times the deviation of both. It counts as bubble: no link
-    and no kernel that is faster shortens it.
+    arithmetic, by `CHIP_SPREAD`, unless they count as `alike`. The wait is ``largest_of(ranks)`` times the deviation of both.
+    It counts as bubble: no link and no kernel that is faster shortens it.
     """
     chips = 0.0 if alike else CHIP_SPREAD
     if (isinstance(ranks, float) and ranks <= 1.0) or jitter == chips == 0.0:
