@@ -232,7 +232,7 @@ def _turning(plan: Plan, load: Load, context: float) -> float | None:
 
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
-    found = list(plan.resolved.warnings)
+    found = [*plan.resolved.warnings, *room.notes]
     if plan.concurrency is not None and plan.concurrency > load.limit * plan.replicas and room.fits:
         found.append(
             f"{plan.concurrency:.0f} requests, but {load.limit * plan.replicas:.0f} run at once: the others wait for room"
