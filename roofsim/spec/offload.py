@@ -39,14 +39,14 @@ def beside_copies(resolved: Resolved) -> Real:
     One layer is fetched ahead. Of the first layers alone that is behind their own arithmetic; an engine that computes host
     layers, and copies them for long passes, fetches nothing ahead.
     """
-    offload, depth = resolved.parallel.offload, getattr(resolved.model, "num_layers", None)
+    offload, depth = resolved.parallel.offload, getattr(resolved.model, "num_layers", 1)
     if resolved.workload.phase == "train" or offload.parameters_at == "none":
         return 1.0
     if resolved.engine.host_layers == "computed":
         return 0.0
     if offload.layers is None or offload.key_value_cache != "none":
         return 1.0
-    return offload.layers / real(depth or 1)
+    return offload.layers / real(depth)
 
 
 def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
