@@ -28,7 +28,7 @@ from roofsim.schedule.step import StepTime, compose
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
-from roofsim.spec.offload import places
+from roofsim.spec.offload import beside_copies, places
 from roofsim.spec.workload import ShardedOver
 
 if TYPE_CHECKING:
@@ -244,13 +244,14 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
-    return host_shown(flows, cost, resolved.engine.overlap, kernels)
+    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside_copies(resolved))
 
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
     gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
-    return host_path(resolved.system, gpu, layout_of(resolved.parallel).ranks)
+    layout = layout_of(resolved.parallel)
+    return host_path(resolved.system, gpu, layout.ranks, layout.pipeline)
 
 
 def _with_axis(scale: Real) -> Real:

@@ -14,7 +14,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.parallel import DataParallel
-from roofsim.passes.placement import offloaded
+from roofsim.passes.placement import offloaded, streamed
 from roofsim.passes.shard import Replicas
 from roofsim.passes.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
@@ -225,8 +225,10 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     """
     engine, layout = resolved.engine, layout_of(resolved.parallel)
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
-    passes = offloaded(passes, resolved.parallel.offload, resolved.precision, 1.0)
     graph = _lowered(resolved, call)
+    offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
+    depth = real(getattr(resolved.model, "num_layers", 1))
+    passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
     settings = {"name": call.phase, "phase": call.phase} | settings
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]

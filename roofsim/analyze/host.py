@@ -13,14 +13,31 @@ from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
+    from roofsim.program import Stage
 
 Away = dict[str, dict[str, Real]]
 
 
 def away_of(evaluation: Evaluation) -> Away:
     """Return the bytes that one GPU has on its host and in storage, by part: of the stage that has most there."""
-    found = [away_bytes(stage.graph, stage.in_flight) for stage in evaluation.program.stages]
+    found = [_of_stage(stage) for stage in evaluation.program.stages]
     return max(found, key=lambda away: sum(float(np.max(each)) for parts in away.values() for each in parts.values()))
+
+
+def _of_stage(stage: Stage) -> Away:
+    """Return what one stage has elsewhere, a decode at its last context."""
+    found = away_bytes(stage.graph, stage.in_flight)
+    if not stage.averaged:
+        return found
+    return {place: {part: last_of(size) for part, size in parts.items()} for place, parts in found.items()}
+
+
+def last_of(value: Real) -> Real:
+    """Return a size at the last context of a decode, its last axis."""
+    if isinstance(value, float):
+        return value
+    end = value[..., -1]
+    return float(end) if np.ndim(end) == 0 else end
 
 
 def on_node(evaluation: Evaluation, away: Away) -> Real:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.host import away_of
+from roofsim.analyze.host import away_of, last_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
@@ -132,17 +132,10 @@ def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryPr
 
 def at_last_context(given: MemoryProfile) -> MemoryProfile:
     """Return the profile of the last, longest context of a decode."""
-
-    def last(value: Real) -> Real:
-        if isinstance(value, float):
-            return value
-        end = value[..., -1]
-        return float(end) if np.ndim(end) == 0 else end
-
     return replace(
         given,
-        peak=last(given.peak),
-        components={name: last(amount) for name, amount in given.components.items()},
-        saved_activations=last(given.saved_activations),
-        phase_peaks={name: last(amount) for name, amount in given.phase_peaks.items()},
+        peak=last_of(given.peak),
+        components={name: last_of(amount) for name, amount in given.components.items()},
+        saved_activations=last_of(given.saved_activations),
+        phase_peaks={name: last_of(amount) for name, amount in given.phase_peaks.items()},
     )

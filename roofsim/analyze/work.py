@@ -8,7 +8,7 @@ from roofsim.cost.communication import FREE
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
 from roofsim.graph.base import HEAVY_KINDS, Phase
-from roofsim.graph.ops import Collective, GroupedMatmul, HostTransfer, HostUpdate
+from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
 from roofsim.program import whole_model
@@ -37,9 +37,9 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
             time = cost.time
             if messages is not None and isinstance(op, Collective):
                 time = messages.time_of(op, Scales()).seconds if op.function not in FREE else 0.0
-            elif isinstance(op, HostTransfer | HostUpdate):
+            elif isinstance(op, HostCompute | HostTransfer | HostUpdate):
                 path = host_path_of(evaluation.resolved, averaged=stage.averaged)
-                time = (path.transfer(op) if isinstance(op, HostTransfer) else path.update(op)).pace
+                time = path.of(op).pace
             amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
             for key, amount in zip(row, amounts, strict=True):
                 row[key] = row[key] + _over(amount * count, averaged=stage.averaged) * times

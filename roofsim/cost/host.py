@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import HostTransfer, HostUpdate
+from roofsim.graph.ops import HostCompute, HostTransfer, HostUpdate
 from roofsim.numeric import any_above, divide, maximum, minimum, real, where
 from roofsim.spec.links import shipped_links
 
@@ -76,6 +76,8 @@ class HostPath:
         Bandwidth of host memory, reads and writes together.
     read, write
         From and to storage.
+    turns
+        GPUs that use the host one after the other, where it computes for them: the stages of a pipeline.
     """
 
     link: Real
@@ -83,6 +85,7 @@ class HostPath:
     memory: Real
     read: Real
     write: Real
+    turns: Real = 1.0
 
     def scaled(self, scales: Scales, change: Callable[[Real], Real]) -> HostPath:
         """Return the path on scaled hardware."""
@@ -112,12 +115,24 @@ class HostPath:
         )
         return Flow(host_memory=memory, storage=storage)
 
+    def compute(self, op: HostCompute) -> Flow:
+        """Return the seconds of layers that the host computes: few rows wait for its memory."""
+        rate = self.memory * self.turns * COPY_EFFICIENCY
+        return Flow(host_memory=_over(op.read, rate, "system.host.memory_bandwidth"))
 
-#: By phase, and what happens: ``to_host``, ``from_host``, ``work``, or ``last`` (to the host, in the last micro batch only).
+    def of(self, op: HostTransfer | HostUpdate | HostCompute) -> Flow:
+        """Return the seconds of whatever takes the host."""
+        if isinstance(op, HostTransfer):
+            return self.transfer(op)
+        return self.update(op) if isinstance(op, HostUpdate) else self.compute(op)
+
+
+#: By phase, and what happens: ``to_host``, ``from_host``, ``work``, ``compute`` (the device waits for it), or ``last`` (to the
+#: host, in the last micro batch only).
 Flows = dict[tuple[str, str], Flow]
 
 
-def host_path(system: System, gpu: Gpu, gpus: Real) -> HostPath:
+def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0) -> HostPath:
     """Gather what a GPU has of its host in a job of so many GPUs, which fill one node after the other."""
     constants = shipped_links().host
     beside = minimum(gpus, real(system.gpus_per_node))
@@ -130,6 +145,7 @@ def host_path(system: System, gpu: Gpu, gpus: Real) -> HostPath:
         memory=real(system.host.memory_bandwidth or 0.0) / beside,
         read=real(system.storage.read or 0.0) / beside,
         write=real(system.storage.write or 0.0) / beside,
+        turns=minimum(stages, beside),
     )
 
 
@@ -139,11 +155,13 @@ def host_flows(graph: OpGraph, path: HostPath) -> Flows:
     for op in graph:
         if isinstance(op, HostTransfer):
             kind = "last" if op.last else op.direction
-            flow = path.transfer(op)
         elif isinstance(op, HostUpdate):
-            kind, flow = "work", path.update(op)
+            kind = "work"
+        elif isinstance(op, HostCompute):
+            kind = "compute"
         else:
             continue
+        flow = path.of(op)
         phase = str(Phase.BACKWARD if op.phase is Phase.RECOMPUTE else op.phase)
         times = op.repeats if kind == "last" else op.count
         found[phase, kind] = found.get((phase, kind), Flow()).plus(flow, times)
@@ -152,7 +170,7 @@ def host_flows(graph: OpGraph, path: HostPath) -> Flows:
 
 def uses_host(graph: OpGraph) -> bool:
     """Tell whether a graph copies anything to or from its host."""
-    return any(isinstance(op, HostTransfer | HostUpdate) for op in graph)
+    return any(isinstance(op, HostCompute | HostTransfer | HostUpdate) for op in graph)
 
 
 def _unknown(rate: Real) -> bool:

@@ -27,6 +27,7 @@ from roofsim.graph.ops import (
     Fused,
     Gather,
     GroupedMatmul,
+    HostCompute,
     HostTransfer,
     HostUpdate,
     Loss,
@@ -105,6 +106,7 @@ def _(op: Dropout, context: Pricing) -> tuple[KernelWork, ...]:
 
 @kernels_of.register(View)
 @kernels_of.register(Collective)
+@kernels_of.register(HostCompute)
 @kernels_of.register(HostTransfer)
 @kernels_of.register(HostUpdate)
 def _(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:

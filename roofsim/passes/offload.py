@@ -1,4 +1,4 @@
-"""Keep parameters or activations on the host or in storage, with the copies that this takes unit by unit."""
+"""Keep parameters, caches or activations on the host or in storage, with the copies that this takes unit by unit."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import Cast, HostTransfer
+from roofsim.graph.ops import CacheAppend, Cast, HostCompute, HostTransfer
 from roofsim.graph.rewire import rewired_all
+from roofsim.graph.split import split_blocks
 from roofsim.graph.tensor import Role, Tensor
-from roofsim.numeric import maximum, minimum
+from roofsim.numeric import any_above, divide, maximum, minimum
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.split import Unit
+    from roofsim.numeric import Real
 
 Body = list[AbstractOp]
 Segment = tuple[Block | None, Body]
@@ -36,6 +39,14 @@ class OffloadParameters:
     ----------
     place
         ``host`` or ``nvme``.
+    share
+        Not all of them, but those of this share of the layers; in inference.
+    leading
+        Whether these are the first layers (``-ngl`` of llama.cpp counts the others), or as many of each block.
+    computed
+        Share of the passes in which the host computes these layers itself: 0, 1, or an array of such.
+    with_cache
+        Whether keys and values of these layers lie there too.
     """
 
     name: ClassVar[str] = "offload_parameters"
@@ -43,27 +54,166 @@ class OffloadParameters:
     ensures: ClassVar[frozenset[str]] = frozenset({"parameters_offloaded"})
 
     place: str = "host"
+    share: Real | None = None
+    leading: bool = False
+    computed: Real = 0.0
+    with_cache: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
-        """Return the graph with a copy before each unit."""
-        away = {t: replace(t, place=self.place) for t in graph.sources if t.role is Role.PARAMETER}
+        """Return the graph with a copy before each unit, or with units that the host computes."""
+        units = self._units(graph)
+        away = {
+            t: replace(t, place=self.place)
+            for body, leaves in ((body, leaves) for _, body, leaves in units if leaves)
+            for t in _roots(body)
+            if t.role is Role.PARAMETER
+        }
         ops: Body = []
-        for at, (block, body) in enumerate(graph.segments()):
-            here = {
-                t: replace(t, name=f"{t.name}.here{at}", role=Role.COMMUNICATION, requires_grad=False)
-                for t in _roots(op for op in body if op.phase is not Phase.OPTIMIZER)
-                if t in away
-            }
-            if not here:
+        for at, (block, body, leaves) in enumerate(units):
+            if not leaves:
                 ops += body
                 continue
-            phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
-            fetch = HostTransfer(
-                name=_name("parameters", block, at), inputs=tuple(away[t] for t in here), outputs=tuple(here.values()),
-                direction="from_host", place=self.place, moved=tuple(here.values()), phase=phase, block=block,
-            )  # fmt: skip
-            ops += _fetched(fetch, body, here)
+            later = _read_later(block, [op for _, other, _ in units[at + 1 :] for op in other])
+            ops += self._unit(at, block, body, away, later)
         return graph.replaced(ops, *self.ensures)
+
+    def _units(self, graph: OpGraph) -> list[Unit]:
+        """Return layers and what is in none, each with whether its parameters leave the device."""
+        if self.share is None:
+            return [(block, body, True) for block, body in graph.segments()]
+        counts: list[Real] = []
+        whole: Real = 0.0
+        for block in graph.blocks:
+            whole = whole + block.repeat
+        left = whole * self.share
+        for block in graph.blocks:
+            leaving = block.repeat * self.share
+            if self.leading:
+                leaving = minimum(left, block.repeat)
+                left = left - leaving
+            counts.append(leaving)
+        return split_blocks(graph, counts, self.place)
+
+    def _unit(self, at: int, block: Block | None, body: Body, away: dict[Tensor, Tensor], later: set[Tensor]) -> Body:
+        """Return a unit whose parameters are fetched, or that the host computes, or either in some elements of arrays."""
+        on_host, copied = any_above(self.computed, 0.0), any_above(1.0 - self.computed, 0.0)
+        if not on_host:
+            return self._fetching(at, block, self._cache_away(at, block, body), away)
+        work = _computed(block, body, away, self.place, at, self.computed)
+        if work is None:
+            return body
+        if not copied:
+            outputs = tuple(t for op in body for t in op.outputs if t in later)
+            return [replace(work, outputs=outputs)]
+        seldom = [replace(op, share=op.share * (1.0 - self.computed)) for op in body]
+        fetched = self._fetching(at, block, self._cache_away(at, block, seldom), away)
+        fetched = [replace(op, share=1.0 - self.computed) if isinstance(op, HostTransfer) else op for op in fetched]
+        return [*fetched, replace(work, inputs=tuple(t for t in work.inputs if not t.root.away))]
+
+    def _cache_away(self, at: int, block: Block | None, body: Body) -> Body:
+        return _caching(at, block, body, self.place) if self.with_cache else body
+
+    def _fetching(self, at: int, block: Block | None, body: Body, away: dict[Tensor, Tensor]) -> Body:
+        here = {
+            t: replace(t, name=f"{t.name}.here{at}", role=Role.COMMUNICATION, requires_grad=False)
+            for t in _roots(op for op in body if op.phase is not Phase.OPTIMIZER)
+            if t in away
+        }
+        if not here:
+            return body
+        phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
+        fetch = HostTransfer(
+            name=_name("parameters", block, at), inputs=tuple(away[t] for t in here), outputs=tuple(here.values()),
+            direction="from_host", place=self.place, moved=tuple(here.values()), phase=phase, block=block,
+        )  # fmt: skip
+        return _fetched(fetch, body, here)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffloadCache:
+    """Keep keys and values on the host: each layer's are fetched before it attends to them, new ones are sent behind it.
+
+    One layer is fetched ahead of the one that runs, as with parameters (FlexGen, arXiv 2303.06865, without its attention on
+    the host; OffloadedCache of transformers). What a pass adds is not fetched.
+    """
+
+    name: ClassVar[str] = "offload_cache"
+    requires: ClassVar[frozenset[str]] = frozenset({"typed"})
+    ensures: ClassVar[frozenset[str]] = frozenset({"cache_offloaded"})
+
+    place: str = "host"
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with copies before and behind each unit that has a cache."""
+        ops: Body = []
+        for at, (block, body) in enumerate(graph.segments()):
+            ops += _caching(at, block, body, self.place)
+        return graph.replaced(ops, *self.ensures)
+
+
+def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
+    """Return a unit whose cache is fetched before it, and which sends what it adds."""
+    computed = {t.root for op in body if isinstance(op, HostCompute) for t in op.inputs}
+    caches = [t for t in _roots(body) if t.role is Role.KEY_VALUE_CACHE and not t.away and t not in computed]
+    if not caches:
+        return body
+    added: list[Tensor] = []
+    here: dict[Tensor, Tensor] = {}
+    whole: Real = 0.0
+    new: Real = 0.0
+    for cache in caches:
+        append = next((op for op in body if isinstance(op, CacheAppend) and op.inputs[1].root is cache), None)
+        # The cache of other micro batches, and what the last page has room for, stays where it is.
+        shape = cache.shape if append is None else append.outputs[0].shape
+        here[cache] = replace(
+            cache, name=f"{cache.name}.here{at}", shape=shape, role=Role.COMMUNICATION, requires_grad=False
+        )
+        whole = whole + here[cache].bytes
+        if append is not None:
+            rows = append.inputs[0]
+            added.append(replace(rows, name=f"{cache.name}.new{at}", base=None, dtype=cache.dtype))
+            new = new + added[-1].bytes
+    away = tuple(replace(t, place=place) for t in caches)
+    fetch = HostTransfer(
+        name=_name("cache", block, at), inputs=away, outputs=tuple(here.values()), direction="from_host", place=place,
+        moved=tuple(here.values()), part=divide(maximum(whole - new, 0.0), whole), block=block,
+    )  # fmt: skip
+    ops = _fetched(fetch, body, here)
+    if not added:
+        return ops
+    send = HostTransfer(
+        name=_name("cached", block, at), direction="to_host", place=place, moved=tuple(added), block=block,
+    )  # fmt: skip
+    return [*ops, send]
+
+
+def _computed(
+    block: Block | None, body: Body, away: dict[Tensor, Tensor], place: str, at: int, share: Real
+) -> HostCompute | None:
+    """Return a unit as the host computes it: it reads the weights that the device would have, and the cache."""
+    stored = [t for t in _roots(body) if t.role in (Role.PARAMETER, Role.KEY_VALUE_CACHE)]
+    if not any(t.role is Role.PARAMETER for t in stored):
+        return None
+    read: Real = 0.0
+    operations: Real = 0.0
+    for op in body:
+        operations = operations + op.flops() * op.share
+        if any(t.root in stored for t in op.inputs) and not isinstance(op, CacheAppend):
+            read = read + op.bytes_read() * op.share
+    made = {t for op in body for t in op.outputs}
+    entering = [t for t in dict.fromkeys(t for op in body for t in op.inputs) if t not in made and t.root not in stored]
+    there = [away.get(t) or replace(t, place=place) for t in stored]
+    return HostCompute(
+        name=_name("computed", block, at), inputs=(*entering, *there), read=read, operations=operations, block=block,
+        share=share,
+    )  # fmt: skip
+
+
+def _read_later(block: Block | None, ops: Body) -> set[Tensor]:
+    """Return what ops behind a unit read of it, and what its next iteration does."""
+    read = {t for op in ops for t in (*op.inputs, *op.holds)}
+    read |= set() if block is None else {leaving for _, leaving in block.carries}
+    return read | {t.root for t in read}
 
 
 @dataclass(frozen=True, kw_only=True)

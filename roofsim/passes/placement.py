@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import DTYPES
+from roofsim.numeric import where
 from roofsim.passes.accumulate import AccumulateGradients
-from roofsim.passes.offload import OffloadActivations, OffloadParameters
+from roofsim.passes.offload import OffloadActivations, OffloadCache, OffloadParameters
 from roofsim.passes.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer_step import AddOptimizerStep
 from roofsim.passes.shard import FullyShard, ReduceGradients
@@ -15,6 +16,7 @@ from roofsim.passes.shard import FullyShard, ReduceGradients
 if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.passes.manager import Pass
+    from roofsim.spec.engine import Engine
     from roofsim.spec.precision import Precision
     from roofsim.spec.workload import Offload
 
@@ -29,7 +31,7 @@ def offloaded(passes: list[Pass], offload: Offload, precision: Precision, num_mi
     if offload.activations != "none":
         result = [*result, OffloadActivations(place=offload.activations)]
     if offload.parameters != "none":
-        result = [*result, OffloadParameters(place=offload.parameters)]
+        result = [*result, OffloadParameters(place=offload.parameters_at)]
     if offload.optimizer_state != "none":
         update = OffloadUpdate(
             place=offload.optimizer_state,
@@ -38,6 +40,38 @@ def offloaded(passes: list[Pass], offload: Offload, precision: Precision, num_mi
             micro_batches=num_micro_batches,
         )
         result = [*result, update]
+    return result
+
+
+def streamed(
+    passes: list[Pass], offload: Offload, engine: Engine, rows: Real, depth: Real, *, leading: bool
+) -> list[Pass]:
+    """Return the passes of inference with those of offloading behind them.
+
+    Parameters
+    ----------
+    rows
+        Tokens of a pass.
+    depth
+        Layers of the model.
+    leading
+        Whether it is the first layers that leave the device; otherwise, on a stage of a pipeline, as large a share of its own.
+    """
+    result = passes
+    if offload.parameters_at != "none":
+        least = engine.host_layers_copied_from
+        share = offload.share if offload.layers is None else offload.layers / depth
+        computes = engine.host_layers == "computed"
+        computed: Real = 1.0 if computes else 0.0
+        if computes and least is not None:
+            computed = where(rows < least, 1.0, 0.0)
+        one = OffloadParameters(
+            place=offload.parameters_at, share=share, leading=leading and offload.layers is not None, computed=computed,
+            with_cache=computes,
+        )  # fmt: skip
+        result = [*result, one]
+    if offload.key_value_cache != "none":
+        result = [*result, OffloadCache(place=offload.key_value_cache)]
     return result
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.answer import Served
     from roofsim.analyze.serving.load import Steady
 
+#: Bytes below which no weights are meant.
+_GRANULE = 2.0**20
+
 
 def print_served(console: Console, served: Served) -> None:
     """Print one answer: the load and what comes of it first, then limits, memory, cost, and the curve over loads."""
@@ -137,16 +140,20 @@ def _turning(served: Served) -> str:
 
 def _memory(served: Served) -> list[tuple[str, str]]:
     room = served.room
-    taken = f"{words.gibibytes(room.parameters)} weights, {words.gibibytes(room.working)} for steps"
+    weights = words.gibibytes(room.parameters)
+    if room.away:  # the rest is an allocation's granule
+        weights = "no" if room.parameters < _GRANULE else f"{weights} of the"
+    taken = f"{weights} weights, {words.gibibytes(room.working)} for steps"
+    elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (each GPU)")] if room.away else []
     if not room.fits:
-        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}")]
+        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
     cache = (
         f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
         f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
     )
     several = served.load.limit * served.load.batches
     most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
-    return [("memory", cache), ("most", most)]
+    return [("memory", cache), *elsewhere, ("most", most)]
 
 
 def _cost(served: Served) -> str:

@@ -16,6 +16,7 @@ _PART_OF: Final = {
     Role.MASTER_PARAMETER: "optimizer_state",
     Role.OPTIMIZER_STATE: "optimizer_state",
     Role.GRADIENT: "gradients",
+    Role.KEY_VALUE_CACHE: "key_value_cache",
 }
 
 

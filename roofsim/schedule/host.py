@@ -26,14 +26,16 @@ class HostShown:
     update: Flow
 
 
-def host_shown(flows: Flows, cost: PassCost, overlap: Overlap, backward_kernels: Real) -> HostShown:
+def host_shown(flows: Flows, cost: PassCost, overlap: Overlap, backward_kernels: Real, beside: Real = 1.0) -> HostShown:
     """Return what is left of copies and updates after overlapping.
 
     Units are fetched ahead, saved activations and gradients leave as they come, all behind the arithmetic of the phase.
     Updated parameters travel while the host goes on with the next ones (arXiv 2101.06840, section 4.2). The update waits
-    for the backward pass, unless the engine begins it with the first gradients.
+    for the backward pass, unless the engine begins it with the first gradients. Of a forward pass copies run behind the share
+    `beside` of the arithmetic; the device waits for layers that the host computes.
     """
-    forward = _after(_of(flows, "forward"), cost.device_time("forward"))
+    forward = _after(_of(flows, "forward"), cost.device_time("forward") * beside)
+    forward = forward.plus(flows.get(("forward", "compute"), Flow()))
     compute = cost.device_time("backward") + cost.device_time("recompute")
     each = _of(flows, "backward")
     backward = _after(each, compute)

@@ -160,7 +160,7 @@ def _settled(
     body, card = smooth_shares(limited + links + copies, host, NORM)
     step = body + work
     each = body * card / (limited + links + copies)
-    own = each * limited / device
+    own = each * divide(limited, device)  # nothing, where the host computes everything
     breakdown: dict[str, Real] = dict.fromkeys(TIME_KEYS, 0.0 * step)
     resources: dict[str, Real] = {}
     for name, value in parts.items():

@@ -63,6 +63,15 @@ class InferenceFacts(RankFacts):
     cache_block_size: Annotated[int, Field(ge=1)] | None = Field(
         default=None, description="Tokens in a block of a paged cache: the last one is not full; null: not paged."
     )
+    host_layers: Literal["copied", "computed"] = Field(
+        default="copied",
+        description="Layers of inference whose weights lie on the host: copied to the device for each pass, or computed by "
+        "the host, with their cache there.",
+    )
+    host_layers_copied_from: Annotated[int, Field(ge=1)] | None = Field(
+        default=None,
+        description="Tokens in a pass from which layers that the host computes are copied all the same; null: never.",
+    )
     prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",

@@ -2,25 +2,72 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
+from roofsim.numeric import Real, real
+from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:
+    from roofsim.spec.engine import Engine
+    from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.hardware import Gpu, System
+    from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Offload, Parallel, Workload
 
 #: Parts of the state that may lie elsewhere.
-PARTS = ("parameters", "gradients", "optimizer_state", "activations")
+PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value_cache")
+
+#: Those of inference.
+SERVED: Final = ("parameters", "key_value_cache")
+
+#: Bytes per second of host memory where nobody states it: two channels of DDR4-3200, as in a desktop of 2020 to 2022 (DDR5
+#: has up to twice as much, servers four to eight times).
+DESKTOP_MEMORY: Final = parse("51.2 GB/s", "B/s")
 
 
 def places(offload: Offload) -> dict[str, str]:
     """Return where each part lies that is not on the device."""
-    return {name: place for name in PARTS if (place := getattr(offload, name)) != "none"}
+    found = {name: getattr(offload, name) for name in PARTS} | {"parameters": offload.parameters_at}
+    return {name: place for name, place in found.items() if place != "none"}
 
 
-def check_offload(parallel: Parallel, workload: Workload, system: System, gpu: Gpu, document: Document) -> None:
+def beside_copies(resolved: Resolved) -> Real:
+    """Return the share of a forward pass's arithmetic that copies of weights run behind.
+
+    One layer is fetched ahead. Of the first layers alone that is behind their own arithmetic; an engine that computes host
+    layers, and copies them for long passes, fetches nothing ahead.
+    """
+    offload, depth = resolved.parallel.offload, getattr(resolved.model, "num_layers", 1)
+    if resolved.workload.phase == "train" or offload.parameters_at == "none":
+        return 1.0
+    if resolved.engine.host_layers == "computed":
+        return 0.0
+    if offload.layers is None or offload.key_value_cache != "none":
+        return 1.0
+    return offload.layers / real(depth)
+
+
+def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
+    """Return the system with the bandwidth of its memory, where the host computes layers and nobody states it; with a note."""
+    computes = phase != "train" and engine.host_layers == "computed" and parallel.offload.parameters_at != "none"
+    if not computes or system.host.memory_bandwidth is not None:
+        return system, []
+    host = system.host.model_copy(update={"memory_bandwidth": DESKTOP_MEMORY})
+    note = f"system.host.memory_bandwidth: {humanize(DESKTOP_MEMORY, 'B/s', 3)}, two channels of DDR4-3200, for the layers on it"
+    return system.model_copy(update={"host": host}), [note]
+
+
+def check_offload(
+    parallel: Parallel,
+    workload: Workload,
+    system: System,
+    gpu: Gpu,
+    model: ModelSpec,
+    engine: Engine,
+    document: Document,
+) -> None:
     """Refuse an offload that no engine runs, or whose time nobody can tell.
 
     Raises
@@ -29,21 +76,59 @@ def check_offload(parallel: Parallel, workload: Workload, system: System, gpu: G
         Names what goes with it, or the number of the system that is missing.
     """
     moved = places(parallel.offload)
-    if not moved:
-        return
-    refusal = _combination(parallel, workload, moved) or _unknown(system, gpu, moved, workload.phase)
+    refusal = _part(parallel.offload, workload, model)
+    if refusal is None and moved:
+        refusal = _combination(parallel, workload, moved) or _served(workload, moved, model, engine)
+        refusal = refusal or _unknown(system, gpu, moved, workload.phase)
     if refusal is not None:
         part, message, hint = refusal
         path = ("parallel", "offload", part)
         raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 
 
+def _part(offload: Offload, workload: Workload, model: ModelSpec) -> tuple[str, str, str] | None:
+    """Return what is wrong with asking for a part of the weights only."""
+    if not offload.partial:
+        return None
+    key, layers = "parameters" if offload.layers is None else "layers", getattr(model, "num_layers", None)
+    if workload.phase == "train":
+        return key, "a part of the parameters can be offloaded in inference only", "Offload all of them, or none."
+    if offload.layers is None:
+        return None
+    if model.family != "decoder" or layers is None:
+        return (
+            key,
+            f"{model.name} is a {model.family}, not one stack of layers",
+            "Give a share: parameters: {host: 0.5}.",
+        )
+    if offload.layers > layers:
+        return key, f"{offload.layers} layers, but {model.name} has {layers}", f"Give 0 to {layers}."
+    return None
+
+
+def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine: Engine) -> tuple[str, str, str] | None:
+    """Return what inference cannot do with what is moved."""
+    if workload.phase == "train":
+        return None
+    if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
+        return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
+    if engine.host_layers == "computed" and moved.get("parameters") == "nvme":
+        message = f"engine {engine.name} computes the layers that are not on the device from host memory"
+        return "parameters", message, "Use parameters: host."
+    return None
+
+
 def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) -> tuple[str, str, str] | None:
     """Return the part that cannot be offloaded so, why, and what would be possible."""
     if workload.phase != "train":
-        other = next((part for part in moved if part != "parameters"), "")
+        other = next((part for part in moved if part not in SERVED), "")
+        hint = f"{' and '.join(SERVED)} can be."
+        return (other, f"{other} cannot be offloaded in phase {workload.phase}", hint) if other else None
+    if "key_value_cache" in moved:
         return (
-            (other, f"{other} cannot be offloaded in phase {workload.phase}", "parameters can be.") if other else None
+            "key_value_cache",
+            "training keeps no cache of keys and values",
+            "Leave it out; activations can be offloaded.",
         )
     updated = next((part for part in ("optimizer_state", "gradients") if part in moved), "")
     whole = parallel.sharding in ("optimizer", "gradients")

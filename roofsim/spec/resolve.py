@@ -15,7 +15,7 @@ from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
-from roofsim.spec.offload import check_offload
+from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
@@ -98,7 +98,9 @@ class Resolver:
         self.serving(parallel, engine, workload.phase)
         parallel, notes = complete_context(parallel, engine, model, workload, self.document)
         self.assumed += notes
-        check_offload(parallel, workload, hardware.system, hardware.gpu, self.document)
+        check_offload(parallel, workload, hardware.system, hardware.gpu, model, engine, self.document)
+        system, notes = host_memory(hardware.system, parallel, engine, workload.phase)
+        self.assumed += notes
         reliability = reliability_of(scenario.hardware, parallel.gpus, self.document, self.assumed)
         check_running(workload, reliability, hardware.system, self.document)
         return Resolved(
@@ -107,7 +109,7 @@ class Resolver:
             parallel=parallel,
             gpu=hardware.gpu,
             gpus=parallel.gpus,
-            system=hardware.system,
+            system=system,
             engine=engine,
             architecture=hardware.architecture,
             precision=precision,

@@ -137,13 +137,64 @@ class Workload(_Strict):
         return self
 
 
+class OffloadShare(_Strict):
+    """How much of the layers' weights lies elsewhere."""
+
+    host: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(default=None, description="Share on the host.")
+    nvme: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(default=None, description="Share in storage.")
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.host is None) == (self.nvme is None):
+            raise ValueError("give the share of one place, for example {host: 0.5}")
+        return self
+
+
 class Offload(_Strict):
     """Where parts of the state live."""
 
-    parameters: Literal["none", "host", "nvme"] = "none"
+    parameters: Literal["none", "host", "nvme"] | OffloadShare = Field(
+        default="none", description="A place, or in inference {host: 0.5}: that share of the layers' weights."
+    )
+    layers: NonNegative | None = Field(
+        default=None,
+        description="Beside parameters, in inference: only the weights of the first so many layers; all, if left out.",
+    )
+    key_value_cache: Literal["none", "host"] = Field(
+        default="none", description="Keys and values, in inference: copied for each pass that reads them."
+    )
     gradients: Literal["none", "host", "nvme"] = "none"
     optimizer_state: Literal["none", "host", "nvme"] = "none"
     activations: Literal["none", "host", "nvme"] = "none"
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.layers is not None and not isinstance(self.parameters, str):
+            raise ValueError("give layers, or a share of them, not both")
+        if self.layers is not None and self.parameters == "none":
+            raise ValueError("layers goes with parameters: host or parameters: nvme")
+        return self
+
+    @property
+    def share(self) -> float | None:
+        """Share of the layers whose weights lie elsewhere; None: not said so."""
+        if isinstance(self.parameters, str):
+            return None
+        return self.parameters.nvme if self.parameters.host is None else self.parameters.host
+
+    @property
+    def parameters_at(self) -> str:
+        """Where weights lie that are not on the device; ``none`` where all are."""
+        if self.layers == 0 or self.share == 0.0:
+            return "none"
+        if isinstance(self.parameters, str):
+            return self.parameters
+        return "nvme" if self.parameters.host is None else "host"
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is asked for only a part of the weights."""
+        return self.layers is not None or self.share is not None
 
 
 class ShardedOver(_Strict):

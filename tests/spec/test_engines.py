@@ -102,6 +102,8 @@ OTHER = {
     "adamw": "fused",
     "selective_recompute": "every_second_matmul",
     "recompute_stops_early": False,
+    "host_layers": "computed",
+    "host_layers_copied_from": 32,
     "key_value_cache": "paged",
     "cache_block_size": 16,
     "prefill_chunk": 512,

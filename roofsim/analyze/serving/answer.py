@@ -218,7 +218,7 @@ def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> t
 
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
-    found = list(plan.resolved.warnings)
+    found = [*plan.resolved.warnings, *room.notes]
     if plan.concurrency is not None and plan.concurrency > _most(plan, load) and room.fits:
         found.append(
             f"{plan.concurrency:.0f} requests, but {_most(plan, load):.0f} run at once: the others wait for room"

@@ -149,6 +149,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     inner, gpus = _one_worker(inner, serving)
     resolved = resolve(inner)
     facts = _facts(resolved, document)
+    _check_cache(resolved, document)
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
     _check_workers(resolved, serving, gpus, document)
     budget, chunked, said = _budget(resolved, facts, serving, document)
@@ -239,6 +240,20 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
         message = f"nothing is known of a network between nodes of {resolved.system.name}"
         hint = "State transfer_bandwidth, or hardware.override: {system.node_network: 400 Gbit/s}."
         raise _problem(document, "serving.disaggregated", message, hint)
+
+
+def _check_cache(resolved: Resolved, document: Document) -> None:
+    """Refuse a cache that has no part on the device: what fits there is what a server lives by."""
+    offload = resolved.parallel.offload
+    computes = resolved.engine.host_layers == "computed" and offload.parameters_at != "none"
+    whole = not offload.partial or offload.share == 1.0 or offload.layers == getattr(resolved.model, "num_layers", None)
+    if offload.key_value_cache == "none" and not (computes and whole):
+        return
+    key = "parameters" if offload.key_value_cache == "none" else "key_value_cache"
+    path = ("parallel", "offload", key)
+    message = "roofsim serve prices servers whose cache lies on the device"
+    hint = "Leave it out, or ask roofsim run for a batch (phase decode or generate)."
+    raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 
 
 def _facts(resolved: Resolved, document: Document) -> ServerFacts:

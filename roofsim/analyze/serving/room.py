@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.host import host_notes
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.serving.surface import Passes
 
@@ -42,6 +43,10 @@ class Room:
         Requests that have room at once.
     max_context
         Tokens of one request that have room when it is alone.
+    away
+        Weights that lie elsewhere, by place and part.
+    notes
+        Whether the host holds them.
     """
 
     capacity: float
@@ -54,6 +59,8 @@ class Room:
     shared: float
     max_requests: int
     max_context: int
+    away: dict[str, dict[str, float]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def fits(self) -> bool:
@@ -67,14 +74,18 @@ class Room:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        return asdict(self) | {"fits": self.fits, "shortfall": self.shortfall}
+        data = asdict(self) | {"fits": self.fits, "shortfall": self.shortfall}
+        del data["notes"]  # among the warnings
+        if not self.away:
+            del data["away"]
+        return data
 
 
 def room_of(plan: Plan) -> Room:
     """Return what fits beside the weights and the largest step."""
     engine = plan.resolved.engine
     share = engine.preallocated_share or 1.0
-    parameters, working = _fixed(plan)
+    parameters, working, away, notes = _fixed(plan)
     capacity = float(plan.resolved.gpu.memory.capacity)
     pool = {
         "device": share * capacity - parameters - working,
@@ -93,18 +104,26 @@ def room_of(plan: Plan) -> Room:
         capacity=capacity, parameters=parameters, working=working, pool=pool, per_request=end - shared,
         per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared,
         max_requests=int(left // (needed - shared)) if left >= end - shared else 0, max_context=_longest(plan, pool),
+        away=away, notes=notes,
     )  # fmt: skip
 
 
-def _fixed(plan: Plan) -> tuple[float, float]:
-    """Return the bytes of all weights, and what the largest step needs beside weights and cache."""
-    memory = memory_of(Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached))
+def _fixed(plan: Plan) -> tuple[float, float, dict[str, dict[str, float]], tuple[str, ...]]:
+    """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
+
+    Notes say whether the host holds that.
+    """
+    largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
+    memory = memory_of(largest)
+    weights = {
+        place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
+    }
     parts = {name: float(amount) for name, amount in memory.components.items()}
     parameters = parts.pop("parameters")
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
-    return parameters, sum(parts.values())
+    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, dict(weights)))
 
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:

@@ -12,7 +12,7 @@ from roofsim.cost.host import host_path
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import messages_of
 from roofsim.graph.base import Kind, Phase
-from roofsim.graph.ops import Collective, HostTransfer, HostUpdate
+from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate
 from roofsim.spec.layout import layout_of
 
 if TYPE_CHECKING:
@@ -114,6 +114,9 @@ class Writer:
         elif isinstance(op, HostUpdate):
             self.updating = self.now
             yield self._beside(HOST, name, "host", _number(self.path.update(op).pace), 1.0, {})
+        elif isinstance(op, HostCompute):
+            seconds = _number(self.path.compute(op).pace) * _number(op.share)
+            yield self._beside(HOST, name, "host", seconds, 1.0, {"micro_batch": index})
         elif op.kind is not Kind.VIEW:
             seconds = _number(cost.time) * _number(op.share)
             facts = {"micro_batch": index, "class": str(op.group), "layer": op.layer}

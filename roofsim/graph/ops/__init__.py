@@ -3,7 +3,7 @@
 from roofsim.graph.ops.communication import Collective
 from roofsim.graph.ops.composite import Fused, OptimizerUpdate
 from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
-from roofsim.graph.ops.host import HostTransfer, HostUpdate
+from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (
     Cast,
@@ -32,6 +32,7 @@ __all__ = [
     "Fused",
     "Gather",
     "GroupedMatmul",
+    "HostCompute",
     "HostTransfer",
     "HostUpdate",
     "Loss",

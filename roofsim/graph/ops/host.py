@@ -88,3 +88,33 @@ class HostUpdate(AbstractOp):
 
     def kernels(self) -> Real:
         return 0.0
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class HostCompute(AbstractOp):
+    """Layers whose weights lie on the host and which its processors compute, while the device waits.
+
+    Attributes
+    ----------
+    read
+        Bytes of weights and cache that they read from host memory.
+    operations
+        FLOPs of one iteration.
+    """
+
+    kind: ClassVar[Kind] = Kind.HOST_TRANSFER
+
+    read: Real
+    operations: Real = 0.0
+
+    def flops(self) -> Real:
+        return self.operations
+
+    def bytes_read(self) -> Real:
+        return self.read
+
+    def bytes_written(self) -> Real:
+        return 0.0
+
+    def kernels(self) -> Real:
+        return 0.0

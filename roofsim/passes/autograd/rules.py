@@ -17,6 +17,7 @@ from roofsim.graph.ops import (
     Fused,
     Gather,
     GroupedMatmul,
+    HostCompute,
     HostTransfer,
     HostUpdate,
     Loss,
@@ -368,6 +369,7 @@ def _(op: Fused, tape: Tape) -> None:
 
 @backward.register(CacheAppend)
 @backward.register(OptimizerUpdate)
+@backward.register(HostCompute)
 @backward.register(HostTransfer)
 @backward.register(HostUpdate)
 def _(op: AbstractOp, tape: Tape) -> None:  # noqa: ARG001 (rules use it)
