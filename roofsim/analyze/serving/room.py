@@ -13,7 +13,7 @@ from roofsim.analyze.serving.surface import Passes
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.plan import Plan
-    from roofsim.numeric import Array
+    from roofsim.numeric import Array, Real
     from roofsim.schedule.memory import MemoryProfile
 
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
@@ -115,7 +115,7 @@ def _fixed(plan: Plan) -> tuple[float, float, dict[str, dict[str, float]], tuple
     """
     largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
-    weights = {
+    weights: dict[str, dict[str, Real]] = {
         place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
     }
     parts = {name: float(amount) for name, amount in memory.components.items()}
