@@ -176,3 +176,7 @@ def test_huge_and_tiny_requests(cli):
         json.loads(
             cli("serve", "llama3-8b", "--gpu", "h100", "--prompt-length", prompt, "--output-length", output, "--json")
         )
+
+
+def test_cards_given_as_their_number_are_pointed_to_the_right_option(cli):
+    assert "--gpu rtx3060,rtx4090" in cli("compare", "gpt2", "--gpus", "rtx3060,rtx4090", code=2)
