@@ -286,7 +286,3 @@ def test_wide_parameters_under_narrow_arithmetic_are_cast(cli):
     )
     assert mixed["step_time"] < 0.7 * plain["step_time"]
     assert mixed["scenario"]["workload"]["precision"]["compute"] == "bf16"
-
-
-def test_cards_given_as_their_number_are_pointed_to_the_right_option(cli):
-    assert "--gpu rtx3060,rtx4090" in cli("compare", "gpt2", "--gpus", "rtx3060,rtx4090", code=2)

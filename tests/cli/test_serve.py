@@ -189,3 +189,7 @@ def test_layout_stands_in_the_headline(cli):
     assert "one of 2 in flight" in out
     scenario = json.loads(cli("serve", *BASE, "--pipeline", 2, "--json"))["scenario"]
     assert (scenario["pipeline"], scenario["expert"], scenario["replicas"]) == (2, 1, 1)
+
+
+def test_cards_given_as_their_number_are_pointed_to_the_right_option(cli):
+    assert "--gpu rtx3060,rtx4090" in cli("compare", "gpt2", "--gpus", "rtx3060,rtx4090", code=2)

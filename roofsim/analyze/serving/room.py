@@ -115,15 +115,16 @@ def _fixed(plan: Plan) -> tuple[float, float, dict[str, dict[str, float]], tuple
     """
     largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
-    weights: dict[str, dict[str, Real]] = {
+    weights = {
         place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
     }
+    elsewhere: dict[str, dict[str, Real]] = {place: {**held} for place, held in weights.items()}
     parts = {name: float(amount) for name, amount in memory.components.items()}
     parameters = parts.pop("parameters")
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
-    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, dict(weights)))
+    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, elsewhere))
 
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:
