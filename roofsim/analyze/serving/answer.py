@@ -138,11 +138,16 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     workers = disaggregated.workers_of(plan, batches)
     highest = _highest(plan, timing, load, workers)
     steady = _steady(plan, timing, load, workers)
+    curve = _curve(plan, timing, load, workers)
+    if (
+        plan.request_rate is None
+    ):  # tiles of products make the last few requests now and then a trifle dearer than they bring
+        highest = max(highest, *(one.request_rate for _, one in curve), 0.0 if steady is None else steady.request_rate)
     served = Served(
         plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
         bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady), compute_bound_at=turning(plan, load),
         products_bound_at=turning(plan, load, products=True), highest_rate=highest,
-        curve=_curve(plan, timing, load, workers), notes=_notes(plan, room, load, steady, highest),
+        curve=curve, notes=_notes(plan, room, load, steady, highest),
     )  # fmt: skip
     return replace(served, simulated=_simulated(served)) if simulated else served
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 USUAL_ENGINE: Final = "vllm"
 #: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).
 USUAL_VARIATION: Final = 0.1
+#: Batches of 1, 2, 4, ... that are priced exactly.
+_DOUBLINGS: Final = 13
 #: Families whose passes over pieces of prompts are priced.
 FAMILIES: Final = ("decoder",)
 
@@ -124,11 +126,11 @@ class Plan:
         return self.facts.host_time_per_request if stated is None else stated
 
     def points(self) -> Iterator[float]:
-        """Yield batches that must be points of a mesh."""
-        if self.concurrency is not None:
-            each = self.concurrency / self.replicas / self.resolved.parallel.pipeline
-            yield each
-            yield each * (1.0 + self.guesses)
+        """Yield batches that must be points of a mesh: the usual ones. None depends on the load, lest what a step takes does."""
+        for power in range(_DOUBLINGS):
+            yield 2.0**power
+            if self.guesses:
+                yield 2.0**power * (1.0 + self.guesses)
 
 
 def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan:
