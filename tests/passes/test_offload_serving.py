@@ -353,7 +353,9 @@ def test_what_a_server_prints(layers, said):
     assert "512 B" not in printed
 
 
-def test_the_timeline_waits_for_the_host():
-    found = evaluated({"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16")
+@pytest.mark.parametrize("more", [{}, {"key_value_cache": "host"}], ids=str)
+def test_the_timeline_waits_for_the_host(more):
+    offload = {"parameters": "host", "layers": 16} | more
+    found = evaluated(offload, engine="llama.cpp", precision="fp16", context_length=4096, batch_size=16)
     spans = timeline(found).spans
     assert max(span.start + span.seconds for span in spans) == pytest.approx(found.step.step, rel=0.02)
