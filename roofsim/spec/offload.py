@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
-from roofsim.numeric import Real, real
+from roofsim.numeric import Real, minimum, real
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def beside_copies(resolved: Resolved) -> Real:
         return 0.0
     if offload.layers is None or offload.key_value_cache != "none":
         return 1.0
-    return offload.layers / real(depth)
+    return minimum(offload.layers / real(depth), 1.0)
 
 
 def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 import numpy as np
 import pytest
+from rich.console import Console
 
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
+from roofsim.analyze.timeline import timeline
 from roofsim.api import resolve
 from roofsim.cost.host import COPY_EFFICIENCY
 from roofsim.errors import SpecError
@@ -14,6 +18,7 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.split import split_blocks
 from roofsim.program import build
+from roofsim.report.serving import print_served
 from tests.properties.test_broadcast import compare
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
@@ -335,3 +340,22 @@ def test_a_system_without_a_link_is_an_error(offload):
 def test_a_server_wants_its_cache():
     with pytest.raises(SpecError, match="whose cache lies on the device"):
         roofsim.serve(request_of({"key_value_cache": "host"}, "generate", engine="vllm"))
+
+
+@pytest.mark.parametrize(("layers", "said"), [({}, "no weights"), ({"layers": 16}, "of the weights")])
+def test_what_a_server_prints(layers, said):
+    request = request_of({"parameters": "host"} | layers, "generate", engine="vllm")
+    console = Console(width=200, file=StringIO())
+    print_served(console, roofsim.serve(request))
+    printed = console.file.getvalue()
+    assert said in printed
+    assert "on the host parameters" in printed
+    assert "512 B" not in printed
+
+
+@pytest.mark.parametrize("more", [{}, {"key_value_cache": "host"}], ids=str)
+def test_the_timeline_waits_for_the_host(more):
+    offload = {"parameters": "host", "layers": 16} | more
+    found = evaluated(offload, engine="llama.cpp", precision="fp16", context_length=4096, batch_size=16)
+    spans = timeline(found).spans
+    assert max(span.start + span.seconds for span in spans) == pytest.approx(found.step.step, rel=0.02)

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.host import host_notes
+from roofsim.analyze.host import Away, host_notes
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.serving.surface import Passes
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.plan import Plan
-    from roofsim.numeric import Array, Real
+    from roofsim.numeric import Array
     from roofsim.schedule.memory import MemoryProfile
 
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
@@ -59,7 +59,7 @@ class Room:
     shared: float
     max_requests: int
     max_context: int
-    away: dict[str, dict[str, float]] = field(default_factory=dict)
+    away: Away = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -108,23 +108,22 @@ def room_of(plan: Plan) -> Room:
     )  # fmt: skip
 
 
-def _fixed(plan: Plan) -> tuple[float, float, dict[str, dict[str, float]], tuple[str, ...]]:
+def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
     Notes say whether the host holds that.
     """
     largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
-    weights = {
+    weights: Away = {
         place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
     }
-    elsewhere: dict[str, dict[str, Real]] = {place: {**held} for place, held in weights.items()}
     parts = {name: float(amount) for name, amount in memory.components.items()}
     parameters = parts.pop("parameters")
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
-    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, elsewhere))
+    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, weights))
 
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:

@@ -56,7 +56,7 @@ class Writer:
         runs = max(round(times), 1) * micro_batches
         body = [cost for cost in costs if cost.op.phase is not Phase.OPTIMIZER]
         shares = {(one.phase, one.group): one for one in groups}
-        hidden = _copies_shown(host, self._copies(body))
+        hidden = _copies_shown(host, self._copies(body), self._computed(body))
         written = _length(body) <= MOST_OPS
         if not written:
             self.notes.append(f"{stage.name}: too many ops to write out")
@@ -146,6 +146,14 @@ class Writer:
             if isinstance(cost.op, HostTransfer)
         )
 
+    def _computed(self, costs: list[OpCost]) -> float:
+        """Return the seconds of what the host computes in one pass of inference."""
+        return sum(
+            _number(self.path.compute(cost.op).pace) * _number(cost.op.count)
+            for cost in costs
+            if isinstance(cost.op, HostCompute)
+        )
+
     # -- whole passes -----------------------------------------------------------------------------------------------
 
     def _whole(self, name: str, costs: list[OpCost], each: float, indices: range, groups: list[GroupTime]) -> None:
@@ -214,9 +222,15 @@ def _length(costs: list[OpCost]) -> float:
     return sum(_number(cost.op.repeats) for cost in costs)
 
 
-def _copies_shown(host: HostShown | None, seconds: float) -> float:
-    """Return which share of the copies of a micro batch shows."""
-    return 0.0 if host is None or not seconds else min(_number(host.micro_batch.pace) / seconds, 1.0)
+def _copies_shown(host: HostShown | None, seconds: float, computed: float) -> float:
+    """Return which share of the copies of a micro batch shows, beside the seconds of what the host computes."""
+    if host is None or not seconds:
+        return 0.0
+    waits = host.micro_batch
+    shown = _number(waits.pace)
+    if computed:
+        shown = _number(waits.host_link + waits.host_memory + waits.storage) - computed
+    return min(max(shown, 0.0) / seconds, 1.0)
 
 
 def _number(value: Any) -> float:
