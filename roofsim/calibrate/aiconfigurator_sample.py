@@ -20,7 +20,7 @@ import numpy as np
 
 from roofsim.calibrate.aiconfigurator import Counts, data_folder, read_chunks
 from roofsim.calibrate.aiconfigurator_scores import host_bound
-from roofsim.calibrate.kernel_classes import silicon
+from roofsim.calibrate.kernel_classes import attends, silicon
 from roofsim.calibrate.kernel_fit import class_of
 from roofsim.calibrate.kernel_shapes import attention_shape, expert_shape, gemm_shape
 from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, KernelTable
@@ -40,6 +40,11 @@ SAMPLED: Final = {
 }  # fmt: skip
 #: Tables that are drawn from: the ones that the shipped rows of other cards come from.
 DRAWN: Final = ("context_attention_perf", "gemm_perf", "generation_attention_perf", "moe_perf")
+#: The table that is drawn from for every card, and the labels of the others.
+LATENT_TABLE: Final = "generation_mla_perf"
+LABELS: Final = {
+    **SAMPLED, "a100-sxm4-80gb": "A100-SXM-80GB", "b200-sxm-180gb": "B200-SXM", "h100-sxm5-80gb": "H100-SXM-80GB",
+}  # fmt: skip
 #: Rows of a card and table, shared evenly by its formats and engines, and most rows of one of these.
 ROWS: Final = 400
 MOST: Final = 60
@@ -56,7 +61,7 @@ def sampled(chunks: Iterable[Chunk]) -> list[dict[str, str]]:
     """Return rows for measurements/kernels.csv.gz: of the newest version of each engine in each table."""
     newest: dict[tuple[str, str], dict[Group, tuple[tuple[int, ...], str, KernelTable]]] = defaultdict(dict)
     for chunk in chunks:
-        if chunk.gpu not in SAMPLED or chunk.name not in DRAWN:
+        if not _drawn(chunk.gpu, chunk.name):
             continue
         version = chunk.path.parent.name
         for i, group in enumerate(chunk.table.groups):
@@ -74,6 +79,10 @@ def sampled(chunks: Iterable[Chunk]) -> list[dict[str, str]]:
             _, version, table = groups[group]
             rows += _rows(table.select(spread(table, share)), group, version)
     return rows
+
+
+def _drawn(gpu: str, table: str) -> bool:
+    return (gpu in SAMPLED and table in DRAWN) or (gpu in LABELS and table == LATENT_TABLE)
 
 
 def _order(version: str) -> tuple[int, ...]:
@@ -105,7 +114,7 @@ def _key(table: KernelTable, row: int) -> str:
 
 def fallback(table: KernelTable) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Return which calls of attention an engine left to Triton's kernels, which its own share no constants with."""
-    attention = table.groups[0].op.startswith("attention")
+    attention = attends(table.groups[0].op)
     return np.array([attention and FALLBACK in row.get("ks", "") for row in table.other], dtype=bool)
 
 
@@ -125,7 +134,7 @@ def _ideal(table: KernelTable) -> tuple[Array, Array]:
         waken = active_experts(layer.tokens, layer.experts, layer.chosen, layer.local)
         # A power law wakes fewer experts than chance, by a share that nobody states.
         return layer.flops(), layer.weight_bytes(np.where(layer.skew > 0.0, 0.0, waken))
-    if op.startswith("attention"):
+    if attends(op):
         call = attention_shape(table)
         scores = call.batch * call.heads * call.query * call.mean_keys()
         return 2.0 * scores * (call.head_dim + call.value_dim), call.cached_bytes() + call.query_bytes()
@@ -140,7 +149,7 @@ def _rows(table: KernelTable, group: Group, version: str) -> list[dict[str, str]
         row |= {name: f"{table.sizes[name][i]:.0f}" for name in SIZES if _stated(group.op, name)}
         other = {"fw": group.engine, **{name: _whole(value) for name, value in table.other[i].items()}}
         row |= {
-            "source": f"aiconfigurator:{group.engine}-{version}", "gpu": SAMPLED[group.gpu], "op": group.op,
+            "source": f"aiconfigurator:{group.engine}-{version}", "gpu": LABELS[group.gpu], "op": group.op,
             "other": json.dumps(other, separators=(",", ":")), "dtype": group.dtype,
             "time_us": f"{round(float(table.seconds[i] / MICROSECOND), 3):.3f}".rstrip("0").rstrip("."),
         }  # fmt: skip
@@ -154,7 +163,7 @@ def _whole(value: Any) -> Any:
 
 
 def _stated(op: str, size: str) -> bool:
-    if op.startswith("attention"):
+    if attends(op):
         return size in ("batch", "heads", "kv_heads", "head_dim", "q_len", "kv_len")
     return size in ("m", "n", "k")
 

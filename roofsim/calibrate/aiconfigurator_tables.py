@@ -234,7 +234,7 @@ TABLES: Final = {
         other=_encoder_other,
     ),
     "generation_mla_perf": TableMeaning(
-        op="attention_decode",
+        op="mla_decode",
         columns=("batch_size", "isl", "num_heads", "mla_dtype", "kv_cache_dtype", "step", "kernel_source"),
         optional=("window_size",),
         sizes=_latent_sizes,

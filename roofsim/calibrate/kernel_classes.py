@@ -93,6 +93,11 @@ def generation(group: Group) -> str:
     return card(group.gpu).architecture
 
 
+def attends(op: str) -> bool:
+    """Return whether an operation is attention, with heads of its own or a latent cache."""
+    return op.startswith("attention") or op == "mla_decode"
+
+
 def arithmetic(group: Group) -> str:
     """Return the format without what does not change kernels: both 16-bit formats are one."""
     return "16-bit" if group.dtype in SIXTEEN_BITS else group.dtype

@@ -52,13 +52,17 @@ schema: 1
 #: Inference engines that were measured through.
 ENGINES: Final = ("sglang", "trtllm", "vllm")
 #: Operations that steps of inference are priced with.
-SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "moe_gemm")
+SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "mla_decode", "moe_gemm")
 #: Those whose long kernels lower the clock of a board.
 SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
 #: Those of them whose share of the bandwidth differs between cards of an architecture.
 BY_CARD: Final = ("attention_decode",)
-#: Arithmetic that steps cannot ask for, or not of these kernels.
-UNASKED: Final = ("fp32", "sq", "fp8_block")
+#: Arithmetic that steps cannot ask for, or not of these kernels; products of experts are asked for with scales by block.
+UNASKED: Final = ("fp32", "sq")
+BLOCKS: Final = "fp8_block"
+EXPERTS: Final = "moe_gemm"
+#: Operations whose kernels go by the engine that they were measured in.
+BY_ENGINE: Final = (EXPERTS, "mla_decode")
 #: Architecture -> measuring engine -> generation of its attention kernels there (aiconfigurator's collectors).
 GENERATIONS: Final = {
     "ampere-ga100": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
@@ -162,7 +166,7 @@ def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
     several = _several(found)
     for group in sorted(found.own):
         kind, architecture = arithmetic(group), generation(group)
-        if group.op not in SERVED or kind in UNASKED:
+        if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
             continue
         constants = _by_power(group, found.constants(class_of(group.op), group))
         places = [(architecture, "any"), ("shared", "any")]
@@ -175,6 +179,8 @@ def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
         kernels = GENERATIONS.get(architecture, {}).get(group.engine)
         if kernels is not None and group.op.startswith("attention"):
             places += [(name, kernels) for name in names]
+        if group.op in BY_ENGINE and group.engine in ENGINES:
+            places += [(architecture, group.engine), ("shared", group.engine)]
         for where in places:
             gathered.setdefault((group.op, *where, kind), []).append(constants)
     return {place: _median(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}

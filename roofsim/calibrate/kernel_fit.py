@@ -11,6 +11,7 @@ from roofsim.calibrate.kernel_classes import (
     ITEMSIZES,
     KernelClass,
     arithmetic,
+    attends,
     generation,
     matrix_rate,
     power_cap,
@@ -68,7 +69,7 @@ def usable(table: KernelTable) -> KernelTable:
 
 
 def _format_known(group: Group) -> bool:
-    name = group.dtype.removesuffix("_kvfp8") if group.op.startswith("attention") else group.dtype
+    name = group.dtype.removesuffix("_kvfp8") if attends(group.op) else group.dtype
     return name in ITEMSIZES
 
 

@@ -242,7 +242,7 @@ CLASSES: Final = (
     ),
     KernelClass(
         name="decode",
-        ops=("attention_decode",),
+        ops=("attention_decode", "mla_decode"),
         own=(FLOOR, Parameter("bandwidth", 0.85, 0.2, 0.02, 1.1), Parameter("compute", 0.5, 0.4, 0.02, 1.6)),
         shared=(
             Parameter("block", 0.5 * MICROSECOND, 1.0, 0.01 * MICROSECOND, 10.0 * MICROSECOND),

@@ -10,7 +10,17 @@ from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
 from roofsim.cost.serving_convolutions import price_convolutions
 from roofsim.cost.serving_products import price_products
-from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Elementwise,
+    Fused,
+    GroupedMatmul,
+    Matmul,
+    Normalization,
+    Softmax,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,6 +57,9 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
         _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     _expert_orders(ops_of, priced, serving)
+    _routers(ops_of, priced, serving)
+    if "qkv" in serving.merged:
+        _conversions(ops_of, priced)
     _extra_launches(ops_of, priced, serving)
     packings = _packings(ops_of, works, context) if serving.packs_heads else []
     beside = [(works[place][0], work) for place, work in plain_kernels(ops_of, priced, context, serving)]
@@ -94,6 +107,24 @@ def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], ser
     """Give sorting, permuting and summing the tokens of experts as many launches as the engine has kernels for them."""
     found = {place: op for place, op in ops.items() if any(scope in op.name for scope in (".permute.", ".combine."))}
     _share_launches(found, works, serving.expert_kernels)
+
+
+def _routers(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
+    """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
+    found = {place: op for place, op in ops.items() if ".router." in op.name and not isinstance(op, Matmul)}
+    _share_launches(found, works, serving.router_kernels)
+
+
+def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
+    """Convert what several products read, which an engine merges, only once."""
+    seen = set()
+    for place, op in ops.items():
+        if not isinstance(op, Cast):
+            continue
+        key = op.inputs[0], op.outputs[0].dtype
+        if key in seen:
+            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic, flops=0.0)
+        seen.add(key)
 
 
 def _share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:

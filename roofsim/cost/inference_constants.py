@@ -73,7 +73,7 @@ def constants_of(
     """Return whether an architecture's kernels were measured, and the constants of a kernel generation.
 
     The generation's own (on a measured card, else medians over the architecture's), else medians over generations, else over
-    architectures, those with `narrow` matrix units if it has such too.
+    architectures, those with `narrow` matrix units if it has such too, and the generation's before those over all of them.
 
     >>> constants_of("gemm", "hopper", None, "16-bit")[0], constants_of("gemm", "rdna3", None, "16-bit")[0]
     (True, False)
@@ -85,7 +85,10 @@ def constants_of(
             if arithmetic in own:
                 return True, _numbers(own[arithmetic])
     lenders = table.get(NARROW, {}).get(ANY, {}) if narrow else {}
-    return False, _numbers(lenders[arithmetic] if arithmetic in lenders else table[SHARED][ANY][arithmetic])
+    for lent in (lenders, table[SHARED].get(generation, {})):
+        if arithmetic in lent:
+            return False, _numbers(lent[arithmetic])
+    return False, _numbers(table[SHARED][ANY][arithmetic])
 
 
 def _numbers(written: dict[str, Any]) -> dict[str, float]:

@@ -12,10 +12,20 @@ from roofsim.numeric import divide, maximum
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.ops import GroupedMatmul, Matmul
     from roofsim.numeric import Real
 
 #: Number format of the arithmetic -> the name under which its kernels were measured.
-ARITHMETIC: Final = {"fp16": "16-bit", "bf16": "16-bit", "fp8": "fp8"}
+ARITHMETIC: Final = {"fp16": "16-bit", "bf16": "16-bit", "fp8": "fp8", "nvfp4": "nvfp4"}
+
+
+def arithmetic_of(op: Matmul | GroupedMatmul) -> str | None:
+    """Return the name under which products of these operands were measured; None: nobody measured such.
+
+    Units for four bits multiply several formats at one rate, whose kernels differ.
+    """
+    operand = op.inputs[0].dtype
+    return ARITHMETIC.get(str(operand) if str(operand) in ARITHMETIC else str(op.math or operand))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +44,10 @@ class Serving:
         Launches per layer that rotate queries and keys and write the cache; None: one an op of the graph.
     expert_kernels
         Launches per layer that bring tokens into the order of experts and back; None: one an op of the graph.
+    measured_as
+        Engine in which its kernels of experts and of latent attention were measured; None: medians over all.
+    router_kernels
+        Launches per layer that choose experts from their scores; None: one an op of the graph.
     extra_kernels
         Launches per layer beyond those of the graph.
     stream_share
@@ -62,6 +76,8 @@ class Serving:
     merged: frozenset[str] = frozenset()
     cache_write_kernels: float | None = None
     expert_kernels: float | None = None
+    measured_as: str | None = None
+    router_kernels: float | None = None
     extra_kernels: float = 0.0
     stream_share: float | None = None
     vector_rows: float = 0.0

@@ -17,7 +17,7 @@ from roofsim.cost.kernel_models.attention import (
 )
 from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import ARITHMETIC, card, rated, sustained
+from roofsim.cost.serving import arithmetic_of, card, rated, sustained
 from roofsim.numeric import where
 from roofsim.units import parse
 
@@ -42,6 +42,11 @@ FAST_FP32: Final = 3.0
 WIDEST: Final = 2.0
 #: Grouped products of a layer of experts: up (with the gate) and down.
 PRODUCTS_OF_A_LAYER: Final = 2.0
+#: Decode steps over a cache of compressed entries, of which values are a part (multi-head latent attention).
+LATENT: Final = "mla_decode"
+#: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
+#: Qwen3, MiniMax-M2, GLM-4.5).
+BLOCKS: Final = "fp8_block"
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 
@@ -52,8 +57,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     if query.itemsize != 2.0 or not work.on_tensor:
         return work
     kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
-    operation = "attention_decode" if serving.decodes else "attention_prefill"
-    generation = UNSPLIT.get(serving.attention or "", serving.attention)
+    latent = serving.decodes and op.inputs[1] == op.inputs[2]
+    operation = LATENT if latent else "attention_decode" if serving.decodes else "attention_prefill"
+    generation = serving.measured_as if latent else UNSPLIT.get(serving.attention or "", serving.attention)
     measured, numbers = constants_for(context.device, operation, generation, kind)
     if not (serving.decodes or measured):
         return work
@@ -61,7 +67,7 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     chip, shape = card(context, work.flop_peak), _attention_shape(op)
     if serving.decodes:
         constants = DecodeConstants(**numbers)
-        if serving.attention in UNSPLIT:
+        if serving.attention in UNSPLIT and not latent:
             constants = replace(constants, chunk=WHOLE)
         if serving.attention in VECTORED:
             plain = np.asarray(op.heads <= op.kv_heads)
@@ -101,7 +107,7 @@ def _attention_shape(op: Attention) -> AttentionShape:
         batch=np.asarray(op.batch), heads=np.asarray(op.heads), key_heads=np.asarray(op.kv_heads),
         query=np.asarray(op.q_length), context=np.asarray(op.kv_length), head_dim=np.asarray(op.head_size),
         value_dim=np.asarray(op.value_head_size), window=np.asarray(window), causal=np.asarray(float(op.causal)),
-        latent=np.asarray(0.0), itemsize=np.asarray(op.inputs[0].dtype.itemsize),
+        latent=np.asarray(float(op.inputs[1] == op.inputs[2])), itemsize=np.asarray(op.inputs[0].dtype.itemsize),
         cache_itemsize=np.asarray(op.inputs[1].dtype.itemsize),
     )  # fmt: skip
 
@@ -110,7 +116,8 @@ def _experts_kind(op: GroupedMatmul) -> str | None:
     """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
     stored = op.inputs[1].dtype
     if packed_weight(op) is None:
-        return {**ARITHMETIC, "nvfp4": "nvfp4"}.get(str(op.math or op.inputs[0].dtype))
+        kind = arithmetic_of(op)
+        return BLOCKS if kind == "fp8" else kind
     return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
 
 
@@ -119,7 +126,8 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     kind = _experts_kind(op)
     if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
         return work
-    _, numbers = constants_for(context.device, "moe_gemm", None, kind)
+    engine = None if context.serving is None else context.serving.measured_as
+    _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
     numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
     share = numbers["compute"] * sustained(context, work.flop_peak, kind)
     constants = replace(ExpertConstants(**numbers), compute=share)

@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
 from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import ARITHMETIC, card, rated, sustained
+from roofsim.cost.serving import arithmetic_of, card, rated, sustained
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
@@ -25,7 +25,11 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array, Real
 
 #: Projections of one input that an engine may run as one product: fact -> leaves of their names.
-MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+MERGED: Final = (
+    ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
+)  # fmt: skip
+#: Four-bit formats whose products were measured.
+FOUR_BITS: Final = ("nvfp4",)
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
@@ -45,7 +49,7 @@ def price_products(
     for places in _projections(ops, works, context, serving):
         op = ops[places[0]]
         assert isinstance(op, Matmul)
-        kind = ARITHMETIC.get(str(op.math or op.inputs[0].dtype))
+        kind = arithmetic_of(op)
         if kind is not None and works[places[0]].on_tensor:
             groups.setdefault(kind, []).append(places)
     for kind, found in groups.items():
@@ -66,16 +70,16 @@ def _projections(
         if not _weighted(op) and not np.any(_written_out(op, context)):
             continue
         scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        fact = next((fact for fact, leaves in MERGED.items() if fact in serving.merged and leaf in leaves), leaf)
-        groups.setdefault((scope, fact), []).append(place)
+        leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
+        groups.setdefault((scope, leaves[0]), []).append(place)
     return groups.values()
 
 
 def _weighted(op: Matmul) -> bool:
-    """Whether the right operand is a parameter in 16 or 8 bits, of which there is one."""
+    """Whether the right operand is a parameter, of which there is one, that the units multiply as it is stored."""
     stored = op.inputs[1]
     plain = stored.role is Role.PARAMETER and packed_weight(op) is None
-    return not op.scores and plain and stored.dtype.itemsize in (1.0, 2.0)
+    return not op.scores and plain and (stored.dtype.itemsize in (1.0, 2.0) or arithmetic_of(op) in FOUR_BITS)
 
 
 def _written_out(op: Matmul, context: Pricing) -> Any:

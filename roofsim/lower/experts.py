@@ -35,7 +35,14 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
         result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows), experts, offsets))
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
-        return combined if dealt else leave(layers, combined)
+        return combined if dealt or sums_together(layers, model) else leave(layers, combined)
+
+
+def sums_together(layers: Layers, model: DecoderModel) -> bool:
+    """Tell whether tensor ranks add up what routed and shared experts return at once, as engines of inference do."""
+    shares = layers.shares
+    without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
+    return shares.serving and one(shares.expert) and not shares.deals_experts and not without
 
 
 def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
@@ -69,10 +76,13 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
     width = model.shared_expert_intermediate_size
     assert width is not None
     with layers.b.scope("shared_experts"):
-        shared = leave(layers, dense_mlp(layers, model, enter(layers, x), width))
+        together = sums_together(layers, model)
+        shared = dense_mlp(layers, model, enter(layers, x), width)
+        shared = shared if together else leave(layers, shared)
         if model.shared_expert_gate:
             shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, "gate_of_all")))
-        return layers.add(routed, shared)
+        both = layers.add(routed, shared)
+        return leave(layers, both) if together else both
 
 
 def _permute(

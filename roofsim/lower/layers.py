@@ -42,6 +42,7 @@ class Flavour:
     rms_norm: str = "fused"
     gelu_new: str = "fused"
     rotary: str = "fused"
+    router: str = "modules"
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0

@@ -82,6 +82,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         rms_norm=engine.rms_norm,
         gelu_new=engine.gelu_new,
         rotary=engine.rotary,
+        router="modules" if training else engine.router,
         cross_entropy=engine.cross_entropy,
         split_cross_entropy=engine.split_cross_entropy,
         loss_metrics=engine.loss_metrics if training else 0,

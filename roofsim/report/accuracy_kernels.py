@@ -14,7 +14,7 @@ CLASSES: Final = {
     "products": ("gemm", "bmm"),
     "convolution": ("conv2d",),
     "attention, prefill": ("attention_prefill",),
-    "attention, decode": ("attention_decode",),
+    "attention, decode": ("attention_decode", "mla_decode"),
     "experts": ("moe_gemm",),
     "memory-bound": ("elementwise", "layernorm", "rmsnorm", "softmax", "embedding"),
 }

@@ -76,6 +76,16 @@ class InferenceFacts(RankFacts):
         default=None,
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",
     )
+    router: Literal["modules", "fused"] = Field(
+        default="modules",
+        description="How inference routes tokens to experts: modules: as the transformers library does; fused: scores by a "
+        "product in the model's own type, and one kernel that chooses experts and their weights.",
+    )
+    measured_as: Literal["vllm", "sglang", "trtllm"] | None = Field(
+        default=None,
+        description="Under which name its own kernels were measured, of experts and of latent attention; null: it runs the "
+        "kernels of others, medians over all count.",
+    )
     formats: tuple[FormatFamily, ...] | None = Field(
         default=None,
         description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",
