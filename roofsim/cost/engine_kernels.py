@@ -58,6 +58,7 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         merged=frozenset(engine.fusion),
         cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
         expert_kernels=engine.expert_kernels,
+        expert_rows=engine.expert_rows,
         measured_as=engine.measured_as,
         router_kernels=1.0 if engine.router == "fused" else None,
         extra_kernels=engine.extra_kernels_per_layer,

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
-from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
+from roofsim.cost.serving import share_launches
+from roofsim.cost.serving_attention import padded_heads, price_attention
 from roofsim.cost.serving_convolutions import price_convolutions
+from roofsim.cost.serving_experts import merge_routers, order_tokens, price_experts
 from roofsim.cost.serving_products import price_products
 from roofsim.graph.ops import (
     Attention,
@@ -17,7 +19,6 @@ from roofsim.graph.ops import (
     Elementwise,
     Fused,
     GroupedMatmul,
-    Matmul,
     Normalization,
     Softmax,
 )
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from roofsim.cost.serving import Serving
     from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
-    from roofsim.numeric import Real
 
 Works = list[tuple[int, "KernelWork"]]
 
@@ -56,8 +56,8 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     if "gated_activation" in serving.merged:
         _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
-    _expert_orders(ops_of, priced, serving)
-    _routers(ops_of, priced, serving)
+    order_tokens(ops_of, priced, context, serving)
+    merge_routers(ops_of, priced, serving)
     if "qkv" in serving.merged:
         _conversions(ops_of, priced)
     _extra_launches(ops_of, priced, serving)
@@ -100,19 +100,7 @@ def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork])
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
     found = {place: op for place, op in ops.items() if isinstance(op, CacheAppend) or _rotates(op)}
-    _share_launches(found, works, serving.cache_write_kernels)
-
-
-def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
-    """Give sorting, permuting and summing the tokens of experts as many launches as the engine has kernels for them."""
-    found = {place: op for place, op in ops.items() if any(scope in op.name for scope in (".permute.", ".combine."))}
-    _share_launches(found, works, serving.expert_kernels)
-
-
-def _routers(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
-    """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
-    found = {place: op for place, op in ops.items() if ".router." in op.name and not isinstance(op, Matmul)}
-    _share_launches(found, works, serving.router_kernels)
+    share_launches(found, works, serving.cache_write_kernels)
 
 
 def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
@@ -125,21 +113,6 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
         if key in seen:
             works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic, flops=0.0)
         seen.add(key)
-
-
-def _share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
-    """Let ops of a layer have a number of launches together; None: their own."""
-    if number is None:
-        return
-    layers: dict[str, list[int]] = {}
-    for place, op in ops.items():
-        layers.setdefault(op.layer, []).append(place)
-    for places in layers.values():
-        total: Real = 0.0
-        for place in places:
-            total = total + works[place].launches
-        for place in places:
-            works[place] = replace(works[place], launches=works[place].launches * (number / total))
 
 
 def _rotates(op: AbstractOp) -> bool:

@@ -12,6 +12,7 @@ from roofsim.numeric import divide, maximum
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
     from roofsim.graph.ops import GroupedMatmul, Matmul
     from roofsim.numeric import Real
 
@@ -44,6 +45,8 @@ class Serving:
         Launches per layer that rotate queries and keys and write the cache; None: one an op of the graph.
     expert_kernels
         Launches per layer that bring tokens into the order of experts and back; None: one an op of the graph.
+    expert_rows
+        How tokens come into the order of experts: ``modules``, ``copied`` or ``gathered`` by the products.
     measured_as
         Engine in which its kernels of experts and of latent attention were measured; None: medians over all.
     router_kernels
@@ -76,6 +79,7 @@ class Serving:
     merged: frozenset[str] = frozenset()
     cache_write_kernels: float | None = None
     expert_kernels: float | None = None
+    expert_rows: str = "modules"
     measured_as: str | None = None
     router_kernels: float | None = None
     extra_kernels: float = 0.0
@@ -148,3 +152,18 @@ def energy(work: KernelWork, context: Pricing) -> Real:
 def plain(value: Any) -> Real:
     """Return a float for an array of no dimensions."""
     return float(value) if np.ndim(value) == 0 else value
+
+
+def share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
+    """Let ops of a layer have a number of launches together; None: their own."""
+    if number is None:
+        return
+    layers: dict[str, list[int]] = {}
+    for place, op in ops.items():
+        layers.setdefault(op.layer, []).append(place)
+    for places in layers.values():
+        total: Real = 0.0
+        for place in places:
+            total = total + works[place].launches
+        for place in places:
+            works[place] = replace(works[place], launches=works[place].launches * (number / total))

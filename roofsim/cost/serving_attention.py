@@ -1,4 +1,4 @@
-"""Price fused attention and expert layers in inference with the models fitted to measured kernels."""
+"""Price fused attention in inference with the models fitted to measured kernels."""
 
 from __future__ import annotations
 
@@ -15,16 +15,14 @@ from roofsim.cost.kernel_models.attention import (
     decode_limits,
     prefill_limits,
 )
-from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
-from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, sustained
+from roofsim.cost.serving import card, rated, sustained
 from roofsim.numeric import where
 from roofsim.units import parse
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving
     from roofsim.cost.work import KernelWork, Pricing
-    from roofsim.graph.ops import Attention, GroupedMatmul
+    from roofsim.graph.ops import Attention
     from roofsim.numeric import Array, Real
 
 #: Kernels that do not split the cache of a sequence and head over blocks, and whose they are modelled after.
@@ -40,13 +38,8 @@ HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
 #: TF32 products that CUTLASS takes for one of fp32 (OpMultiplyAddFastF32), which xformers' kernels for 4-byte types use.
 FAST_FP32: Final = 3.0
 WIDEST: Final = 2.0
-#: Grouped products of a layer of experts: up (with the gate) and down.
-PRODUCTS_OF_A_LAYER: Final = 2.0
 #: Decode steps over a cache of compressed entries, of which values are a part (multi-head latent attention).
 LATENT: Final = "mla_decode"
-#: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
-#: Qwen3, MiniMax-M2, GLM-4.5).
-BLOCKS: Final = "fp8_block"
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 
@@ -110,35 +103,3 @@ def _attention_shape(op: Attention) -> AttentionShape:
         latent=np.asarray(float(op.inputs[1] == op.inputs[2])), itemsize=np.asarray(op.inputs[0].dtype.itemsize),
         cache_itemsize=np.asarray(op.inputs[1].dtype.itemsize),
     )  # fmt: skip
-
-
-def _experts_kind(op: GroupedMatmul) -> str | None:
-    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
-    stored = op.inputs[1].dtype
-    if packed_weight(op) is None:
-        kind = arithmetic_of(op)
-        return BLOCKS if kind == "fp8" else kind
-    return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
-
-
-def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
-    """Price the products of all experts that a pass wakes, tokens routed by chance."""
-    kind = _experts_kind(op)
-    if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
-        return work
-    engine = None if context.serving is None else context.serving.measured_as
-    _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
-    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
-    share = numbers["compute"] * sustained(context, work.flop_peak, kind)
-    constants = replace(ExpertConstants(**numbers), compute=share)
-    one, none = np.asarray(1.0), np.asarray(0.0)
-    experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
-    shape = ExpertShape(
-        tokens=op.rows * dealt, hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts * dealt, chosen=one,
-        local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
-        itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
-    )  # fmt: skip
-    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), constants)
-    # Measured were whole layers, whose two products share what scheduling the experts takes.
-    floor = context.device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
-    return rated(work, context, (compute, memory), floor, numbers["sharpness"])

@@ -81,6 +81,11 @@ class InferenceFacts(RankFacts):
         description="How inference routes tokens to experts: modules: as the transformers library does; fused: scores by a "
         "product in the model's own type, and one kernel that chooses experts and their weights.",
     )
+    expert_rows: Literal["modules", "copied", "gathered"] = Field(
+        default="modules",
+        description="How inference brings tokens into the order of experts: modules: as the transformers library does; copied: "
+        "one kernel converts and copies rows; gathered: the products pick them. Both sum results in one pass.",
+    )
     measured_as: Literal["vllm", "sglang", "trtllm"] | None = Field(
         default=None,
         description="Under which name its own kernels were measured, of experts and of latent attention; null: it runs the "

@@ -1,0 +1,125 @@
+"""Price mixtures of experts in inference: grouped products, the tokens' way into the order of experts and back, routing."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.cost.inference_constants import constants_for
+from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
+from roofsim.cost.quantised import packed_weight
+from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained
+from roofsim.graph.ops import Cast, Fused, Gather, Matmul
+
+if TYPE_CHECKING:
+    from roofsim.cost.serving import Serving
+    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.ops import GroupedMatmul
+    from roofsim.graph.tensor import Tensor
+    from roofsim.numeric import Real
+
+Ops = dict[int, "AbstractOp"]
+Works = dict[int, "KernelWork"]
+
+#: Grouped products of a layer of experts: up (with the gate) and down.
+PRODUCTS_OF_A_LAYER: Final = 2.0
+#: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
+#: Qwen3, MiniMax-M2, GLM-4.5).
+BLOCKS: Final = "fp8_block"
+#: Scopes of the ops that bring tokens into the order of experts, and back.
+INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
+
+
+def _experts_kind(op: GroupedMatmul) -> str | None:
+    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
+    stored = op.inputs[1].dtype
+    if packed_weight(op) is None:
+        kind = arithmetic_of(op)
+        return BLOCKS if kind == "fp8" else kind
+    return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
+
+
+def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
+    """Price the products of all experts that a pass wakes, tokens routed by chance."""
+    kind = _experts_kind(op)
+    if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
+        return work
+    engine = None if context.serving is None else context.serving.measured_as
+    _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
+    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
+    share = numbers["compute"] * sustained(context, work.flop_peak, kind)
+    constants = replace(ExpertConstants(**numbers), compute=share)
+    one, none = np.asarray(1.0), np.asarray(0.0)
+    experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
+    shape = ExpertShape(
+        tokens=op.rows * dealt, hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts * dealt, chosen=one,
+        local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
+        itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
+    )  # fmt: skip
+    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), constants)
+    # Measured were whole layers, whose two products share what scheduling the experts takes.
+    floor = context.device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
+    return rated(work, context, (compute, memory), floor, numbers["sharpness"])
+
+
+def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:
+    """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
+    found = {place: op for place, op in ops.items() if ROUTER in op.name and not isinstance(op, Matmul)}
+    share_launches(found, works, serving.router_kernels)
+
+
+def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> None:
+    """Give sorting, permuting and summing the tokens of experts the launches and the traffic of the engine's kernels.
+
+    These read each token's row once (or leave that to the products), and each result once while they weight and sum.
+    """
+    found = {place: op for place, op in ops.items() if INTO in op.name or BACK in op.name}
+    share_launches(found, works, serving.expert_kernels)
+    if serving.expert_rows == "modules":
+        return
+    copies = {op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and _leaf(op) == "rows"}
+    for rows, place in copies.items():
+        _move(ops, works, place, rows, copied=serving.expert_rows == "copied")
+        # Whole rows move, which is no worse than a stream.
+        works[place] = replace(
+            works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")
+        )
+    for place, op in ops.items():
+        if any(BACK in part.name for part in _parts(op)):
+            works[place] = replace(works[place], traffic=_summing(op, works[place].traffic))
+
+
+def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> None:
+    """Convert tokens before or while they are copied, not each of their copies; products that gather need no copy."""
+    tokens = ops[place].inputs[0]
+    written: Real = rows.bytes
+    for other, op in ops.items():
+        if isinstance(op, Cast) and op.inputs[0] is rows:
+            narrow = op.outputs[0].bytes
+            share = tokens.numel / rows.numel
+            works[other] = replace(
+                works[other], launches=0.0 if copied else works[other].launches,
+                traffic=0.0 * narrow if copied else tokens.bytes + narrow * share,
+            )  # fmt: skip
+            written = narrow
+    works[place] = replace(works[place], traffic=tokens.bytes + written if copied else 0.0 * written)
+
+
+def _summing(op: AbstractOp, traffic: Real) -> Real:
+    """Return the traffic of an op on the way back: the weighting reads results, the sum writes tokens, no more."""
+    if _leaf(op) == "mul":
+        return op.inputs[0].bytes
+    if BACK in op.name and not any(_leaf(part) == "sum" for part in _parts(op)):
+        return 0.0 * traffic
+    return traffic - max((tensor.bytes for tensor in op.inputs), default=0.0, key=lambda size: float(np.max(size)))
+
+
+def _parts(op: AbstractOp) -> tuple[AbstractOp, ...]:
+    return op.parts if isinstance(op, Fused) else (op,)
+
+
+def _leaf(op: AbstractOp) -> str:
+    return op.name.rpartition(".")[2]
