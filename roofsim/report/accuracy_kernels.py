@@ -40,7 +40,7 @@ def section() -> str:
         [
             "## Single kernels",
             "",
-            "Kernel models (`roofsim/cost/kernel_models`) against the 31,954 kernels of `measurements/kernels.csv.gz`, each group",
+            "Kernel models (`roofsim/cost/kernel_models`) against the 33,629 kernels of `measurements/kernels.csv.gz`, each group",
             "one card, operation, number format and measuring engine; errors on the half of the rows that a fit to the other",
             "half had not seen. Medians over rows, and each card with constants of the others only, are printed by",
             "`python -m roofsim.calibrate.kernels` and `... --transfer`. Steps use of them the tiles and waves of products; the",

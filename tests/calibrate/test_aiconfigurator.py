@@ -138,7 +138,7 @@ def only(folder, counts=None):
             {"heads": 12, "kv_heads": 12, "q_len": 196, "kv_len": 196}, {"causal": 0},
         ),
         (
-            "generation_mla_perf", LATENT, "attention_decode", "bf16_kvfp8",
+            "generation_mla_perf", LATENT, "mla_decode", "bf16_kvfp8",
             {"batch": 4, "heads": 16, "kv_heads": 1, "head_dim": 576, "q_len": 1, "kv_len": 4096}, {},
         ),
         ("mla_bmm_perf", BMM, "bmm", "bf16", {"m": 8, "n": 512, "k": 128, "batch": 128}, {}),

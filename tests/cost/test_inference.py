@@ -158,7 +158,8 @@ def test_few_tokens_wake_few_experts():
         costs = evaluation.priced[0].per_op()
         return sum(float(cost.time) * cost.op.count for cost in costs if isinstance(cost.op, GroupedMatmul))
 
-    assert 5.0 < experts(8) / experts(1) < 8.0
+    # 51.6 against 8 experts by chance; so few leave part of the units without a tile, and the bandwidth with them.
+    assert 4.0 < experts(8) / experts(1) < 6.4
     assert experts(2048) < 3.0 * experts(256)
 
 
