@@ -49,7 +49,9 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
         return work
     engine = None if context.serving is None else context.serving.measured_as
     _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
-    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0}
+    # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
+    drawn = min(numbers["bandwidth"], 1.0)
+    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0, "bandwidth": drawn}
     share = numbers["compute"] * sustained(context, work.flop_peak, kind)
     constants = replace(ExpertConstants(**numbers), compute=share)
     one, none = np.asarray(1.0), np.asarray(0.0)
