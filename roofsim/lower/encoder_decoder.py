@@ -37,6 +37,14 @@ def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
     return b.graph()
 
 
+def lower_encoder_alone(model: EncoderDecoderModel, call: Call) -> OpGraph:
+    """Build one pass of the encoder on its own, as a network that reads prompts for another one (T5EncoderModel)."""
+    b = Builder()
+    layers = VisionLayers(b, call.flavour, call.shares)
+    _EncoderDecoder(_share(model, call.shares), call, b, layers).encode()
+    return b.graph()
+
+
 def _share(model: EncoderDecoderModel, shares: Shares) -> EncoderDecoderModel:
     """Return the model as one rank of a tensor group holds it; its width stays whole."""
     if one(shares.tensor):
