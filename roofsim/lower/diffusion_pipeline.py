@@ -120,18 +120,28 @@ class _Decoder:
         if model.vae_post_quant:
             x = layers.conv(x, model.in_channels, 1.0, "post_quant", bias=True)
         x = layers.conv(x, channels[-1], 3.0, "conv_in", bias=True)
+        entered = x
         x = self._resnet(x, channels[-1], "middle.resnet0")
         x = self._attention(x, "middle.attention")
         x = self._resnet(x, channels[-1], "middle.resnet1")
+        layers.release(entered)
         for level in reversed(range(len(channels))):
-            for index in range(model.vae_layers_per_block + 1):
-                x = self._resnet(x, channels[level], f"up{level}.resnet{index}")
-            if level > 0:
-                with self.b.scope(f"up{level}"):
-                    x = layers.resize(x, (x.shape[2] * 2.0, x.shape[3] * 2.0))
-                    x = layers.conv(x, channels[level], 3.0, "upsample", bias=True)
+            x = self._level(x, channels[level], level)
         x = layers.pointwise("silu", layers.group_norm(x, model.vae_norm_num_groups, "norm_out"))
         return layers.conv(x, 3.0, 3.0, "conv_out", bias=True)
+
+    def _level(self, x: Tensor, channels: Real, level: int) -> Tensor:
+        """Run the residual blocks of a level and double the image, except in the last; the caller keeps what it gave."""
+        layers, entered = self.layers, x
+        for index in range(self.model.vae_layers_per_block + 1):
+            x = self._resnet(x, channels, f"up{level}.resnet{index}")
+        with self.b.scope(f"up{level}"):
+            before = x
+            if level > 0:
+                x = layers.resize(x, (x.shape[2] * 2.0, x.shape[3] * 2.0))
+                x = layers.conv(x, channels, 3.0, "upsample", bias=True)
+            layers.release(entered, before)
+        return x
 
     def _resnet(self, x: Tensor, channels: Real, name: str) -> Tensor:
         layers, groups = self.layers, self.model.vae_norm_num_groups
