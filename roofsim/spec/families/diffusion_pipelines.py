@@ -16,7 +16,8 @@ class TextEncoder(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     kind: Literal["clip", "t5"] = Field(
-        default="clip", description="clip: learned positions, layer norms; t5: relative positions, RMS norms, gated MLP."
+        default="clip",
+        description="clip: learned positions, layer norms; t5: relative positions, RMS norms, gated MLP.",
     )
     layers: Size = 12
     hidden_size: Size = 768
