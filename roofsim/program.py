@@ -134,7 +134,11 @@ def _diffusion(resolved: Resolved) -> Program:
         ("decode_image", decoder, images, wide),
     )
     stages = tuple(
-        Stage(name=name, graph=run_passes(graph, inference_passes(types, resolved.engine, decodes=False)), times=times)
+        Stage(
+            name=name,
+            graph=run_passes(_with_maps(resolved, graph), inference_passes(types, resolved.engine, decodes=False)),
+            times=times,
+        )
         for name, graph, times, types in found
     )
     return Program(stages=stages, networks=True)
@@ -219,8 +223,12 @@ def adapter_of(resolved: Resolved) -> Adapter | None:
 
 
 def _lowered(resolved: Resolved, call: Call) -> OpGraph:
-    """Lower the model; refuse images of a size at which a map vanishes or is no whole number."""
-    graph = lower(resolved.model, call)
+    """Lower the model; refuse images that it does not take."""
+    return _with_maps(resolved, lower(resolved.model, call))
+
+
+def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
+    """Refuse images of a size at which a map vanishes or is no whole number."""
     size = resolved.workload.image_size
     if isinstance(size, (int, float)):
         for op in graph:

@@ -190,6 +190,20 @@ def test_what_makes_no_sense_is_refused(changes, words):
         resolve({"model": model, "workload": {"phase": "forward"}, "hardware": {"gpu": "h100"}})
 
 
+@pytest.mark.parametrize(
+    ("model", "size", "words"),
+    [
+        ("sd3-pipeline", 4096, "The largest image is 3072"),
+        ("sd3-medium", 4096, "The largest image is 3072"),
+        ("sd3-pipeline", 4, "does not take images of 4 pixels"),
+        ("sdxl-pipeline", 4, "does not take images of 4 pixels"),
+    ],
+)
+def test_images_must_fit_the_model(model, size, words):
+    with pytest.raises(SpecError, match=words):
+        run({"model": model, "workload": {"phase": "forward", "image_size": size}, "hardware": {"gpu": "h100"}})
+
+
 @pytest.mark.parametrize("phase", ["train", "decode", "prefill"])
 def test_pipelines_make_images_only(phase):
     with pytest.raises(SpecError, match="Use forward"):
