@@ -99,10 +99,10 @@ REMAINS: Final = """\
 - Stable Diffusion without xformers on an RTX A6000: the card was slower there than an A10 with half its power limit is in the same
   table (48.5 and 36.3 s, 16 images in fp16), so that its run says more of that machine than of the card. A10, not in the file,
   is 16 to 26 % slower than predicted.
-- What the allocator reserves after a diffusion pipeline: without xformers two or three matrices of attention scores, as the case
-  may be (two are predicted, 13 to 26 % short of three); on RTX A6000 decoding in TF32 took no workspace (9 to 17 % too much
-  predicted from 4 images on), and 64 and 128 images in fp16 11 GB more than on A100, unexplained; 16 images on a full V100: what was left after
-  the cache had gone back was measured, its peak is predicted.
+- What the allocator reserves after a diffusion pipeline: without xformers two or three matrices of attention scores, as the
+  case may be (two are predicted, 13 to 26 % short of three); on RTX A6000 decoding in TF32 took no workspace (9 to 17 % too
+  much predicted from 4 images on), and 64 and 128 images in fp16 took 11 GB more than on A100, unexplained; 16 images on a
+  full V100: what was left after the cache had gone back was measured, its peak is predicted.
 - SGLang on H20 (InferSim): prompts are 35 % faster than predicted, lengths known of a simulated twin only.
 - FasterTransformer in fp32 on A100 at 128 tokens is twice as slow as at 32 sequences' worth of neighbours; so are TensorFlow
   and PyTorch there.
