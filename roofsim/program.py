@@ -93,7 +93,7 @@ class Program:
         found: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
             found.setdefault(stage.phase, []).append(place)
-        return [] if self.pipelined else [places for places in found.values() if len(places) > 1]
+        return [] if self.pipelined or self.networks else [places for places in found.values() if len(places) > 1]
 
 
 def build(resolved: Resolved) -> Program:

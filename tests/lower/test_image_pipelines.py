@@ -150,6 +150,9 @@ def test_a_result_says_what_binds_each_network():
     assert (rows["text 1 (clip)"]["bound"], rows["denoise"]["bound"]) == ("launch", "compute")
     assert sum(row["flops"] for row in rows.values()) == pytest.approx(result.model_flops)
     assert sum(row["time"] for row in rows.values()) == pytest.approx(result.step_time, rel=0.05)
+    work = result.work["forward"].values()
+    assert sum(row["flops"] for row in work) >= result.model_flops
+    assert sum(row["time"] for row in work) == pytest.approx(result.device_time, rel=0.05)
     assert "networks" not in run({"model": "sdxl", "workload": {"phase": "forward"}}).to_dict()
 
 
