@@ -60,6 +60,8 @@ class Stage:
         Of a pipeline of inference: micro batches that a pass is cut into.
     steady
         Whether these run one behind the other for ever, instead of starting with empty stages in each pass.
+    grows
+        Whether its maps grow, so that what it frees is of no use to what comes next (the decoder of an image).
     """
 
     name: str
@@ -72,6 +74,7 @@ class Stage:
     in_flight: Real = 1.0
     parts: Real = 1.0
     steady: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,6 +141,7 @@ def _diffusion(resolved: Resolved) -> Program:
             name=name,
             graph=run_passes(_with_maps(resolved, graph), inference_passes(types, resolved.engine, decodes=False)),
             times=times,
+            grows=name == "decode_image",
         )
         for name, graph, times, types in found
     )

@@ -88,10 +88,10 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
 
 def _decoder(evaluation: Evaluation) -> Cached | None:
     """Return what the image decoder of a diffusion pipeline takes from a caching allocator; None where there is none."""
-    engine = evaluation.resolved.engine
-    if not evaluation.program.networks or engine.allocator == "planned":
+    engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
+    if not stage.grows or engine.allocator == "planned":
         return None
-    return cached(evaluation.program.stages[-1].graph, transposes=engine.convolution_workspace == "transposed")
+    return cached(stage.graph, transposes=engine.convolution_workspace == "transposed")
 
 
 def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryProfile:

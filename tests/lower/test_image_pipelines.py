@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pytest
 
+from roofsim.analyze.alive import alive_rows
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import parameters_of
 from roofsim.api import resolve, run
@@ -154,6 +155,16 @@ def test_a_result_says_what_binds_each_network():
     assert sum(row["flops"] for row in work) >= result.model_flops
     assert sum(row["time"] for row in work) == pytest.approx(result.device_time, rel=0.05)
     assert "networks" not in run({"model": "sdxl", "workload": {"phase": "forward"}}).to_dict()
+
+
+def test_what_is_alive_at_the_peak_names_the_other_networks():
+    found = priced("sdxl-pipeline", precision="bf16")
+    rows = {row["name"]: row["bytes"] for row in alive_rows(found, by="role")}
+    assert sum(rows.values()) == pytest.approx(memory_of(found).allocated_peak)
+    assert rows["parameter"] + rows["other networks"] == pytest.approx(2.0 * 3_468_837_867, rel=1e-3)
+    assert rows["workspace"] < 2.0**30
+    stages = alive_rows(found, by="stage")
+    assert [row["name"] for row in stages] == [stage.name for stage in found.program.stages]
 
 
 def test_arrays_give_what_their_elements_give():
