@@ -42,7 +42,7 @@ OTHER = {
     "plain_kernels": ["biases"],
     "packs_heads": True,
     "convolution_share": 0.7,
-    "convolution_workspace": "transposed",
+    "convolution_workspace": "none",
     "encoder_attention": {
         "generation": "flash2",
         "architectures": ["hopper"],
