@@ -10,6 +10,7 @@ from roofsim.analyze.host import host_notes
 from roofsim.analyze.intervals import inference_is_measured, interval, nearly_full
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
+from roofsim.analyze.networks import networks_of
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
@@ -156,6 +157,7 @@ def answer(evaluation: Evaluation) -> Result:
         assumed=resolved.assumed,
         provenance=(*provenance(resolved), *_assumed(resolved)),
         goodput=goodput_of(evaluation),
+        networks=networks_of(evaluation),
     )
 
 

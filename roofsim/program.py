@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.errors import Problem, SpecError
+from roofsim.graph.tensor import DTYPES
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
     from roofsim.passes.manager import Pass
+    from roofsim.spec.precision import Precision
     from roofsim.spec.resolve import Resolved
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
@@ -58,6 +60,8 @@ class Stage:
         Of a pipeline of inference: micro batches that a pass is cut into.
     steady
         Whether these run one behind the other for ever, instead of starting with empty stages in each pass.
+    grows
+        Whether its maps grow, so that what it frees is of no use to what comes next (the decoder of an image).
     """
 
     name: str
@@ -70,6 +74,7 @@ class Stage:
     in_flight: Real = 1.0
     parts: Real = 1.0
     steady: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,7 +96,7 @@ class Program:
         found: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
             found.setdefault(stage.phase, []).append(place)
-        return [] if self.pipelined else [places for places in found.values() if len(places) > 1]
+        return [] if self.pipelined or self.networks else [places for places in found.values() if len(places) > 1]
 
 
 def build(resolved: Resolved) -> Program:
@@ -99,7 +104,7 @@ def build(resolved: Resolved) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved)
-    if workload.phase == "forward" and resolved.model.family == "diffusion-pipeline":
+    if workload.phase == "forward" and hasattr(resolved.model, "num_inference_steps"):
         return _diffusion(resolved)
     if workload.phase == "forward":
         return Program(stages=tuple(_forward(resolved)))
@@ -115,23 +120,44 @@ def build(resolved: Resolved) -> Program:
 
 
 def _diffusion(resolved: Resolved) -> Program:
-    """Build the networks of a diffusion pipeline: text encoder, U-Net once a step, image decoder."""
+    """Build the networks of a diffusion pipeline: text encoders, denoiser once a step, image decoder."""
     from roofsim.lower import diffusion_pipeline as parts  # other models need none of it
-    from roofsim.spec.families.diffusion import DiffusionPipelineModel
 
-    assert isinstance(resolved.model, DiffusionPipelineModel)
     model, call = resolved.model.completed().as_reals(), call_of(resolved, "forward")
-    passes = inference_passes(resolved.precision, resolved.engine, decodes=False)
-    prompts = 2.0 if resolved.model.guidance else 1.0
-    decoded = replace(call, batch=1.0) if resolved.model.vae_slicing else call
-    images = call.batch if resolved.model.vae_slicing else 1.0
+    assert isinstance(model, parts.PipelineModel)
+    precision = resolved.precision
+    decoded, images, wide = call, real(1.0), decoder_precision(resolved)
+    if model.vae_slicing:
+        decoded, images = replace(call, batch=1.0), call.batch
+    decoder = parts.lower_image_decoder(model, replace(decoded, compute=DTYPES[wide.compute]))
+    texts, prompts = parts.lower_text_encoders(model, call), parts.prompts_per_image(model)
     found = (
-        ("text", parts.lower_text_encoder(model, call), prompts),
-        ("denoise", parts.lower_denoiser(model, call), real(resolved.workload.num_inference_steps)),
-        ("decode_image", parts.lower_image_decoder(model, decoded), images),
+        *((name, graph, prompts, precision) for name, graph in texts.items()),
+        ("denoise", parts.lower_denoiser(model, call), real(resolved.workload.num_inference_steps), precision),
+        ("decode_image", decoder, images, wide),
     )
-    stages = tuple(Stage(name=name, graph=run_passes(graph, passes), times=times) for name, graph, times in found)
+    stages = tuple(
+        Stage(
+            name=name,
+            graph=run_passes(_with_maps(resolved, graph), inference_passes(types, resolved.engine, decodes=False)),
+            times=times,
+            grows=name == "decode_image",
+        )
+        for name, graph, times, types in found
+    )
     return Program(stages=stages, networks=True)
+
+
+def decoder_precision(resolved: Resolved) -> Precision:
+    """Return the types that a diffusion pipeline decodes its images in: fp32 beside fp16 where its decoder needs that.
+
+    PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32).
+    """
+    precision = resolved.precision
+    if not getattr(resolved.model, "vae_upcast", False) or precision.compute != "fp16":
+        return precision
+    math = "tf32" if "tf32" in resolved.gpu.peak else "fp32"
+    return replace(precision, compute="fp32", math=math, parameters="fp32", weights=None, operands=None, autocast=False)
 
 
 def whole_model(resolved: Resolved) -> OpGraph:
@@ -201,8 +227,12 @@ def adapter_of(resolved: Resolved) -> Adapter | None:
 
 
 def _lowered(resolved: Resolved, call: Call) -> OpGraph:
-    """Lower the model; refuse images of a size at which a map vanishes or is no whole number."""
-    graph = lower(resolved.model, call)
+    """Lower the model; refuse images that it does not take."""
+    return _with_maps(resolved, lower(resolved.model, call))
+
+
+def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
+    """Refuse images of a size at which a map vanishes or is no whole number."""
     size = resolved.workload.image_size
     if isinstance(size, (int, float)):
         for op in graph:

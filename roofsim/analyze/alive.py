@@ -53,12 +53,20 @@ def alive_rows(evaluation: Evaluation, *, by: str) -> list[dict[str, Any]]:
     place = fullest_stage(evaluation)
     stage = evaluation.program.stages[place]
     found = inventory(stage.graph, stage.in_flight)
-    allocated = last_of(_alone(evaluation, place).allocated_peak)
+    ledger = _alone(evaluation, place)
+    allocated, idle = last_of(ledger.allocated_peak), 0.0
+    if evaluation.program.networks:
+        idle = last_of(ledger.components["parameters"]) - sum(
+            alive.bytes for alive in found.entries if alive.category == "parameters"
+        )
     rows: dict[str, dict[str, Any]] = {}
     for alive in found.entries:
         _add(rows, _key(alive, by), alive)
-    if allocated - found.peak > 1.0:
-        rows["workspace"] = {"name": "workspace", "bytes": allocated - found.peak, "storages": 1.0, "of": {"temporary"}}
+    if idle > 1.0:
+        rows["other networks"] = {"name": "other networks", "bytes": idle, "storages": 1.0, "of": {"parameters"}}
+    if allocated - idle - found.peak > 1.0:
+        more = allocated - idle - found.peak
+        rows["workspace"] = {"name": "workspace", "bytes": more, "storages": 1.0, "of": {"temporary"}}
     return [
         {
             "name": row["name"],

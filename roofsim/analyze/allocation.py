@@ -91,7 +91,7 @@ def events_of(evaluation: Evaluation) -> list[Event] | None:
         return None
     if evaluation.resolved.workload.phase == "train":
         return training(graphs[0], float(real(program.num_micro_batches)))
-    return inference(graphs)
+    return inference(graphs, networks=program.networks)
 
 
 def replay(snapshot: Snapshot) -> AllocatorResult | None:

@@ -11,7 +11,8 @@ from roofsim.analyze.host import away_of, last_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import Real, any_above, is_scalar, maximum, real, where
+from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
+from roofsim.schedule.growing import Cached, cached
 from roofsim.schedule.reserved import apart, stranded
 from roofsim.spec.layout import layout_of
 from roofsim.spec.offload import places
@@ -40,6 +41,9 @@ def memory_of(evaluation: Evaluation) -> Memory:
         graph = stage.graph if bool(np.all(fuller)) else graph
         fullest = _fuller(fullest, later, fuller)
     fullest = _or_loading(fullest, loading(evaluation, graph))
+    decoder = _decoder(evaluation)
+    if decoder is not None:
+        fullest = _or_decoder(fullest, decoder, stages[-1].name)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
     components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory
@@ -47,6 +51,11 @@ def memory_of(evaluation: Evaluation) -> Memory:
     components["temporary"] = components["temporary"] + _workspace(evaluation)
     components["fragmentation"] = transient * resolved.engine.reserved_overhead + _unusable(evaluation, fullest, graph)
     allocated = fullest.peak + _workspace(evaluation)
+    if decoder is not None:
+        room = evaluation.device.capacity - components["context"] - allocated - components["fragmentation"]
+        # Where it is short, the allocator gives back what is cached before it gives up.
+        left = minimum(decoder.reserved + components["parameters"] - allocated - components["fragmentation"], room)
+        components["fragmentation"] = components["fragmentation"] + maximum(left, 0.0)
     reserved = allocated + components["fragmentation"]
     total: Real = 0.0
     for amount in components.values():
@@ -75,6 +84,23 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
     components["temporary"] = where(higher, parts, profile.components["temporary"])
     found = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
     return replace(found, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else found
+
+
+def _decoder(evaluation: Evaluation) -> Cached | None:
+    """Return what the image decoder of a diffusion pipeline takes from a caching allocator; None where there is none."""
+    engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
+    if not stage.grows or engine.allocator == "planned":
+        return None
+    return cached(stage.graph, transposes=engine.convolution_workspace == "transposed")
+
+
+def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryProfile:
+    """Return the profile, or what the decoder allocates with its workspaces where that is more."""
+    more: Any = maximum(profile.components["parameters"] + decoder.allocated - profile.peak, 0.0)
+    components = dict(profile.components)
+    components["temporary"] = components["temporary"] + more
+    found = replace(profile, peak=profile.peak + more, components=components)
+    return replace(found, peak_op=f"{name}, a convolution's workspace") if bool(np.all(more > 0.0)) else found
 
 
 def communicators(resolved: Resolved) -> Real:

@@ -73,6 +73,8 @@ class Result:
     summary: dict[str, Any] = field(default_factory=dict)
     goodput: Goodput | None = None
     """What checkpoints and failures make of a long run, where the scenario states them."""
+    networks: tuple[dict[str, Any], ...] = ()
+    """Of a diffusion pipeline: name, runs, time, flops, parameters and bound of each network."""
 
     @property
     def bandwidth_bound(self) -> bool | None:
@@ -118,6 +120,8 @@ class Result:
                 "provenance": self.provenance,
             }
         )
+        if self.networks:
+            document["networks"] = plain(self.networks)
         if self.goodput is not None:
             document["goodput"] = self.goodput.to_dict()
         return document

@@ -78,7 +78,9 @@ DECIDES: Final = """\
   softmax and norm (XLA): 18 % -> 9 % and 22 % -> 12 % on the same guides.
 - **Diffusion.** Heads of 40, 80 and 160 are padded to 64, 128 and 256 by xformers; convolutions that nobody searched (cuDNN's
   heuristics) reach half of the rate of those that were; PyTorch adds the bias of a convolution in a kernel of its own.
-  Without these, 39 %.
+  Without these, 39 %. On H100 the libraries were as young as the chip: 18 % -> 9 %.
+- **Memory of diffusion.** The decoder's growing maps leave the cache full of blocks that are too small, and convolutions copy their
+  operands into their kernels' layout: reserved memory 13 % -> 4 %, nothing fitted.
 """
 REMAINS: Final = """\
 ## What is known to be off
@@ -94,9 +96,13 @@ REMAINS: Final = """\
   its host decides. TF32 of 2020-21 reaches 0.4 of the peak on A100, 0.6 are assumed. BERT on TensorFlow 1 on a T4 runs 40 %
   slower than on TensorFlow 2; one profile covers both.
 - `transformers` decoding (the baseline of TinyChat's table) ran on a host that issues a kernel in 12 us; 29 us are assumed.
-- Stable Diffusion without xformers on an RTX A6000 slows down fivefold from batch 4 to 8; unexplained. H100: 20 % fast.
-- What the allocator reserves after a diffusion pipeline without VAE slicing but with xformers is up to twice what is
-  predicted: workspaces of cuDNN's convolutions on 512 x 512 maps are not counted.
+- Stable Diffusion without xformers on an RTX A6000: the card was slower there than an A10 with half its power limit is in the same
+  table (48.5 and 36.3 s, 16 images in fp16), so that its run says more of that machine than of the card. A10, not in the file,
+  is 16 to 26 % slower than predicted.
+- What the allocator reserves after a diffusion pipeline: without xformers two or three matrices of attention scores, as the
+  case may be (two are predicted, 13 to 26 % short of three); on RTX A6000 decoding in TF32 took no workspace (9 to 17 % too
+  much predicted from 4 images on), and 64 and 128 images in fp16 took 11 GB more than on A100, unexplained; 16 images on a
+  full V100: what was left after the cache had gone back was measured, its peak is predicted.
 - SGLang on H20 (InferSim): prompts are 35 % faster than predicted, lengths known of a simulated twin only.
 - FasterTransformer in fp32 on A100 at 128 tokens is twice as slow as at 32 sequences' worth of neighbours; so are TensorFlow
   and PyTorch there.

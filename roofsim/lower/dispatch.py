@@ -31,6 +31,7 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
     "diffusion-unet": ("diffusion_unet", "lower_diffusion_unet"),
     "diffusion-pipeline": ("diffusion_pipeline", "lower_denoiser"),
     "dit": ("dit", "lower_dit"),
+    "dit-pipeline": ("diffusion_pipeline", "lower_denoiser"),
     "mamba": ("mamba", "lower_mamba"),
     "dlrm": ("dlrm", "lower_dlrm"),
 }

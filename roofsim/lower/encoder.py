@@ -209,6 +209,9 @@ class _Encoder:
                 losses += self._span(x)
             elif pooled is not None and model.head != "none":
                 losses.append(self._classify(pooled))
+            if model.projection_size is not None:
+                last = layers.view(x, "slice", x.shape[0], x.shape[2])
+                layers.linear(last, model.projection_size, "projection")
             if self.call.trains and len(losses) > 1:
                 total = layers.add(*losses)
                 if model.head == "span":

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.ops import Elementwise, Gather, View
-from roofsim.graph.tensor import AUTO, FP32, INT64, Role, Tensor
+from roofsim.graph.tensor import AUTO, FP16, FP32, INT64, Role, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of
 from roofsim.lower.projections import by_head
 from roofsim.lower.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
@@ -34,6 +34,14 @@ def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
         both.decode(None)
     else:
         both.decode(both.encode())
+    return b.graph()
+
+
+def lower_encoder_alone(model: EncoderDecoderModel, call: Call) -> OpGraph:
+    """Build one pass of the encoder on its own (T5EncoderModel), whose last projections stay in fp32 where it is fp16."""
+    b, wide = Builder(), call.compute is FP16 and not call.autocast  # transformers: _keep_in_fp32_modules
+    layers = VisionLayers(b, call.flavour, call.shares)
+    _EncoderDecoder(_share(model, call.shares), call, b, layers, wide).encode()
     return b.graph()
 
 
@@ -73,6 +81,7 @@ class _EncoderDecoder:
     call: Call
     b: Builder
     layers: VisionLayers
+    wide_down: bool = False
 
     # -- sizes --------------------------------------------------------------------------------------------------
 
@@ -111,6 +120,7 @@ class _EncoderDecoder:
         with b.scope("encoder"):
             x = self._audio() if self.audio else self._source()
             x = layers.dropout(x, model.embedding_dropout or 0.0)
+            x = layers.cast(x, FP32) if self.wide_down else x  # as the first sum with such a projection makes it
             side = _Side(causal=False, bias=self._bias(self.source_length, self.source_length, both_ways=True))
         with b.repeat("encoder.layers", model.num_layers):
             inner = self._attention(x, x, side, "self_attention")
@@ -253,7 +263,8 @@ class _EncoderDecoder:
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
         if self.model.normalization == "rmsnorm" and self.layers.flavour.rms_norm == "chain":
             return self._rms_chain(x, leaf)
-        return self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
+        out = self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
+        return self.layers.cast(out, self.table) if self.wide_down else out
 
     def _rms_chain(self, x: Tensor, leaf: str) -> Tensor:
         """Normalise as T5's code does: the variance in fp32, the product with the input as it comes."""
@@ -376,7 +387,8 @@ class _EncoderDecoder:
                 hidden = layers.linear(normed, model.intermediate_size, "up", bias=bias)
                 hidden = layers.activation(hidden, model.activation)
             hidden = layers.dropout(hidden, model.activation_dropout)
-            weight = self.b.parameter("down.weight", model.hidden_size, model.intermediate_size)
+            shape, dtype = (model.hidden_size, model.intermediate_size), FP32 if self.wide_down else AUTO
+            weight = self.b.parameter("down.weight", *shape, dtype=dtype)
             if model.position_embedding == "relative":
                 # T5's code widens to the weights' type, which autocast undoes.
                 hidden = layers.cast(hidden, weight)

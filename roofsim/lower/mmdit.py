@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 #: The parts that modulate one stream of a block: shift, scale and gate of attention, then of the feed-forward layer.
 BLOCK_PARTS = 6
+#: What a second attention of the image adds to them: shift, scale and gate (diffusers, SD35AdaLayerNormZeroX).
+SECOND_PARTS = 3
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,11 @@ class JointDit:
         """Repeat the blocks; without blocks behind them the last one has no use for what becomes of the text."""
         b, ends = self.b, not self.model.num_single_layers
         times = self.model.num_layers - 1.0 if ends else self.model.num_layers
+        if dual := self.model.num_dual_layers:
+            times = times - float(dual)
+            with b.repeat("dual_blocks", float(dual)):
+                new_image, new_text = self._double_block(image, text, vector, tables, dual=True)
+                image, text = b.carry(image, new_image), b.carry(text, new_text)
         if not (type(times) is float and times == 0.0):
             with b.repeat("blocks", times):
                 new_image, new_text = self._double_block(image, text, vector, tables)
@@ -117,16 +124,19 @@ class JointDit:
         return image, text
 
     def _double_block(
-        self, image: Tensor, text: Tensor, vector: Tensor, tables: tuple[Tensor, Tensor] | None
+        self, image: Tensor, text: Tensor, vector: Tensor, tables: tuple[Tensor, Tensor] | None, *, dual: bool = False
     ) -> tuple[Tensor, Tensor]:
+        """Let both streams attend to both; `dual`: the image then to itself once more."""
         layers, width = self.layers, self.model.hidden_size
-        parts = modulation(layers, vector, width, BLOCK_PARTS, "modulation")
-        normed = modulated_norm(layers, image, parts[1], parts[0], "norm1")
+        parts = modulation(layers, vector, width, BLOCK_PARTS + SECOND_PARTS * dual, "modulation")
+        normed, again = self._dual_norms(image, parts) if dual else (
+            modulated_norm(layers, image, parts[1], parts[0], "norm1"), None
+        )  # fmt: skip
         text_parts = modulation(layers, vector, width, BLOCK_PARTS, "text_modulation")
         text_normed = modulated_norm(layers, text, text_parts[1], text_parts[0], "text_norm1")
         attended, text_attended = self._joint_attention(normed, text_normed, tables)
         layers.release(normed, text_normed)
-        new_image = self._rest_of_block(image, attended, parts, "mlp")
+        new_image = self._rest_of_block(image, attended, parts, "mlp", again)
         new_text = self._rest_of_block(text, text_attended, text_parts, "text_mlp")
         layers.release(image, text)
         return new_image, new_text
@@ -145,13 +155,31 @@ class JointDit:
             attended = leave(layers, strided_linear(layers, kept, shape, width, "output"))
         return self._rest_of_block(image, attended, parts, "mlp")
 
-    def _rest_of_block(self, x: Tensor, attended: Tensor, parts: tuple[Tensor, ...], leaf: str) -> Tensor:
-        """Join the attention's result with its stream, then feed forward; both through gates."""
+    def _dual_norms(self, image: Tensor, parts: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """Normalise the image once, and scale and shift it for the joint attention and for its own."""
+        layers = self.layers
+        with self.b.scope("norm1"):
+            normed = layers.layer_norm(image, "norm", affine=False)
+            first, second = (
+                layers.add(layers.mul(normed, layers.pointwise("add_scalar", scale)), shift)
+                for shift, scale in (parts[:2], parts[BLOCK_PARTS : BLOCK_PARTS + 2])
+            )
+            return first, second
+
+    def _rest_of_block(
+        self, x: Tensor, attended: Tensor, parts: tuple[Tensor, ...], leaf: str, again: Tensor | None = None
+    ) -> Tensor:
+        """Join the attention's result with its stream, then feed forward; all through gates.
+
+        `again` is what a second attention reads, which follows the first.
+        """
         layers = self.layers
         assert self.model.intermediate_size is not None
-        _, _, gate, shift, scale, mlp_gate = parts
+        gate, shift, scale, mlp_gate = parts[2:BLOCK_PARTS]
         gated = layers.mul(gate, attended)
         x = layers.add(x, gated)
+        if again is not None:
+            x = layers.add(x, layers.mul(parts[-1], self._second_attention(again)))
         with self.b.scope(leaf):
             normed = modulated_norm(layers, x, scale, shift, "norm2")
             fed = layers.mul(mlp_gate, gelu_mlp(layers, normed, self.model.intermediate_size, "layers"))
@@ -177,6 +205,14 @@ class JointDit:
             image_part, text_part = layers.split(joined, image.shape[1], text.shape[1], axis=1, function="slices")
             text_attended = leave(layers, strided_linear(layers, text_part, text_part.shape, width, "text_output"))
             return leave(layers, strided_linear(layers, image_part, image_part.shape, width, "output")), text_attended
+
+    def _second_attention(self, x: Tensor) -> Tensor:
+        """Attend to the image alone (the attn2 of diffusers' JointTransformerBlock)."""
+        layers = self.layers
+        q, k, v = self._qkv(x, "second")
+        with self.b.scope("second_attention"):
+            out = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
+            return leave(layers, layers.linear(out, self.model.hidden_size, "output", bias=True))
 
     def _qkv(self, x: Tensor, leaf: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, tokens, heads, size]`` of one stream."""

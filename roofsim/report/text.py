@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,6 +27,8 @@ def print_result(console: Console, result: Result) -> None:
         console.print(layout, style="dim")
     console.print(_answer(result))
     console.print(Columns([_time_table(result), _memory_table(result)], padding=(0, 4)))
+    if result.networks:
+        console.print(_networks_table(result))
     if result.elasticity is not None:
         console.print(_elasticity_line(result))
     _print_notes(console, result)
@@ -168,6 +171,21 @@ def _memory_table(result: Result) -> Table:
             table.add_row(name.replace("_", " "), words.gibibytes(_f(value)), words.percent(_f(value) / peak))
     table.add_section()
     table.add_row("peak", words.gibibytes(peak), "100.0 %")
+    return table
+
+
+def _networks_table(result: Result) -> Table:
+    """Return what each network of a diffusion pipeline takes, and what binds it."""
+    table = Table("network", "runs", "time", "share", "work", "parameters", "limited by", box=SIMPLE, pad_edge=False)
+    for column in table.columns[1:6]:
+        column.justify = "right"
+    step = _f(result.step_time)
+    for row in result.networks:
+        time = _f(row["time"])
+        table.add_row(
+            row["name"].replace("_", " "), f"{_f(row['runs']):g}", words.seconds(time), words.percent(time / step),
+            humanize(_f(row["flops"]), "FLOP", 3), words.parameters(_f(row["parameters"])), words.BOUND_WORDS[row["bound"]],
+        )  # fmt: skip
     return table
 
 

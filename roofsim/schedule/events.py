@@ -51,14 +51,16 @@ def training(graph: OpGraph, micro_batches: float = 1.0, steps: int = STEPS) -> 
     return events
 
 
-def inference(graphs: Sequence[OpGraph], times: int = 2) -> list[Event]:
-    """Return what passes over one set of parameters allocate and free, each so often, one after the other.
+def inference(graphs: Sequence[OpGraph], times: int = 2, *, networks: bool = False) -> list[Event]:
+    """Return what passes allocate and free, each so often, one after the other.
 
-    The key-value cache is the last one's, at its last context, from the start.
+    They run over one set of parameters, or, `networks`, each over its own, all of which are loaded first. The key-value
+    cache is the last one's, at its last context, from the start.
     """
     keys = count()
     programs = [_Program(numbered(graph), keys) for graph in graphs]
-    events = [*programs[0].start(), *programs[-1].hold(programs[-1].storages.caches)]
+    events = [event for program in programs[: len(programs) if networks else 1] for event in program.start()]
+    events += programs[-1].hold(programs[-1].storages.caches)
     for program in programs:
         for _ in range(times):
             events += program.batch()

@@ -66,6 +66,11 @@ class Engine(InferenceFacts):
         description="Share of the rate of searched convolutions that those reach in inference which the library's heuristics "
         "choose.",
     )
+    convolution_workspace: Literal["none", "transposed"] = Field(
+        default="none",
+        description="What the decoder of a diffusion pipeline allocates beside the tensors of a convolution: nothing, or "
+        "copies in the layout of its kernel, which reads channels last.",
+    )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
         description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of "

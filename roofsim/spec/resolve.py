@@ -123,7 +123,7 @@ class Resolver:
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
         """Take generate for what makes images of a diffusion pipeline: one pass of all its steps, its forward."""
-        if model is None or model.family != "diffusion-pipeline" or scenario.workload.phase != "generate":
+        if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
             return scenario
         self.assumed.append("phase: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})

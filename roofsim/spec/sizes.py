@@ -171,7 +171,20 @@ class _Sizes:
         if size is None and own is not None:
             self.notes.append(f"image_size: {own}, the model's own")
             size = own
+        self._refuse_positions(size)
         return {"image_size": size} | self._steps()
+
+    def _refuse_positions(self, size: Any) -> None:
+        """Refuse images with more patches along a side than a model has stored positions for."""
+        most = getattr(self.model, "max_positions", None)
+        if most is None or not isinstance(size, int):
+            return
+        largest = most * getattr(self.model, "vae_scale_factor", 1) * getattr(self.model, "patch_size", 1)
+        if size > largest:
+            raise self.fail(
+                "image_size", f"{size} is beyond the {most} x {most} positions of {self.model.name}",
+                f"The largest image is {largest}.",
+            )  # fmt: skip
 
     def _steps(self) -> dict[str, Any]:
         own = getattr(self.model, "num_inference_steps", None)

@@ -45,7 +45,7 @@ def _parameters() -> Iterator[tuple[str, float]]:
 def count_parameters(name: str) -> tuple[float, int | None]:
     """Return the counted and the published parameters of a catalog model, in the build that its library makes."""
     spec: ModelSpec = model_of(name)
-    if spec.family == "diffusion-pipeline":  # three networks, of which nobody lowers all at once
+    if hasattr(spec, "num_inference_steps"):  # several networks, of which nobody lowers all at once
         found = roofsim.run(name, phase="forward", gpu="a100", engine="diffusers-2022").parameters["total"]
         return float(found), spec.published_parameters
     lengths = {"target_length" if spec.family == "encoder-decoder" else "length": 64.0}

@@ -77,43 +77,10 @@ class DiffusionUnetModel(DiffusionModel):
         return super().completed().with_sizes(mid_transformer_layers=middle)
 
 
-class DiffusionPipelineModel(DiffusionUnetModel):
-    """A text encoder, a U-Net that runs once a step, and the decoder that makes pixels of latents, all in memory at once."""
-
-    structural: ClassVar[frozenset[str]] = DiffusionUnetModel.structural | {"vae_layers_per_block"}
-
-    family: Literal["diffusion-pipeline"] = "diffusion-pipeline"  # type: ignore[assignment]
-    num_inference_steps: Size = Field(
-        default=50, description="Passes of the U-Net, unless the workload says otherwise."
-    )
-    guidance: bool = Field(
-        default=True,
-        description="Classifier-free guidance: the U-Net sees each image twice, with the prompt and without.",
-    )
-    text_layers: Size = Field(default=12, description="Layers of the text encoder (CLIP).")
-    text_hidden_size: Size = 768
-    text_heads: Size = 12
-    text_vocab_size: Size = 49408
-    text_activation: Literal["quick_gelu", "gelu"] = Field(
-        default="quick_gelu", description="OpenAI's CLIP: quick_gelu; OpenCLIP: gelu."
-    )
-    vae_block_out_channels: tuple[Size, ...] = Field(
-        default=(128, 256, 512, 512), description="Channels of the decoder, per level."
-    )
-    vae_layers_per_block: Depth = Field(default=2, description="Of the encoder; the decoder has one more per level.")
-    vae_slicing: bool = Field(default=False, description="Images are decoded one by one.")
-    idle_parameters: Count = Field(default=0, description="Loaded with the rest and never run: the encoder of the VAE.")
-
-    def unet(self) -> DiffusionUnetModel:
-        """Return the U-Net alone."""
-        shared = {name: getattr(self, name) for name in DiffusionUnetModel.model_fields if name != "family"}
-        return DiffusionUnetModel.model_construct(**shared, family="diffusion-unet")
-
-
 class DitModel(DiffusionModel):
     """A diffusion transformer: conditioned on a class (DiT), or joined with text tokens (SD3, Flux)."""
 
-    structural: ClassVar[frozenset[str]] = frozenset({"num_single_layers"})
+    structural: ClassVar[frozenset[str]] = frozenset({"num_single_layers", "num_dual_layers"})
 
     family: Literal["dit"] = "dit"
     num_layers: Size = Field(description="Blocks; with text those in which image and text have weights of their own.")
@@ -129,6 +96,10 @@ class DitModel(DiffusionModel):
     pooled_projection_dim: Size = Field(default=2048, description="Width of the pooled text embedding.")
     num_single_layers: Count = Field(
         default=0, description="Further blocks in which all tokens share the weights (Flux)."
+    )
+    num_dual_layers: Count = Field(
+        default=0,
+        description="First blocks in which the image attends to itself once more beside the joint attention (SD3.5 medium).",
     )
     position_embedding: Literal["sincos", "rotary"] = "sincos"
     max_positions: Size | None = Field(
@@ -148,10 +119,17 @@ class DitModel(DiffusionModel):
                 f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}"
             )
         if self.conditioning == "class":
-            text_only = ("num_single_layers", "query_key_norm", "guidance_embedding", "packed_latents")
+            text_only = (
+                "num_single_layers", "num_dual_layers", "query_key_norm", "guidance_embedding", "packed_latents",
+            )  # fmt: skip
             given = [name for name in text_only if getattr(self, name)]
             if given or self.position_embedding != "sincos":
                 raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")
+        if self.num_dual_layers >= self.num_layers:
+            raise ValueError(
+                f"num_dual_layers {self.num_dual_layers}: expected fewer than num_layers {self.num_layers}, whose last "
+                "block has one attention"
+            )
         if self.packed_latents and self.position_embedding != "rotary":
             raise ValueError("packed_latents needs position_embedding: rotary; positions are added to patches only")
         side = self.image_size // (self.vae_scale_factor * self.patch_size)

@@ -27,8 +27,9 @@ FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "unet": ("dense_prediction", "UnetModel"),
     "ssd": ("dense_prediction", "SsdModel"),
     "diffusion-unet": ("diffusion", "DiffusionUnetModel"),
-    "diffusion-pipeline": ("diffusion", "DiffusionPipelineModel"),
+    "diffusion-pipeline": ("diffusion_pipelines", "DiffusionPipelineModel"),
     "dit": ("diffusion", "DitModel"),
+    "dit-pipeline": ("diffusion_pipelines", "DitPipelineModel"),
     "mamba": ("mamba", "MambaModel"),
     "dlrm": ("recommendation", "DlrmModel"),
 }

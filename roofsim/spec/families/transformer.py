@@ -221,6 +221,9 @@ class EncoderModel(TransformerModel):
         description="A dense layer on the first token, by default with classification only; with masked_lm it brings "
         "next-sentence prediction.",
     )
+    projection_size: Size | None = Field(
+        default=None, description="Width of a linear layer without bias on one token, that of the prompt's end (CLIP)."
+    )
     predictions_per_sequence: Size | None = Field(
         default=None, description="Masked positions that the head runs on; all of them, if left out."
     )

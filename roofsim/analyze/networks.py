@@ -1,0 +1,44 @@
+"""Say of each network of a diffusion pipeline what it takes and what binds it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from roofsim.analyze.bottleneck import bottleneck
+from roofsim.cost.pricing import Scales
+from roofsim.evaluate import step_of
+from roofsim.graph.base import HEAVY_KINDS
+
+if TYPE_CHECKING:
+    from roofsim.evaluate import Evaluation
+    from roofsim.program import Stage
+    from roofsim.schedule.step import StepTime
+
+
+def networks_of(evaluation: Evaluation) -> tuple[dict[str, Any], ...]:
+    """Return one row a network, in their order: runs, seconds and FLOPs of all of them, parameters, what binds it.
+
+    Empty for other programs. What binds is left out (None) where sizes are arrays.
+    """
+    if not evaluation.program.networks:
+        return ()
+    return tuple(_row(evaluation, place, stage) for place, stage in enumerate(evaluation.program.stages))
+
+
+def _row(evaluation: Evaluation, place: int, stage: Stage) -> dict[str, Any]:
+    alone, priced = replace(evaluation.program, stages=(stage,)), (evaluation.priced[place],)
+
+    def reprice(scales: Scales) -> StepTime:
+        return step_of(evaluation.resolved, alone, priced, scales)[0]
+
+    step = reprice(Scales())
+    heavy = [op for op in stage.graph if op.group in HEAVY_KINDS]
+    return {
+        "name": stage.name,
+        "runs": stage.times,
+        "time": step.step,
+        "flops": sum((op.flops() * op.count for op in heavy), 0.0) * stage.times,
+        "parameters": sum((tensor.numel * copies for tensor, copies in stage.graph.parameters().items()), 0.0),
+        "bound": bottleneck(step, reprice).bound if isinstance(step.step, float) else None,
+    }
