@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.quantised import QuantisedProducts
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
+
+#: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
+#: Programming Guide, "Compute Capabilities").
+ISSUE_LANES: Final = 128.0
 
 
 def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
@@ -40,6 +44,10 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
             stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
             integer=engine.weight_only.integer,
             expand_from=_expands_from(resolved, device),
+            parts=engine.weight_only.parts,
+            tile_rows=engine.weight_only.tile_rows,
+            expansion_slots=engine.weight_only.expansion_slots,
+            slot_rate=_slot_rate(resolved),
         ),
         stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
@@ -99,6 +107,12 @@ def _stream_limit(resolved: Resolved, each: float | None) -> float:
     if each is None or gpu.compute_units is None or gpu.clock is None:
         return math.inf
     return each * gpu.compute_units * gpu.clock.boost
+
+
+def _slot_rate(resolved: Resolved) -> Real | None:
+    """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
+    gpu = resolved.gpu
+    return None if gpu.compute_units is None or gpu.clock is None else ISSUE_LANES * gpu.compute_units * gpu.clock.boost
 
 
 def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

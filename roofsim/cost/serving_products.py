@@ -53,6 +53,7 @@ def price_products(
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], serving)
+    _one_launch(ops, works, context, serving)
 
 
 def _projections(
@@ -69,6 +70,23 @@ def _projections(
         fact = next((fact for fact, leaves in MERGED.items() if fact in serving.merged and leaf in leaves), leaf)
         groups.setdefault((scope, fact), []).append(place)
     return groups.values()
+
+
+def _one_launch(
+    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
+) -> None:
+    """Let products with narrow weights that the engine runs as one be launched once."""
+    groups: dict[tuple[str, str, bool], list[int]] = {}
+    for place, op in ops.items():
+        if not isinstance(op, Matmul) or packed_weight(op) is None or np.any(_written_out(op, context)):
+            continue
+        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
+        for fact, leaves in MERGED.items():
+            if fact in serving.merged and leaf in leaves:
+                groups.setdefault((scope, fact, works[place].product is None), []).append(place)
+    for places in groups.values():
+        for place in places:
+            works[place] = replace(works[place], launches=works[place].launches / len(places))
 
 
 def _weighted(op: Matmul) -> bool:
