@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.numeric import ceil, divide, maximum, minimum, where
+from roofsim.numeric import ceil, divide, maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
@@ -82,7 +82,7 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         work,
         launches=work.launches * facts.kernels,
         compute_share=work.compute_share * facts.compute,
-        product=_turned(work),
+        product=None if facts.tile_rows == 1 else _turned(work),  # one row a block: a kernel for vectors has no tiles
         bandwidth_share=_bandwidth(work, rows, facts),
         limit=work.limit if facts.stream_limit is None else where(rows <= FEW_ROWS, facts.stream_limit, work.limit),
     )
@@ -140,7 +140,8 @@ def _staged(work: KernelWork, weights: Real, rows: Real, facts: QuantisedProduct
     if facts.tile_rows is None or facts.slot_rate is None:
         return work.compute_share
     slots = facts.expansion_slots * weights * ceil(rows / facts.tile_rows)
-    return minimum(work.compute_share, divide(work.flops * facts.slot_rate, work.flop_peak * slots))
+    staged = divide(slots * work.flop_peak, work.flops * facts.slot_rate)
+    return divide(1.0, maximum(divide(1.0, work.compute_share), staged))
 
 
 def _bandwidth(work: KernelWork, rows: Real, facts: QuantisedProducts) -> Real:

@@ -60,7 +60,7 @@ def _projections(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> Iterable[list[int]]:
     """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[tuple[str, str, str], list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
@@ -72,21 +72,23 @@ def _projections(
     return groups.values()
 
 
-def _one_launch(
-    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
-) -> None:
+def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
     """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[tuple[str, str, bool], list[int]] = {}
+    groups: dict[tuple[str, str, str], list[int]] = {}
     for place, op in ops.items():
-        if not isinstance(op, Matmul) or packed_weight(op) is None or np.any(_written_out(op, context)):
+        if not isinstance(op, Matmul) or packed_weight(op) is None:
             continue
         scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
         for fact, leaves in MERGED.items():
             if fact in serving.merged and leaf in leaves:
-                groups.setdefault((scope, fact, works[place].product is None), []).append(place)
+                groups.setdefault((scope, fact, works[place].bandwidth_key), []).append(place)
     for places in groups.values():
         for place in places:
-            works[place] = replace(works[place], launches=works[place].launches / len(places))
+            op, launches = ops[place], works[place].launches
+            assert isinstance(op, Matmul)
+            works[place] = replace(
+                works[place], launches=where(_written_out(op, context), launches, launches / len(places))
+            )
 
 
 def _weighted(op: Matmul) -> bool:
