@@ -54,8 +54,7 @@ LEFT: Final = (
     (2, "prompts in pieces of one and two tokens, which are no decode steps"),
     (
         7,
-        "AutoAWQ's prompts of 64 tokens: the script does not warm up, and the first round of its published tables takes 0.1 to 2 s "
-        "where the next take 16 to 50 ms (loading of modules, first allocations); its warm rounds are in the file",
+        "AutoAWQ's prompts of 64 tokens: its script has no warm-up, first rounds take 0.1 to 2 s, later ones 16 to 50 ms",
     ),
     (2, "TensorRT-LLM 0.5 without an output length"),
     (2, "a sum of kernels of one layer (LLMCompass)"),

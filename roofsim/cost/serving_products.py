@@ -60,7 +60,7 @@ def _projections(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> Iterable[list[int]]:
     """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[tuple[str, str], list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
