@@ -91,6 +91,10 @@ class InferenceFacts(RankFacts):
         default=None,
         description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",
     )
+    formats_not_on: dict[FormatFamily, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Family of `formats` -> GPU architectures that its kernels do not run on: an error; left out: none stated.",
+    )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="Share of the memory that a server takes at start; outside of `serve` and `fit` not yet priced.",
