@@ -34,15 +34,14 @@ def check_loads(engine: Engine, name: str, architecture: str, place: Place | Non
             )
         )
     if architecture in engine.formats_not_on.get(family, ()):
-        source = engine.sources.get("formats_not_on")
+        others = [other for other in engine.formats or () if architecture not in engine.formats_not_on.get(other, ())]
         raise SpecError(
             Problem(
                 f"engine {engine.name} has no kernels for weights of {_called(name, family)} on GPUs of architecture "
-                f"{architecture}{f' ({source})' if source else ''}",
+                f"{architecture}; there it has those of {', '.join(others) or 'none narrower than 16 bits'}",
                 place,
                 "workload.precision",
-                f"Take another format of {', '.join(engine.formats or ())}. If yours has them, state "
-                "workload.engine_facts.formats_not_on: {}.",
+                "If yours has them, state workload.engine_facts.formats_not_on: {}.",
             )
         )
     if engine.formats is None and (found is None or engine.name not in found.engines):
