@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
 
+#: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen
+#: (exafunction.com/blog/ecc-gpu; nvidia-smi), and as much of what is read.
+DATA_SHARE: Final = 15.0 / 16.0
 #: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
 #: Programming Guide, "Compute Capabilities").
 ISSUE_LANES: Final = 128.0
@@ -40,7 +43,7 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
         quantised=QuantisedProducts(
             kernels=engine.weight_only.kernels,
             compute=engine.weight_only.compute,
-            bandwidth=engine.weight_only.bandwidth,
+            bandwidth=_of_data(resolved, engine.weight_only.bandwidth),
             stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
             integer=engine.weight_only.integer,
             expand_from=_expands_from(resolved, device),
@@ -67,7 +70,7 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
         expert_kernels=engine.expert_kernels,
         extra_kernels=engine.extra_kernels_per_layer,
-        stream_share=engine.stream_share,
+        stream_share=_of_data(resolved, engine.stream_share),
         vector_rows=float(engine.vector_rows),
         cache_share=engine.cache_read_share,
         softmax_on_chip=engine.attention == "fused_softmax",
@@ -107,6 +110,15 @@ def _stream_limit(resolved: Resolved, each: float | None) -> float:
     if each is None or gpu.compute_units is None or gpu.clock is None:
         return math.inf
     return each * gpu.compute_units * gpu.clock.boost
+
+
+def _of_data(resolved: Resolved, share: float | None) -> float | None:
+    """Return a stated share of the memory bandwidth without that of check bits, where those lie in the same memory.
+
+    Shares of measured library kernels hold it already.
+    """
+    inline = resolved.gpu.memory.error_correction == "inline"
+    return share * DATA_SHARE if inline and share is not None else share
 
 
 def _slot_rate(resolved: Resolved) -> Real | None:

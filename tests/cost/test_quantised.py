@@ -175,3 +175,13 @@ def test_rotation_inside_the_decode_kernel_is_no_launch():
         for facts in ({}, {"decode_cache_write_kernels": None})
     )
     assert chain - inside == pytest.approx(32 * 12 * 50e-6, rel=0.01)
+
+
+def test_check_bits_in_the_same_memory_are_read_along():
+    def step(kind, **facts):
+        hardware = {"gpu": "a40", "override": {"gpu.memory.error_correction": kind}}
+        return run(request("q4_k_m", engine_facts=facts) | {"hardware": hardware}).to_dict()["step_time"]
+
+    inline, apart = step("inline"), step("apart")
+    streamed = 4.6e9 / (0.9 * 696e9)
+    assert inline - apart == pytest.approx(streamed / 15.0, rel=0.2)
