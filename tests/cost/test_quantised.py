@@ -163,7 +163,7 @@ def test_parts_of_sums_are_written_and_read_once_more():
 
 def test_merged_products_with_narrow_weights_are_launched_once():
     apart, merged = (
-        seconds("int4", engine="autoawq", gpu="rtx4090", engine_facts={"fusion": fusion, "host_call_time": "50 us"})
+        seconds("int4", engine="autoawq", gpu="a100", engine_facts={"fusion": fusion, "host_call_time": "50 us"})
         for fusion in ([], ["qkv"])
     )
     assert apart - merged == pytest.approx(32 * 2 * 2 * 50e-6, rel=0.01)
@@ -171,7 +171,7 @@ def test_merged_products_with_narrow_weights_are_launched_once():
 
 def test_rotation_inside_the_decode_kernel_is_no_launch():
     inside, chain = (
-        seconds("int4", engine="autoawq", gpu="rtx4090", engine_facts={"host_call_time": "50 us", **facts})
+        seconds("int4", engine="autoawq", gpu="a100", engine_facts={"host_call_time": "50 us", **facts})
         for facts in ({}, {"decode_cache_write_kernels": None})
     )
     assert chain - inside == pytest.approx(32 * 12 * 50e-6, rel=0.01)
