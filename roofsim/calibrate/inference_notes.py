@@ -96,6 +96,11 @@ REMAINS: Final = """\
 
 - llama.cpp's prefill on H100 PCIe and RTX 6000 Ada (70B) is 15 to 20 % slower than predicted: both are held by power, and no
   energy that fits them fits the A100. It grows on GeForce cards with the prompt (10 % at 8,192 tokens).
+- pytorch-gpu-benchmark starts its clock before images are copied from pageable memory, while eight loader processes work: 25 %
+  fast, most on the A100, where the host decides. BERT on TensorFlow 1 ran with XLA (its script says so), yet as slow as without.
+- Decodes of q4_k_m rank with 0.93: A100 PCIe is above A100 SXM and RTX 6000 Ada above RTX 4090 in the source, each with the same
+  chip and less bandwidth; five cards lie within 10 %. RTX 4090 and 6000 Ada take the same joules for a prompt in fp16 (50 J at
+  their limits), more than is assumed for the latter.
 - AutoAWQ: one A100 (pull request 320) prefills 1.3 to 1.5 times as long as another and as an A800, with library products alike.
   MPT and Falcon prompts are 25 to 30 % fast: its fused attention computes softmax in fp32 for every model.
 - ViT at 384 pixels in fp16 under PyTorch of 2021 (577 tokens) is 2.5 times as slow as predicted: batched products whose rows
