@@ -52,6 +52,10 @@ LEFT: Final = (
     (18, "TensorFlow rows of FasterTransformer's int8 table, whose precision is not stated (as fast as fp16)"),
     (4, "prompts measured behind tokens that are cached already: prefill has no context yet"),
     (2, "prompts in pieces of one and two tokens, which are no decode steps"),
+    (
+        7,
+        "AutoAWQ's prompts of 64 tokens: its script has no warm-up, first rounds take 0.1 to 2 s, later ones 16 to 50 ms",
+    ),
     (2, "TensorRT-LLM 0.5 without an output length"),
     (2, "a sum of kernels of one layer (LLMCompass)"),
     (1, "batch and layout known only of a simulated twin (InferSim)"),
@@ -68,6 +72,9 @@ DECIDES: Final = """\
 
 - **A library product stays one behind quantisation.** llama.cpp, AutoAWQ and vLLM write narrow weights out for long prompts
   and call the library; those products now run at the library's measured rate: llama.cpp's prefills 11 % -> 6 %.
+- **What a weight-only kernel does beside its product.** AutoAWQ splits sums in 8 parts that a kernel adds up, expands weights anew
+  for each 16 rows, and until 2024 never handed long prompts to the library; its fused attention rotates and writes the cache in
+  the decode kernel: prompts 58 % -> 11 %, TinyChat on an RTX 4090 9 % -> 2 %.
 - **What streams.** Products of one row draw a share of the bandwidth, and at most so many bytes per clock and unit, of wide
   and of narrow weights differently: decode of q4_k_m on A100 was 18 % slow before.
 - **Products in int8.** llama.cpp multiplies quantised weights in int8 where the card lacks 16-bit matrix units, and
@@ -76,6 +83,10 @@ DECIDES: Final = """\
   from Volta on; with biases packed before it, and int8 kept between products, its encoders went from 15 % to 10 %.
 - **What old frameworks run beside products.** Biases and masks as kernels of their own (TorchScript), three kernels for each
   softmax and norm (XLA): 18 % -> 9 % and 22 % -> 12 % on the same guides.
+- **Check bits.** GDDR6 cards for servers keep them in the same memory and read them along, a 16th: decode on A40 and A10G
+  7 % and 6 % fast -> 2 % and 1 %.
+- **Modules.** Issuing a kernel takes 29 us where every kernel is a module (convolutional networks), 20 us in decoders:
+  `transformers` decoding 138 % -> 11 %, with products of one row at the rate of kernels for vectors.
 - **Diffusion.** Heads of 40, 80 and 160 are padded to 64, 128 and 256 by xformers; convolutions that nobody searched (cuDNN's
   heuristics) reach half of the rate of those that were; PyTorch adds the bias of a convolution in a kernel of its own.
   Without these, 39 %. On H100 the libraries were as young as the chip: 18 % -> 9 %.
@@ -87,15 +98,20 @@ REMAINS: Final = """\
 
 - llama.cpp's prefill on H100 PCIe and RTX 6000 Ada (70B) is 15 to 20 % slower than predicted: both are held by power, and no
   energy that fits them fits the A100. It grows on GeForce cards with the prompt (10 % at 8,192 tokens).
-- AutoAWQ's prefill of 64 tokens takes 55 to 120 ms whatever the model, which no count of kernels explains (57 % fast);
-  prompts of 2,048 tokens are 17 to 41 % fast. Its GEMV kernels (Vicuna, TinyLlama) run with less host time than its GEMM
-  kernels.
+- pytorch-gpu-benchmark starts its clock before images are copied from pageable memory, while eight loader processes work: 25 %
+  fast, most on the A100, where the host decides. BERT on TensorFlow 1 ran with XLA (its script says so), yet as slow as without.
+- Decodes of q4_k_m rank with 0.93: A100 PCIe is above A100 SXM and RTX 6000 Ada above RTX 4090 in the source, each with the same
+  chip and less bandwidth; five cards lie within 10 %. RTX 4090 and 6000 Ada take the same joules for a prompt in fp16 (50 J at
+  their limits), more than is assumed for the latter.
+- AutoAWQ: one A100 (pull request 320) prefills 1.3 to 1.5 times as long as another and as an A800, with library products alike.
+  MPT and Falcon prompts are 25 to 30 % fast: its fused attention computes softmax in fp32 for every model.
 - ViT at 384 pixels in fp16 under PyTorch of 2021 (577 tokens) is 2.5 times as slow as predicted: batched products whose rows
   are not aligned fell back to kernels without matrix units in that cuBLAS.
 - TensorFlow's ResNet-50 on A100 ran in a container two months younger than the card: 40 to 80 % fast at small batches, where
   its host decides. TF32 of 2020-21 reaches 0.4 of the peak on A100, 0.6 are assumed. BERT on TensorFlow 1 on a T4 runs 40 %
   slower than on TensorFlow 2; one profile covers both.
-- `transformers` decoding (the baseline of TinyChat's table) ran on a host that issues a kernel in 12 us; 29 us are assumed.
+- Hosts that nobody states: a kernel of `transformers`, AutoAWQ and TinyChat takes 20 us on servers with an A100, half or less on
+  desktops with an RTX 4090. AutoAWQ's decode behind 2,048 tokens is 5 to 20 % fast: one block a head reads the cache.
 - Stable Diffusion without xformers on an RTX A6000: the card was slower there than an A10 with half its power limit is in the same
   table (48.5 and 36.3 s, 16 images in fp16), so that its run says more of that machine than of the card. A10, not in the file,
   is 16 to 26 % slower than predicted.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.quantised import QuantisedProducts
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.spec.hardware import Gpu
     from roofsim.spec.resolve import Resolved
+
+#: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen
+#: (exafunction.com/blog/ecc-gpu; nvidia-smi), and as much of what is read.
+DATA_SHARE: Final = 15.0 / 16.0
+#: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
+#: Programming Guide, "Compute Capabilities").
+ISSUE_LANES: Final = 128.0
 
 
 def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
@@ -36,10 +43,14 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
         quantised=QuantisedProducts(
             kernels=engine.weight_only.kernels,
             compute=engine.weight_only.compute,
-            bandwidth=engine.weight_only.bandwidth,
+            bandwidth=_of_data(resolved, engine.weight_only.bandwidth),
             stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
             integer=engine.weight_only.integer,
             expand_from=_expands_from(resolved, device),
+            parts=engine.weight_only.parts,
+            tile_rows=engine.weight_only.tile_rows,
+            expansion_slots=engine.weight_only.expansion_slots,
+            slot_rate=_slot_rate(resolved),
         ),
         stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
@@ -62,7 +73,7 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         measured_as=engine.measured_as,
         router_kernels=1.0 if engine.router == "fused" else None,
         extra_kernels=engine.extra_kernels_per_layer,
-        stream_share=engine.stream_share,
+        stream_share=_of_data(resolved, engine.stream_share),
         vector_rows=float(engine.vector_rows),
         cache_share=engine.cache_read_share,
         softmax_on_chip=engine.attention == "fused_softmax",
@@ -102,6 +113,21 @@ def _stream_limit(resolved: Resolved, each: float | None) -> float:
     if each is None or gpu.compute_units is None or gpu.clock is None:
         return math.inf
     return each * gpu.compute_units * gpu.clock.boost
+
+
+def _of_data(resolved: Resolved, share: float | None) -> float | None:
+    """Return a stated share of the memory bandwidth without that of check bits, where those lie in the same memory.
+
+    Shares of measured library kernels hold it already.
+    """
+    inline = resolved.gpu.memory.error_correction == "inline"
+    return share * DATA_SHARE if inline and share is not None else share
+
+
+def _slot_rate(resolved: Resolved) -> Real | None:
+    """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
+    gpu = resolved.gpu
+    return None if gpu.compute_units is None or gpu.clock is None else ISSUE_LANES * gpu.compute_units * gpu.clock.boost
 
 
 def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

@@ -116,6 +116,9 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
 
 
 def _rotates(op: AbstractOp) -> bool:
+    """Tell whether an op is rotary embedding, in one kernel or of the chain of small ones."""
+    if any(scope in op.name for scope in (".rotate_query.", ".rotate_key.")):
+        return True
     parts = op.parts if isinstance(op, Fused) else (op,)
     return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)
 

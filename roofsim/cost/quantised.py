@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.numeric import maximum, where
+from roofsim.numeric import ceil, divide, maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
@@ -47,6 +47,11 @@ class QuantisedProducts:
         Share of the int8 peak of kernels that multiply in int8; None: in 16 bits.
     stream_limit
         Bytes per second that those kernels draw at most; None: as products with wide weights.
+    parts
+        Parts of a sum that are written apart and summed by a kernel of its own; 1: none.
+    tile_rows, expansion_slots, slot_rate
+        Rows of a tile, the issue slots that it takes to expand one weight, and the slots per second of the card; None: the
+        expansion is in `compute`.
     """
 
     kernels: float = 1.0
@@ -55,6 +60,10 @@ class QuantisedProducts:
     stream_limit: Real | None = None
     integer: float | None = None
     expand_from: int | None = None
+    parts: float = 1.0
+    tile_rows: int | None = None
+    expansion_slots: float = 0.0
+    slot_rate: Real | None = None
 
 
 def packed_weight(op: AbstractOp) -> Tensor | None:
@@ -73,19 +82,26 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         work,
         launches=work.launches * facts.kernels,
         compute_share=work.compute_share * facts.compute,
-        product=_turned(work),
+        product=None if facts.tile_rows == 1 else _turned(work),  # one row a block: a kernel for vectors has no tiles
         bandwidth_share=_bandwidth(work, rows, facts),
         limit=work.limit if facts.stream_limit is None else where(rows <= FEW_ROWS, facts.stream_limit, work.limit),
     )
+    result = op.outputs[0].bytes
+    inside = replace(
+        inside,
+        compute_share=_staged(inside, weight.numel, rows, facts),
+        traffic=inside.traffic + (facts.parts - 1.0) * result,
+    )
+    sums = () if facts.parts == 1.0 else (context.light(0.0, (facts.parts + 1.0) * result, "reduction"),)
     if facts.integer is not None and context.device.has("int8"):
         peak, on_tensor = context.device.rate("int8")
         rate: Real = facts.integer * context.device.pace
         inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor)
     if facts.expand_from is None:
-        return (inside,)
+        return (inside, *sums)
     written = rows >= facts.expand_from
     if isinstance(written, (bool, np.bool_)) and not written:
-        return (inside,)
+        return (inside, *sums)
     wide = weight.numel * op.inputs[0].dtype.itemsize
     library = replace(work, traffic=work.traffic + wide - weight.bytes)
     expansion = context.light(EXPANSION_FLOPS * weight.numel, weight.bytes + wide, "cast")
@@ -102,14 +118,30 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
         limit=where(written, library.limit, inside.limit),
         bandwidth_share=where(written, library.bandwidth_share, inside.bandwidth_share),
     )
-    absent = replace(
-        expansion,
-        flops=expansion.flops * share,
-        traffic=expansion.traffic * share,
-        launches=expansion.launches * share,
-        energy=expansion.energy * share,
+    return (_weighed(expansion, share), chosen, *(_weighed(one, 1.0 - share) for one in sums))
+
+
+def _weighed(work: KernelWork, share: Real) -> KernelWork:
+    """Return a kernel that runs for some sizes (a share of 1) and not for others (0)."""
+    return replace(
+        work,
+        flops=work.flops * share,
+        traffic=work.traffic * share,
+        launches=work.launches * share,
+        energy=work.energy * share,
     )
-    return (absent, chosen)
+
+
+def _staged(work: KernelWork, weights: Real, rows: Real, facts: QuantisedProducts) -> Real:
+    """Return the share of the compute rate that is left where each tile of rows expands the weights anew.
+
+    Whichever takes longer shows: the tile's products, or bringing its weights to where matrix units read them.
+    """
+    if facts.tile_rows is None or facts.slot_rate is None:
+        return work.compute_share
+    slots = facts.expansion_slots * weights * ceil(rows / facts.tile_rows)
+    staged = divide(slots * work.flop_peak, work.flops * facts.slot_rate)
+    return divide(1.0, maximum(divide(1.0, work.compute_share), staged))
 
 
 def _bandwidth(work: KernelWork, rows: Real, facts: QuantisedProducts) -> Real:

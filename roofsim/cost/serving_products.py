@@ -57,6 +57,7 @@ def price_products(
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], serving)
+    _one_launch(ops, works, context, serving)
 
 
 def _projections(
@@ -73,6 +74,25 @@ def _projections(
         leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
         groups.setdefault((scope, leaves[0]), []).append(place)
     return groups.values()
+
+
+def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
+    """Let products with narrow weights that the engine runs as one be launched once."""
+    groups: dict[tuple[str, str, str], list[int]] = {}
+    for place, op in ops.items():
+        if not isinstance(op, Matmul) or packed_weight(op) is None:
+            continue
+        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
+        for fact, leaves in MERGED.items():
+            if fact in serving.merged and leaf in leaves:
+                groups.setdefault((scope, fact, works[place].bandwidth_key), []).append(place)
+    for places in groups.values():
+        for place in places:
+            op, launches = ops[place], works[place].launches
+            assert isinstance(op, Matmul)
+            works[place] = replace(
+                works[place], launches=where(_written_out(op, context), launches, launches / len(places))
+            )
 
 
 def _weighted(op: Matmul) -> bool:

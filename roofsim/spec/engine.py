@@ -362,7 +362,10 @@ class Engine(InferenceFacts):
 
     @model_validator(mode="after")
     def _known_names(self) -> Self:
-        for architecture in self.attention_generation_on:
+        for architecture in (
+            *self.attention_generation_on,
+            *(name for names in self.formats_not_on.values() for name in names),
+        ):
             _check(architecture, tuple(catalog.names("architecture")), "GPU architecture")
         precision = self.default_precision
         if precision is not None and not known_precision(precision):

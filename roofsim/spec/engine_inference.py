@@ -37,6 +37,17 @@ class WeightOnly(Strict):
     bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None, description="As stream_bytes_per_clock, of narrow weights; null: the same."
     )
+    parts: Annotated[float, Field(ge=1.0, le=64.0)] = Field(
+        default=1.0,
+        description="Parts into which a product's sum is split, each written in 16 bits and summed by a kernel of its own.",
+    )
+    tile_rows: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None, description="Rows of a tile: each expands the weights anew; null: expansion costs `compute` only."
+    )
+    expansion_slots: Annotated[float, Field(ge=0.0, le=10_000.0)] = Field(
+        default=0.0,
+        description="Issue slots of one lane (a compute unit has 128 a clock) that a tile takes to stage and expand one weight.",
+    )
 
 
 class EncoderAttention(Strict):
@@ -94,6 +105,10 @@ class InferenceFacts(RankFacts):
     formats: tuple[FormatFamily, ...] | None = Field(
         default=None,
         description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",
+    )
+    formats_not_on: dict[FormatFamily, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="Family of `formats` -> GPU architectures that its kernels do not run on: an error; left out: none stated.",
     )
     preallocated_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,

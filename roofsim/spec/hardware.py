@@ -42,6 +42,11 @@ class Memory(_Strict):
     capacity: Bytes
     bandwidth: Bandwidth = Field(description="Datasheet bandwidth, one direction at a time.")
     type: str = ""
+    error_correction: Literal["apart", "inline"] = Field(
+        default="apart",
+        description="inline: check bits lie in the same memory, and take a 16th of what an engine's own kernels stream (the "
+        "capacity is the maker's); apart: they cost nothing.",
+    )
 
 
 class Cache(_Strict):

@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from roofsim.spec.engine import Engine
 
 
-def check_loads(engine: Engine, name: str, place: Place | None) -> list[str]:
-    """Return warnings of a weight format with an engine.
+def check_loads(engine: Engine, name: str, architecture: str, place: Place | None) -> list[str]:
+    """Return warnings of a weight format with an engine on a GPU architecture.
 
     Raises
     ------
     SpecError
-        When the engine states what it loads, and it is not among that.
+        When the engine states what it loads, and it is not among that, or not on this architecture.
     """
     family, found = format_family(name), weight_format(name)
     if engine.formats is not None and family not in engine.formats:
@@ -31,6 +31,17 @@ def check_loads(engine: Engine, name: str, place: Place | None) -> list[str]:
                 "workload.precision",
                 f"Engines that load {family}: {', '.join(_loaders(family))}. If yours does, state "
                 f"workload.engine_facts.formats: [{', '.join((*engine.formats, family))}].",
+            )
+        )
+    if architecture in engine.formats_not_on.get(family, ()):
+        others = [other for other in engine.formats or () if architecture not in engine.formats_not_on.get(other, ())]
+        raise SpecError(
+            Problem(
+                f"engine {engine.name} has no kernels for weights of {_called(name, family)} on GPUs of architecture "
+                f"{architecture}; there it has those of {', '.join(others) or 'none narrower than 16 bits'}",
+                place,
+                "workload.precision",
+                "If yours has them, state workload.engine_facts.formats_not_on: {}.",
             )
         )
     if engine.formats is None and (found is None or engine.name not in found.engines):

@@ -269,7 +269,8 @@ class Resolver:
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
         self.assumed += found.notes
         if found.weights is not None and workload.phase != "train":
-            self.warnings += check_loads(engine, found.weights, self.document.place(("workload", "precision")))
+            place = self.document.place(("workload", "precision"))
+            self.warnings += check_loads(engine, found.weights, gpu.architecture, place)
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------

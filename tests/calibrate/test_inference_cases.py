@@ -74,7 +74,8 @@ def test_intervals_are_those_of_the_engine(found):
     table = shipped()
     for row in times(found[0]):
         own = row.case.regime in table.engines.get(row.case.software, {})
-        if row.interval is None or not own or row.architecture not in table.architectures:
+        changed = "override" in row.case.scenario["hardware"]  # a card or host that is not as shipped: wider
+        if row.interval is None or not own or changed or row.architecture not in table.architectures:
             continue
         width = table.width(row.case.software, row.case.regime, many=False)
         assert row.interval[0] == pytest.approx(row.predicted * np.exp(-width))

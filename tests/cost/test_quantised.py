@@ -139,3 +139,49 @@ def test_a_card_with_wide_memory_is_held_by_its_units():
         for facts in ({}, {"stream_bytes_per_clock": None, "weight_only": {"kernels": 1.5, "bandwidth": 0.9}})
     )
     assert capped > 1.1 * free
+
+
+def of_awq(gpu="rtx4090", **facts):
+    weight_only = {"parts": 8.0, "tile_rows": 16, "expansion_slots": 10.0} | facts
+    engine_facts = {"expand_weights_from": None, "weight_only": weight_only}
+    given = {"phase": "prefill", "prompt_length": 512, "engine_facts": engine_facts}
+    return seconds("int4", engine="autoawq", gpu=gpu, **given)
+
+
+def test_tiles_that_expand_their_weights_anew_take_issue_slots():
+    usual, free, twice = (of_awq(expansion_slots=slots) for slots in (10.0, 0.0, 20.0))
+    assert free < usual < twice
+    assert of_awq(tile_rows=32, expansion_slots=20.0) == pytest.approx(usual, rel=0.01)
+    assert of_awq(tile_rows=None, expansion_slots=20.0) == pytest.approx(free, rel=0.01)
+
+
+def test_parts_of_sums_are_written_and_read_once_more():
+    whole, split = of_awq(parts=1.0), of_awq(parts=8.0)
+    columns = 32 * (6144 + 4096 + 2 * 14336 + 4096)
+    assert split - whole == pytest.approx(9.0 * 2.0 * 512 * columns / 1.008e12, rel=0.5)
+
+
+def test_merged_products_with_narrow_weights_are_launched_once():
+    apart, merged = (
+        seconds("int4", engine="autoawq", gpu="a100", engine_facts={"fusion": fusion, "host_call_time": "50 us"})
+        for fusion in ([], ["qkv"])
+    )
+    assert apart - merged == pytest.approx(32 * 2 * 2 * 50e-6, rel=0.01)
+
+
+def test_rotation_inside_the_decode_kernel_is_no_launch():
+    inside, chain = (
+        seconds("int4", engine="autoawq", gpu="a100", engine_facts={"host_call_time": "50 us", **facts})
+        for facts in ({}, {"decode_cache_write_kernels": None})
+    )
+    assert chain - inside == pytest.approx(32 * 12 * 50e-6, rel=0.01)
+
+
+def test_check_bits_in_the_same_memory_are_read_along():
+    def step(kind, **facts):
+        hardware = {"gpu": "a40", "override": {"gpu.memory.error_correction": kind}}
+        return run(request("q4_k_m", engine_facts=facts) | {"hardware": hardware}).to_dict()["step_time"]
+
+    inline, apart = step("inline"), step("apart")
+    streamed = 4.6e9 / (0.9 * 696e9)
+    assert inline - apart == pytest.approx(streamed / 15.0, rel=0.2)

@@ -112,6 +112,7 @@ OTHER = {
     "cache_block_size": 16,
     "prefill_chunk": 512,
     "formats": ["gguf"],
+    "formats_not_on": {"int8": ["volta"]},
     "preallocated_share": 0.9,
     "server": {"batching": "apart", "max_num_seqs": 8, "admission": "whole", "preallocated_of": "free"},
     "launch": "graphs",

@@ -173,6 +173,24 @@ def test_formats_that_an_engine_does_not_load_are_refused(engine, precision, loa
         resolve(decode("llama3-8b", precision, engine=engine))
 
 
+@pytest.mark.parametrize(
+    ("engine", "precision", "gpu", "architecture"),
+    [
+        ("vllm", "int8", "v100-sxm2-32gb", "volta"), ("vllm", "int8", "b200", "blackwell"),
+        ("vllm", "fp8", "v100-sxm2-32gb", "volta"), ("autoawq", "int4", "v100-sxm2-32gb", "volta"),
+        ("sglang", "q4_k_m", "mi300x", "cdna3"),
+    ],
+)  # fmt: skip
+def test_kernels_that_do_not_run_on_a_card_are_refused(engine, precision, gpu, architecture):
+    with pytest.raises(
+        SpecError, match=f"engine {engine} has no kernels for weights of .* architecture {architecture}"
+    ):
+        resolve(decode("llama3-8b", precision, engine=engine, gpu=gpu))
+    given = decode("llama3-8b", precision, engine=engine, gpu=gpu, engine_facts={"formats_not_on": {}})
+    assert resolve(given).precision.weights == precision
+    assert resolve(decode("llama3-8b", precision, engine=engine, gpu="a100")).precision.weights == precision
+
+
 def test_what_nobody_states_is_warned_of_and_a_fact_settles_it():
     unstated = resolve(decode("llama3-8b", "int4", engine="pytorch-eager"))
     assert any("not stated whether pytorch-eager loads int4" in text for text in unstated.warnings)
