@@ -83,9 +83,9 @@ def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], contex
         if not isinstance(op, Matmul) or packed_weight(op) is None:
             continue
         scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        for fact, leaves in MERGED.items():
+        for fact, leaves in MERGED:
             if fact in serving.merged and leaf in leaves:
-                groups.setdefault((scope, fact, works[place].bandwidth_key), []).append(place)
+                groups.setdefault((scope, leaves[0], works[place].bandwidth_key), []).append(place)
     for places in groups.values():
         for place in places:
             op, launches = ops[place], works[place].launches
