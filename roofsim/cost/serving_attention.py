@@ -106,17 +106,23 @@ def _attention_shape(op: Attention) -> AttentionShape:
     )  # fmt: skip
 
 
-def _experts_kind(op: GroupedMatmul) -> str | None:
-    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
+def _experts_kind(op: GroupedMatmul, context: Pricing) -> str | None:
+    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such.
+
+    Nobody measured weights of 8 bits that are expanded on the way: they are multiplied no faster than those of 16 bits.
+    """
     stored = op.inputs[1].dtype
+    math = {**ARITHMETIC, "nvfp4": "nvfp4"}.get(str(op.math or op.inputs[0].dtype))
     if packed_weight(op) is None:
-        return {**ARITHMETIC, "nvfp4": "nvfp4"}.get(str(op.math or op.inputs[0].dtype))
-    return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
+        return math
+    if stored.itemsize < 1.0:
+        return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
+    return math if context.quantised.integer is None else None
 
 
 def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Price the products of all experts that a pass wakes, tokens routed by chance."""
-    kind = _experts_kind(op)
+    kind = _experts_kind(op, context)
     if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
         return work
     _, numbers = constants_for(context.device, "moe_gemm", None, kind)
