@@ -66,8 +66,9 @@ needs at the best measured rates: they may speculate (multi-token prediction), w
 DECIDES: Final = """\
 ## What decides
 
-- **A library product stays one behind quantisation.** llama.cpp, AutoAWQ and vLLM write narrow weights out for long prompts
-  and call the library; those products now run at the library's measured rate: llama.cpp's prefills 11 % -> 6 %.
+- **A library product stays one behind quantisation.** llama.cpp, AutoAWQ and exllama write narrow weights out for long
+  prompts and call the library; those products run at the library's measured rate: llama.cpp's prefills 11 % -> 6 %. Kernels that
+  expand weights on the way (Marlin) reach a share of that rate in long prompts.
 - **What streams.** Products of one row draw a share of the bandwidth, and at most so many bytes per clock and unit, of wide
   and of narrow weights differently: decode of q4_k_m on A100 was 18 % slow before.
 - **Products in int8.** llama.cpp multiplies quantised weights in int8 where the card lacks 16-bit matrix units, and
