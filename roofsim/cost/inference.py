@@ -9,8 +9,8 @@ from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
 from roofsim.cost.serving_convolutions import price_convolutions
-from roofsim.cost.serving_products import price_products
-from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
+from roofsim.cost.serving_products import MERGED, price_products
+from roofsim.graph.ops import Attention, CacheAppend, Cast, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +45,7 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
         _residual_norms(ops_of, priced)
     if "gated_activation" in serving.merged:
         _gated_activations(ops_of, priced)
+    _shared_casts(ops_of, priced, serving)
     _cache_writes(ops_of, priced, serving)
     _expert_orders(ops_of, priced, serving)
     _extra_launches(ops_of, priced, serving)
@@ -90,10 +91,36 @@ def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serv
     _share_launches(found, works, serving.cache_write_kernels)
 
 
+def _shared_casts(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
+    """Convert the input of projections that run as one product once: the others have it already."""
+    leaves = {leaf for fact, names in MERGED.items() if fact in serving.merged for leaf in names}
+    seen = set()
+    for place, op in ops.items():
+        if not isinstance(op, Cast) or op.name.removesuffix(".matmul.cast0").rpartition(".")[2] not in leaves:
+            continue
+        converted = (op.inputs[0], op.outputs[0].dtype)
+        if converted in seen:
+            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic)
+        seen.add(converted)
+
+
 def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
-    """Give sorting, permuting and summing the tokens of experts as many launches as the engine has kernels for them."""
+    """Give sorting, permuting and summing the tokens of experts as many launches as the engine has kernels for them.
+
+    The kernel that sums weighs each row and finds its place on the way: it reads what the experts return and writes sums.
+    """
+    if serving.expert_kernels is None:
+        return
     found = {place: op for place, op in ops.items() if any(scope in op.name for scope in (".permute.", ".combine."))}
     _share_launches(found, works, serving.expert_kernels)
+    summing = {place: op for place, op in found.items() if ".combine." in op.name}
+    between = {tensor for op in summing.values() for tensor in op.outputs}
+    for place, op in ops.items():
+        if place in summing:
+            read = sum(tensor.bytes for tensor in op.inputs if tensor not in between)
+            works[place] = replace(works[place], traffic=read + 0.0 * works[place].traffic)
+        elif any(tensor in between for tensor in op.inputs):
+            works[place] = replace(works[place], traffic=op.bytes_written() + 0.0 * works[place].traffic)
 
 
 def _share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
