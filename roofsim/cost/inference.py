@@ -10,7 +10,17 @@ from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
 from roofsim.cost.serving_convolutions import price_convolutions
 from roofsim.cost.serving_products import MERGED, price_products
-from roofsim.graph.ops import Attention, CacheAppend, Cast, Elementwise, Fused, GroupedMatmul, Normalization, Softmax
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Elementwise,
+    Fused,
+    GroupedMatmul,
+    Matmul,
+    Normalization,
+    Softmax,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,6 +123,9 @@ def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], ser
         return
     found = {place: op for place, op in ops.items() if any(scope in op.name for scope in (".permute.", ".combine."))}
     _share_launches(found, works, serving.expert_kernels)
+    # Choosing experts is one kernel behind the router's product (topk_softmax, moe_fused_gate, routing kernels of TensorRT-LLM).
+    choosing = {place: op for place, op in ops.items() if ".router." in op.name and not isinstance(op, Matmul)}
+    _share_launches(choosing, works, 1.0)
     summing = {place: op for place, op in found.items() if ".combine." in op.name}
     between = {tensor for op in summing.values() for tensor in op.outputs}
     for place, op in ops.items():
