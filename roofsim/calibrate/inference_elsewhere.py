@@ -49,7 +49,7 @@ At the first scoring, before anything was changed, L40S on 4 and 8 GPUs served 0
 L40S in the catalog was one whose measured collectives fall to 2 GB/s over 8 cards. `server-8x-l40s-direct` is now the usual one; its
 links have the constants of all PCIe 4 links, fitted elsewhere, but that it is the usual one was decided by these rows. Denoising steps
 of diffusers took 0.70 of what was measured with `pytorch-eager`, whose convolutions are those of training (searched for); the engine
-`diffusers` has those of `diffusers-2022`, which were fitted to other rows. gpt-fast is scored with the engine fact
+`diffusers-2023` has those of `diffusers-2022`, which were fitted to other rows. gpt-fast is scored with the engine fact
 `decode_launch: graphs`, which is what its code does. All other groups stand as they came out.
 
 ## What is off, and what is known of it

@@ -45,6 +45,7 @@ class Flavour:
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0
+    wide_routers: bool = True
     fused: frozenset[str] = frozenset()
     """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True

@@ -85,6 +85,7 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         cross_entropy=engine.cross_entropy,
         split_cross_entropy=engine.split_cross_entropy,
         loss_metrics=engine.loss_metrics if training else 0,
+        wide_routers=engine.wide_routers,
         fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,

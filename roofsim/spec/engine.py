@@ -152,6 +152,11 @@ class Engine(InferenceFacts):
         description="Launches per layer of inference that bring tokens into the order of experts and back; null: as many as "
         "the transformers library has.",
     )
+    wide_routers: bool = Field(
+        default=True,
+        description="Whether routers that the model's code computes in fp32 (DeepSeek) multiply fp32 copies; else 16 bits with "
+        "sums and scores in fp32.",
+    )
     stream_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
         description="Share of the memory bandwidth that products of inference draw while they stream weights of 16 or 8 "

@@ -16,14 +16,14 @@ ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
     "exllamav2", "autoawq", "mlc-llm", "exllama", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
-    "diffusers-2022", "diffusers",
+    "diffusers-2022", "diffusers-2023",
 )  # fmt: skip
 INFERENCE = (
     "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama",
     "tinychat", "lmdeploy",
 )  # fmt: skip
 #: What runs whole passes of encoders and diffusion models, and nothing else.
-FORWARD = ("tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers")
+FORWARD = ("tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2023")
 TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
 NO_FACTS = {"schema", "name", "description", "aliases", "sources", "notes"}
@@ -90,6 +90,7 @@ OTHER = {
     "cache_write_kernels": 1.0,
     "decode_cache_write_kernels": 0.0,
     "expert_kernels": 3.0,
+    "wide_routers": False,
     "stream_share": 0.8,
     "vector_rows": 8,
     "activation_type": "fp32",
