@@ -73,7 +73,8 @@ SOURCES: Final = {
         "assumed; roce (between accelerators of a node): assumed"
     ),
     "switches": "fitted; NVIDIA/nccl-tests issue 212 expects 480 GB/s bus of H100 against 370 GB/s of a ring",
-    "custom": "fitted to the kernels of vLLM, SGLang and TensorRT-LLM; limits: the engines' sources, and where their times end; xgmi: read off the table of vllm-project/vllm pull 39080 (8 MI355X, before its change), assumed for other meshes",
+    "custom": "fitted to the kernels of vLLM, SGLang and TensorRT-LLM; limits: the engines' sources, and where their times end; "
+    "xgmi: read off the table of vllm-project/vllm pull 39080 (8 MI355X, before its change), assumed for other meshes",
     "networks": (
         "efa, infiniband-staged (without GPUDirect RDMA), and point and point_efficiency of infiniband: fitted; step of "
         "infiniband: 19 us an all-reduce of two nodes with one A100 each (NVIDIA/nccl-tests issue 150); its efficiency: 46-48 "

@@ -10,6 +10,7 @@ from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving_attention import padded_heads, price_attention, price_experts
 from roofsim.cost.serving_convolutions import price_convolutions
 from roofsim.cost.serving_products import MERGED, price_products
+from roofsim.graph.base import Kind
 from roofsim.graph.ops import (
     Attention,
     CacheAppend,
@@ -126,14 +127,25 @@ def _expert_orders(ops: dict[int, AbstractOp], works: dict[int, KernelWork], ser
     # Choosing experts is one kernel behind the router's product (topk_softmax, moe_fused_gate, routing kernels of TensorRT-LLM).
     choosing = {place: op for place, op in ops.items() if ".router." in op.name and not isinstance(op, Matmul)}
     _share_launches(choosing, works, 1.0)
-    summing = {place: op for place, op in found.items() if ".combine." in op.name}
-    between = {tensor for op in summing.values() for tensor in op.outputs}
+    _sum_rows({place: op for place, op in found.items() if ".combine." in op.name}, ops, works)
+
+
+def _sum_rows(parts: dict[int, AbstractOp], ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
+    """Let the kernels that weigh, restore and sum the rows of experts be one: what passes between them is not moved.
+
+    Where the sum has been merged with what follows, that kernel writes.
+    """
+    used = {tensor.root for op in parts.values() for tensor in op.inputs}
+    summed = (Kind.REDUCTION, Kind.CAST)
+    exits = {
+        place for place, op in parts.items() if op.kind in summed and not any(out.root in used for out in op.outputs)
+    }
+    between = {tensor.root for place, op in parts.items() if place not in exits for tensor in op.outputs}
     for place, op in ops.items():
-        if place in summing:
-            read = sum(tensor.bytes for tensor in op.inputs if tensor not in between)
-            works[place] = replace(works[place], traffic=read + 0.0 * works[place].traffic)
-        elif any(tensor in between for tensor in op.inputs):
-            works[place] = replace(works[place], traffic=op.bytes_written() + 0.0 * works[place].traffic)
+        if place in parts or any(tensor.root in between for tensor in op.inputs):
+            moved = sum(tensor.bytes for tensor in op.inputs if tensor.root not in between)
+            written = op.bytes_written() if place in exits or place not in parts else 0.0
+            works[place] = replace(works[place], traffic=moved + written + 0.0 * works[place].traffic)
 
 
 def _share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:

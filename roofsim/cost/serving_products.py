@@ -155,10 +155,14 @@ def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context
 
 
 def _halved(context: Pricing, math: str) -> bool:
-    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle."""
-    if context.half_accumulation:
+    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle.
+
+    Files state that rate for fp16; bf16 runs on the same units, and always adds up in fp32.
+    """
+    if context.half_accumulation and math == "fp16":
         return False
-    full, usual = context.device.tensor.get(f"{math}_fp16"), context.device.tensor[math]
+    own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
+    full, usual = context.device.tensor.get(own), context.device.tensor[math]
     return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
 
 
