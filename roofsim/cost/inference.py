@@ -138,7 +138,7 @@ def _sum_rows(parts: dict[int, AbstractOp], ops: dict[int, AbstractOp], works: d
     used = {tensor.root for op in parts.values() for tensor in op.inputs}
     summed = (Kind.REDUCTION, Kind.CAST)
     exits = {
-        place for place, op in parts.items() if op.kind in summed and not any(out.root in used for out in op.outputs)
+        place for place, op in parts.items() if op.group in summed and not any(out.root in used for out in op.outputs)
     }
     between = {tensor.root for place, op in parts.items() if place not in exits for tensor in op.outputs}
     for place, op in ops.items():
