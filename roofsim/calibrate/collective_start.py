@@ -17,6 +17,10 @@ _PCIE: Final = _NVLINK | {"efficiency": 0.77, "launch": "10 us", "step": "2 us",
 _CUSTOM: Final = {
     "launch_one": "3.5 us", "launch_two": "8 us", "step": "0.2 us", "efficiency_one": 0.6, "efficiency_two": 0.6, "limit": "8 MiB",
 }  # fmt: skip
+#: 8 MI355X, 24 to 48 KiB in one shot and 96 KiB to 1.5 MiB in two: 6.3 to 24.2 us (vllm-project/vllm pull 39080, before it).
+_CUSTOM_XGMI: Final = {
+    "launch_one": "5.2 us", "launch_two": "5.8 us", "step": "0.1 us", "efficiency_one": 0.8, "efficiency_two": 0.29,
+}  # fmt: skip
 _SWITCH: Final = {"efficiency": 0.6, "launch": "50 us"}
 _INFINIBAND: Final = {
     "efficiency": 0.93, "step": "5 us", "fill": "60 us", "ramp": 0.8, "point": "8 us", "point_efficiency": 0.8,
@@ -45,7 +49,10 @@ BELIEFS: Final[dict[str, Any]] = {
         "roce": _PCIE | {"efficiency": 0.85},
     },
     "switches": dict.fromkeys(("nvlink", "nvlink4", "nvlink5"), _SWITCH),
-    "custom": {engine: dict.fromkeys(_NVLINKS, _CUSTOM | {"limit": limit}) for engine, limit in LIMITS.items()},
+    "custom": {
+        engine: {**dict.fromkeys(_NVLINKS, _CUSTOM | {"limit": limit}), "xgmi": _CUSTOM_XGMI | {"limit": limit}}
+        for engine, limit in LIMITS.items()
+    },
     "networks": {
         "infiniband": _INFINIBAND,
         "infiniband-staged": _INFINIBAND | {"efficiency": 0.3, "ramp": 0.3, "step": "12 us"},
@@ -66,7 +73,8 @@ SOURCES: Final = {
         "assumed; roce (between accelerators of a node): assumed"
     ),
     "switches": "fitted; NVIDIA/nccl-tests issue 212 expects 480 GB/s bus of H100 against 370 GB/s of a ring",
-    "custom": "fitted to the kernels of vLLM, SGLang and TensorRT-LLM; limits: the engines' sources, and where their times end",
+    "custom": "fitted to the kernels of vLLM, SGLang and TensorRT-LLM; limits: the engines' sources, and where their times end; "
+    "xgmi: read off the table of vllm-project/vllm pull 39080 (8 MI355X, before its change), assumed for other meshes",
     "networks": (
         "efa, infiniband-staged (without GPUDirect RDMA), and point and point_efficiency of infiniband: fitted; step of "
         "infiniband: 19 us an all-reduce of two nodes with one A100 each (NVIDIA/nccl-tests issue 150); its efficiency: 46-48 "

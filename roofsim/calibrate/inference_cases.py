@@ -74,10 +74,15 @@ class InferencePrediction:
 
 
 @cache
-def load_inference_cases() -> tuple[InferenceCase, ...]:
-    """Return the shipped measurements of inference in the order of the file; every third may be fitted."""
-    with (folder() / "inference.csv").open(encoding="utf-8", newline="") as file:
+def load_inference_cases(name: str = "inference.csv") -> tuple[InferenceCase, ...]:
+    """Return the measurements of inference of a file in its order; of the shipped ones every third may be fitted.
+
+    Those of any other file may not.
+    """
+    with (folder() / name).open(encoding="utf-8", newline="") as file:
         cases = [_case(row) for row in csv.DictReader(file)]
+    if name != "inference.csv":
+        return tuple(cases)
     drawn = {case.name for case in sorted(cases, key=case_order)[::FIT_SHARE]}
     return tuple(replace(case, fits=case.name in drawn) for case in cases)
 

@@ -70,8 +70,9 @@ needs at the best measured rates: they may speculate (multi-token prediction), w
 DECIDES: Final = """\
 ## What decides
 
-- **A library product stays one behind quantisation.** llama.cpp, AutoAWQ and vLLM write narrow weights out for long prompts
-  and call the library; those products now run at the library's measured rate: llama.cpp's prefills 11 % -> 6 %.
+- **A library product stays one behind quantisation.** llama.cpp, AutoAWQ and exllama write narrow weights out for long
+  prompts and call the library; those products run at the library's measured rate: llama.cpp's prefills 11 % -> 6 %. Kernels that
+  expand weights on the way (Marlin) reach a share of that rate in long prompts.
 - **What a weight-only kernel does beside its product.** AutoAWQ splits sums in 8 parts that a kernel adds up, expands weights anew
   for each 16 rows, and until 2024 never handed long prompts to the library; its fused attention rotates and writes the cache in
   the decode kernel: prompts 58 % -> 11 %, TinyChat on an RTX 4090 9 % -> 2 %.

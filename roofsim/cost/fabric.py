@@ -189,6 +189,8 @@ def _tier(
     factor = shared.staged if staged else shared.sockets if path == "sockets" else 1.0
     bandwidth = shape.link if path == "links" else shape.host or shape.link
     own_links = path == "links" and name.startswith("nvlink")
+    # Engines' own kernels read the memory of all peers at once: over switches, or where a link leads to each of them.
+    reads_peers = own_links or (path == "links" and system.topology == "xgmi-mesh")
     return Tier(
         ranks=real(max(size for size, _ in rows)),
         name=name,
@@ -199,7 +201,7 @@ def _tier(
         step=(system.link_latency or kind.step) * (shared.staging if staged else 1.0),
         constants=kind,
         switch=constants.switch(name) if own_links and _reduces(system, name) else None,
-        custom=constants.own_kernels(name) if own_links else None,
+        custom=constants.own_kernels(name) if reads_peers else None,
     )
 
 

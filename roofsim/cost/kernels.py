@@ -132,12 +132,17 @@ def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
 
 
 def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
-    """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else."""
+    """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else.
+
+    What a unit draws at most is a limit of the engine's kernels for vectors; beyond their rows a library multiplies.
+    """
     few = rows <= FEW_ROWS
-    share, limit = context.device.bandwidth_share("weights"), context.stream_limit
+    serving = context.serving
+    vectors = FEW_ROWS if serving is None or serving.vector_rows < 1.0 else serving.vector_rows
+    share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
     if isinstance(few, (bool, np.bool_)):
         return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
-    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=where(few, limit, work.limit))
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=limit)
 
 
 def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:

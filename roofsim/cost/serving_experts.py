@@ -33,18 +33,22 @@ BLOCKS: Final = "fp8_block"
 INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
 
 
-def _experts_kind(op: GroupedMatmul) -> str | None:
-    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such."""
-    stored = op.inputs[1].dtype
+def _experts_kind(op: GroupedMatmul, context: Pricing) -> str | None:
+    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such.
+
+    Nobody measured weights of 8 bits that are expanded on the way: they are multiplied no faster than those of 16 bits.
+    """
+    stored, kind = op.inputs[1].dtype, arithmetic_of(op)
     if packed_weight(op) is None:
-        kind = arithmetic_of(op)
         return BLOCKS if kind == "fp8" else kind
-    return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo" if stored.itemsize < 1.0 else None
+    if stored.itemsize < 1.0:
+        return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
+    return kind if context.quantised.integer is None else None
 
 
 def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Price the products of all experts that a pass wakes, tokens routed by chance."""
-    kind = _experts_kind(op)
+    kind = _experts_kind(op, context)
     if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
         return work
     engine = None if context.serving is None else context.serving.measured_as

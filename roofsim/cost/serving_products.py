@@ -9,7 +9,7 @@ import numpy as np
 
 from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
-from roofsim.cost.quantised import packed_weight
+from roofsim.cost.quantised import FEW_ROWS, packed_weight
 from roofsim.cost.serving import arithmetic_of, card, rated, sustained
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
@@ -68,7 +68,7 @@ def _projections(
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
-        if not _weighted(op) and not np.any(_written_out(op, context)):
+        if not _weighted(op) and not np.any(_as_library(op, context)):
             continue
         scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
         leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
@@ -107,8 +107,28 @@ def _written_out(op: Matmul, context: Pricing) -> Any:
     start = context.quantised.expand_from
     if start is None or op.scores or packed_weight(op) is None:
         return False
-    written: Any = op.m >= start
-    return bool(np.all(written)) if is_scalar(op.m) or np.all(written) or not np.any(written) else written
+    return _settled(op.m >= start, op.m)
+
+
+def _as_library(op: Matmul, context: Pricing) -> Any:
+    """Tell whether a product with narrow weights runs at the library's rate: behind their expansion, or in many rows.
+
+    Beyond few rows arithmetic decides, and a kernel that expands weights on the way reaches a share of what the library does
+    (`weight_only.compute`); clocks that a card cannot hold, it cannot hold either. Integer kernels, and those that expand
+    weights again for each few rows, have a rate of their own.
+    """
+    if op.scores or packed_weight(op) is None:
+        return False
+    written = _written_out(op, context)
+    integer = context.quantised.integer is not None and context.device.has("int8")
+    if integer or context.quantised.tile_rows is not None:
+        return written
+    return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
+
+
+def _settled(holds: Any, rows: Real) -> Any:
+    """Return a condition as yes or no where it is the same for all sizes."""
+    return bool(np.all(holds)) if is_scalar(rows) or np.all(holds) or not np.any(holds) else holds
 
 
 def _products_of(
@@ -139,7 +159,7 @@ def _products_of(
         key = first.compute_keys[0]
         whole = first.compute_share / first.tiling
         shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
-        shapes.append(_merged_shape([ops[place] for place in places]))
+        shapes.append(_merged_shape([ops[place] for place in places], context))
     for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
         total: Real = 0.0
         for place in places:
@@ -147,28 +167,32 @@ def _products_of(
         for place in places:
             part = divide(works[place].flops, total) if len(places) > 1 else 1.0
             found = rated(works[place], context, limits, floor, numbers["sharpness"], part)
-            works[place] = _where_written(ops[place], works[place], found, context)
+            works[place] = _where_many(ops[place], works[place], found, context)
 
 
-def _where_written(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
-    """Return the library's product, but for the sizes at which narrow weights are expanded inside the kernel."""
+def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
+    """Return the product at the library's rate, but for the sizes at which few rows stream narrow weights."""
     assert isinstance(op, Matmul)
-    written = True if packed_weight(op) is None else _written_out(op, context)
-    if written is True:
+    many = True if packed_weight(op) is None else _as_library(op, context)
+    if many is True:
         return library
-    changed: dict[str, Any] = {name: where(written, getattr(library, name), getattr(inside, name)) for name in CHANGED}
+    changed: dict[str, Any] = {name: where(many, getattr(library, name), getattr(inside, name)) for name in CHANGED}
     return replace(inside, **changed)
 
 
 def _halved(context: Pricing, math: str) -> bool:
-    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle."""
-    if context.half_accumulation:
+    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle.
+
+    Files state that rate for fp16; bf16 runs on the same units, and always adds up in fp32.
+    """
+    if context.half_accumulation and math == "fp16":
         return False
-    full, usual = context.device.tensor.get(f"{math}_fp16"), context.device.tensor[math]
+    own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
+    full, usual = context.device.tensor.get(own), context.device.tensor[math]
     return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
 
 
-def _merged_shape(ops: Sequence[AbstractOp]) -> Sizes:
+def _merged_shape(ops: Sequence[AbstractOp], context: Pricing) -> Sizes:
     """Return m, n, k, batch and bytes per element of both operands and the result of products side by side."""
     first = ops[0]
     assert isinstance(first, Matmul)
@@ -177,7 +201,7 @@ def _merged_shape(ops: Sequence[AbstractOp]) -> Sizes:
         assert isinstance(op, Matmul)
         n = n + op.n
     left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
-    right = left if packed_weight(first) is not None else right
+    right = where(_written_out(first, context), left, right)
     return first.m, n, first.k, first.batch, left, right, result
 
 

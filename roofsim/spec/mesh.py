@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 SECTIONS = ("model", "workload", "parallel", "gpu")
+#: Words for the same size -> the one that is priced; a value at the other would be ignored.
+SAME = {"workload.batch_size": "workload.micro_batch_size"}
 
 
 def axes(values: Sequence[Sequence[float]]) -> list[Real]:
@@ -40,14 +42,16 @@ def with_values(resolved: Resolved, values: Mapping[str, Any]) -> Resolved:
     Paths are such as ``workload.micro_batch_size``, ``model.hidden_size``, ``parallel.tensor``, ``gpu.memory.bandwidth``,
     ``gpu.peak.bf16``; values are in base units and are not validated. GPUs follow the degrees.
 
-    A micro batch size swept alone takes the global batch with it (the number of micro batches stays).
+    A micro batch size (or ``workload.batch_size``, the same) swept alone takes the global batch with it (the number of micro
+    batches stays).
 
     Raises
     ------
     SpecError
         For a path that does not exist, or that decides the structure of the graph.
     """
-    for path, value in values.items():
+    for given, value in values.items():
+        path = SAME.get(given, given)
         section, *rest = path.split(".")
         if section not in SECTIONS or not rest:
             raise SpecError(Problem(f"cannot sweep {path!r}", hint=f"Paths begin with {', '.join(SECTIONS)}."))

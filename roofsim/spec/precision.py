@@ -28,8 +28,21 @@ def known_precision(name: str) -> bool:
     return name in NAMES or weight_format(name) is not None
 
 
+#: Words of other tools -> the names here that they may mean.
+MEANT: Final = {
+    "awq": "int4", "gptq": "int4", "marlin": "int4", "w4a16": "int4", "4bit": "int4", "4-bit": "int4", "gguf": "q4_k_m",
+    "q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m", "bnb": "nf4", "bitsandbytes": "nf4", "qlora": "nf4",
+    "fp4": "nvfp4, mxfp4", "w8a8": "fp8, int8", "w8a16": "int8, fp8", "8bit": "int8, fp8", "8-bit": "int8, fp8",
+    "llm.int8": "int8", "smoothquant": "int8", "half": "fp16", "float16": "fp16", "f16": "fp16", "bfloat16": "bf16",
+    "float32": "fp32", "f32": "fp32", "float": "fp32", "amp": "fp16-amp, bf16-amp", "mixed": "fp16-amp, bf16-amp",
+}  # fmt: skip
+
+
 def unknown_precision(name: str) -> str:
     """Return the way out for a name that is none."""
+    meant = MEANT.get(name.lower())
+    if meant is not None:
+        return f"{name} may be {meant.replace(', ', ' or ')} here."
     if name.lower().startswith("exl2"):
         low, high = EXL2_RANGE
         return f"ExLlamaV2's names are exl2-{low:.1f}bpw to exl2-{high:.1f}bpw, such as exl2-4.0bpw."

@@ -53,7 +53,7 @@ def _from_name(given: str) -> Document:
         raise SpecError(Problem("no such file", Place(given), "", hint))
     if path.suffix in SUFFIXES or path.exists():
         return read_yaml(path)
-    return from_mapping({"model": given}, "<name>")
+    return from_mapping({"model": given}, given)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

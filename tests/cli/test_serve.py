@@ -138,7 +138,7 @@ WRONG = {
     ),
     "draft of another family": (
         ("--serving", "{speculative: {draft_model: whisper-small, num_speculative_tokens: 3, acceptance_rate: 0.5}}"),
-        "whisper-small is a encoder-decoder",
+        "whisper-small is an encoder-decoder",
     ),
     "unknown draft": (
         ("--serving", "{speculative: {draft_model: lama3-8b, num_speculative_tokens: 3, acceptance_rate: 0.5}}"),

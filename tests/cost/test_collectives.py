@@ -155,6 +155,18 @@ def test_own_kernels_win_on_short_messages_only():
         assert far.seconds == collective_time("all_reduce", long, 8.0, 1.0, fabric("dgx-h100")).seconds
 
 
+@pytest.mark.parametrize(
+    ("kib", "microseconds"), [(24, 6.3), (48, 6.7), (96, 7.6), (384, 13.1), (768, 16.0), (1536, 24.2)]
+)
+def test_own_kernels_read_all_peers_of_a_mesh(kib, microseconds):
+    """All-reduce of vLLM over 8 MI355X (vllm-project/vllm pull 39080, before its change)."""
+    size = float(kib) * 1024.0
+    time = collective_time("all_reduce", size, 8.0, 1.0, fabric("platform-8x-mi355x"), custom="vllm")
+    assert time.seconds == pytest.approx(parse(f"{microseconds} us", "s"), rel=0.2)
+    library = collective_time("all_reduce", size, 8.0, 1.0, fabric("platform-8x-mi355x"))
+    assert library.seconds > 1.2 * time.seconds
+
+
 def test_switches_that_reduce_win_on_long_messages():
     with_switch = collective_time("all_reduce", GB, 8.0, 1.0, fabric("dgx-h100"))
     ring = collective_time("all_reduce", GB, 8.0, 1.0, fabric("dgx-h100"), in_switch=False)

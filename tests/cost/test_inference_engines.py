@@ -90,3 +90,41 @@ def test_arrays_of_prompts_give_what_their_elements_give():
     swept = evaluate(replace(resolved, workload=resolved.workload.model_copy(update={"prompt_length": prompts})))
     singles = [seconds(decoder(int(tokens), engine="autoawq", precision="int4")) for tokens in prompts]
     assert np.asarray(swept.step.step).ravel() == pytest.approx(singles, rel=0.02)
+
+
+def served(model, engine, precision="fp8", facts=None, **sizes):
+    workload = {"phase": "prefill", "batch_size": 4, "prompt_length": 2048, **sizes}
+    workload |= {"engine": engine, "precision": precision, "engine_facts": facts or {}}
+    found = evaluate(resolve({"model": model, "workload": workload, "hardware": {"gpu": "h100"}})).priced[0]
+    return {found.graph.ops[place].name: (found.graph.ops[place], work) for place, work in found.works}
+
+
+def test_merged_projections_convert_their_input_once():
+    found = served("llama3-8b", "sglang")
+    casts = [found[f"layers.self_attention.{leaf}.matmul.cast0"][1] for leaf in ("query", "key", "value")]
+    assert casts[0].traffic > 0.0
+    assert [work.launches for work in casts[1:]] == [0.0, 0.0]
+    apart = served("llama3-8b", "sglang", facts={"fusion": []})
+    assert all(
+        apart[f"layers.self_attention.{leaf}.matmul.cast0"][1].launches > 0.0 for leaf in ("query", "key", "value")
+    )
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+def test_rows_of_experts_are_summed_in_one_kernel(engine):
+    found = served("mixtral-8x7b", engine, "bf16")
+    rows = found["layers.experts.down.matmul"][0].outputs[0].bytes
+    combined = [work.traffic for name, (_, work) in found.items() if ".combine." in name]
+    assert rows <= sum(combined) <= 1.51 * rows  # two rows a token are read, one may be written here
+    choosing = [work.launches for name, (_, work) in found.items() if ".router." in name and "matmul" not in name]
+    assert sum(choosing) == pytest.approx(1.0)
+    eager = served("mixtral-8x7b", "huggingface", "bf16")
+    assert sum(work.traffic for name, (_, work) in eager.items() if ".combine." in name) > 3.0 * rows
+
+
+def test_routers_multiply_in_16_bits_where_the_engine_does():
+    def read(engine):
+        op = served("deepseek-v2-lite", engine, "bf16")["layers.experts.router.logits.matmul"][0]
+        return op.inputs[1].dtype.name
+
+    assert (read("sglang"), read("huggingface")) == ("bf16", "fp32")

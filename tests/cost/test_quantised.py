@@ -185,3 +185,34 @@ def test_check_bits_in_the_same_memory_are_read_along():
     inline, apart = step("inline"), step("apart")
     streamed = 4.6e9 / (0.9 * 696e9)
     assert inline - apart == pytest.approx(streamed / 15.0, rel=0.2)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx3090", "rtx4090", "l4"])
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "mlc-llm", "lmdeploy"])
+def test_narrow_weights_buy_nothing_in_long_prompts(engine, gpu):
+    """Kernels that expand weights on the way are held by the same arithmetic, and the same power, as 16-bit products."""
+    narrow, wide, other = (
+        seconds(name, engine, gpu, "prefill", prompt_length=2048) for name in ("int4", "fp16", "bf16")
+    )
+    assert 0.97 < narrow / wide < 1.12
+    assert other == pytest.approx(wide, rel=0.01)
+    short, plain = (seconds(name, engine, gpu, "prefill", prompt_length=8) for name in ("int4", "fp16"))
+    assert short < 0.7 * plain
+
+
+def test_experts_in_8_bits_without_such_units_are_as_slow_as_in_16():
+    def step(name):
+        workload = {"phase": "prefill", "engine": "vllm", "precision": name, "prompt_length": 4096, "batch_size": 1}
+        return float(
+            evaluate(resolve({"model": "mixtral-8x7b", "workload": workload, "hardware": {"gpu": "a100"}})).step.step
+        )
+
+    assert step("fp8") == pytest.approx(step("bf16"), rel=0.05)
+
+
+@pytest.mark.parametrize(("engine", "precision"), [("vllm", "int4"), ("vllm", "fp8"), ("llama.cpp", "fp16")])
+def test_one_token_more_is_no_cliff(engine, precision):
+    """Where nothing is written out, steps of neighbouring sizes are neighbours."""
+    for rows in (16, 64, 256, 512):
+        less, more = (seconds(precision, engine, "a100", "prefill", prompt_length=count) for count in (rows, rows + 1))
+        assert 0.98 < more / less < 1.4

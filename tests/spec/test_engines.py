@@ -16,14 +16,16 @@ ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
     "exllamav2", "autoawq", "mlc-llm", "exllama", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
-    "diffusers-2022", "diffusers-2024",
+    "diffusers-2022", "diffusers-2023", "diffusers-2024",
 )  # fmt: skip
 INFERENCE = (
     "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama",
     "tinychat", "lmdeploy",
 )  # fmt: skip
 #: What runs whole passes of encoders and diffusion models, and nothing else.
-FORWARD = ("tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2024")
+FORWARD = (
+    "tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2023", "diffusers-2024",
+)  # fmt: skip
 TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
 NO_FACTS = {"schema", "name", "description", "aliases", "sources", "notes"}

@@ -10,6 +10,7 @@ from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.spec import catalog
 from roofsim.spec.scenario import with_override
 from roofsim.spec.serving import Serving
+from roofsim.spec.sizes import named
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import SERVING, Scenario
 
@@ -262,7 +263,7 @@ def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     """Return how the engine serves."""
     if resolved.model.family not in FAMILIES:
         message = (
-            f"{resolved.model.name} is a {resolved.model.family}; servers of {', '.join(FAMILIES)} models are priced"
+            f"{resolved.model.name} is {named(resolved.model)}; servers of {', '.join(FAMILIES)} models are priced"
         )
         raise SpecError(Problem(message, document.place(("model",)), "model"))
     facts = resolved.engine.server
@@ -340,7 +341,7 @@ def _draft(
         place = document.place(("workload", "serving", "speculative", "draft_model"))
         found = resolve(document.with_value(("model",), spec.draft_model, place))
         if found.model.family not in FAMILIES:
-            message = f"{found.model.name} is a {found.model.family}"
+            message = f"{found.model.name} is {named(found.model)}"
             raise SpecError(Problem(message, place, "workload.serving.speculative.draft_model", "Use a decoder."))
         return found
     whole: Any = resolved.model
