@@ -11,7 +11,8 @@ from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.quantised import packed_weight
 from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained
-from roofsim.graph.ops import Cast, Fused, Gather, Matmul
+from roofsim.graph.base import Kind
+from roofsim.graph.ops import Cast, Gather, Matmul
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving
@@ -93,9 +94,25 @@ def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> 
         works[place] = replace(
             works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")
         )
+    _sum_rows({place: op for place, op in found.items() if BACK in op.name}, ops, works)
+
+
+def _sum_rows(parts: Ops, ops: Ops, works: Works) -> None:
+    """Let the kernels that weigh, restore and sum the rows of experts be one: what passes between them is not moved.
+
+    Where the sum has been merged with what follows, that kernel writes.
+    """
+    used = {tensor.root for op in parts.values() for tensor in op.inputs}
+    summed = (Kind.REDUCTION, Kind.CAST)
+    exits = {
+        place for place, op in parts.items() if op.group in summed and not any(out.root in used for out in op.outputs)
+    }
+    between = {tensor.root for place, op in parts.items() if place not in exits for tensor in op.outputs}
     for place, op in ops.items():
-        if any(BACK in part.name for part in _parts(op)):
-            works[place] = replace(works[place], traffic=_summing(op, works[place].traffic))
+        if place in parts or any(tensor.root in between for tensor in op.inputs):
+            moved = sum(tensor.bytes for tensor in op.inputs if tensor.root not in between)
+            written = op.bytes_written() if place in exits or place not in parts else 0.0
+            works[place] = replace(works[place], traffic=moved + written + 0.0 * works[place].traffic)
 
 
 def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> None:
@@ -112,19 +129,6 @@ def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> 
             )  # fmt: skip
             written = narrow
     works[place] = replace(works[place], traffic=tokens.bytes + written if copied else 0.0 * written)
-
-
-def _summing(op: AbstractOp, traffic: Real) -> Real:
-    """Return the traffic of an op on the way back: the weighting reads results, the sum writes tokens, no more."""
-    if _leaf(op) == "mul":
-        return op.inputs[0].bytes
-    if BACK in op.name and not any(_leaf(part) == "sum" for part in _parts(op)):
-        return 0.0 * traffic
-    return traffic - max((tensor.bytes for tensor in op.inputs), default=0.0, key=lambda size: float(np.max(size)))
-
-
-def _parts(op: AbstractOp) -> tuple[AbstractOp, ...]:
-    return op.parts if isinstance(op, Fused) else (op,)
 
 
 def _leaf(op: AbstractOp) -> str:
