@@ -74,7 +74,7 @@ def _rows(served: Served) -> list[tuple[str, str]]:
     best = served.highest_rate
     tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
     rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} a GPU)"))
-    rows += _memory(served)
+    rows += _prefixes(served) + _memory(served)
     if served.money()["usd_per_hour"] is not None:
         rows.append(("cost", _cost(served)))
     if served.simulated is not None:
@@ -83,8 +83,9 @@ def _rows(served: Served) -> list[tuple[str, str]]:
 
 
 def _no_room(served: Served) -> tuple[str, str]:
-    missing = words.gibibytes(served.room.shortfall)
-    return "verdict", f"does NOT fit: {missing} missing for one request; what follows is as if it did"
+    missing, context = words.gibibytes(served.room.shortfall), served.plan.limits.context
+    whose = "one request" if context is None else f"a cache of {context:.0f} tokens"
+    return "verdict", f"does NOT fit: {missing} missing for {whose}; what follows is as if it did"
 
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
@@ -136,6 +137,18 @@ def _turning(served: Served) -> str:
         return "never compute-bound" if value is None else f"compute-bound from {words.count(value)} requests on"
 
     return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
+
+
+def _prefixes(served: Served) -> list[tuple[str, str]]:
+    plan, hits = served.plan, served.plan.hits
+    if plan.serving.num_prefixes is None and hits.capacity <= 0.0:
+        return []
+    found = f"{words.percent(hits.on_device)} of {plan.stated_cached:.0f} tokens found on the GPU"
+    if hits.capacity <= 0.0:
+        return [("prefixes", f"{found}, the others computed again")]
+    copies = f"{words.gibibytes(hits.loaded)} a request come in {words.seconds(hits.load)}, {words.gibibytes(hits.stored)} go"
+    line = f"{found}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} a GPU); {copies}"
+    return [("prefixes", f"{line}; the link takes {words.count(hits.most)} requests/s at most")]
 
 
 def _memory(served: Served) -> list[tuple[str, str]]:

@@ -191,6 +191,11 @@ class ServerFacts(_Strict):
         description="A cache of prefixes on the host holds what the GPU has and more, or what the GPU gave up; null: there "
         "is none.",
     )
+    host_load: Literal["beside", "layerwise", "before"] = Field(
+        default="beside",
+        description="How prefixes come from the host: while others run; layer by layer beside the pass over the rest of the "
+        "prompt; or before it, while the GPU waits.",
+    )
     decode_graph_rows: Count | None = Field(
         default=None,
         description="Requests of a decode step up to which decode_launch: graphs holds; null: any number. Outside of `serve` "

@@ -22,6 +22,7 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "ubatch_size": ("llama.cpp", "tokens of a pass: max_num_batched_tokens"),
     "kv_unified": ("llama.cpp", "one cache for all requests, as it is"),
     "kv_offloading_size": ("vllm", "a cache of prefixes on the host"),
+    "swap_space": ("vllm V0", "preempted requests are computed again; kv_offloading_size keeps their cache on the host"),
     "hicache_ratio": ("sglang", "a cache of prefixes on the host"),
     "hicache_size": ("sglang", "a cache of prefixes on the host"),
     "host_cache_size": ("tensorrt-llm", "a cache of prefixes on the host"),
@@ -54,6 +55,9 @@ class Words(BaseModel):
     )
     kv_offloading_size: Bytes | None = Field(
         default=None, description="vLLM: host memory for blocks of the cache, of all GPUs of a replica together."
+    )
+    swap_space: Bytes | None = Field(
+        default=None, description="vLLM before V1: host memory for the cache of preempted requests; an error, as in V1."
     )
     hicache_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = Field(
         default=None, description="SGLang: host memory for the cache, as a multiple of the pool on the GPU."

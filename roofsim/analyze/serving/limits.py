@@ -47,6 +47,13 @@ class Limits:
     context: float | None = None
     assumed: tuple[str, ...] = ()
 
+    @property
+    def slot(self) -> float | None:
+        """Tokens of one slot; None: there are none."""
+        if self.context is None:
+            return None
+        return self.context if self.shared_pass else self.context / self.max_num_seqs
+
 
 def check_words(serving: Serving, engine: str, document: Document) -> None:
     """Refuse words of another engine."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.serving.host_cache import Hits, check_host_cache
 from roofsim.analyze.serving.limits import Limits, limits_of
 from roofsim.analyze.serving.problems import problem
 from roofsim.errors import Problem, SpecError
@@ -39,27 +40,35 @@ class Plan:
 
     Attributes
     ----------
-    prompt, cached, output
-        Tokens of a request; `cached` of the prompt are in the cache already.
+    prompt, stated_cached, output
+        Tokens of a request; `stated_cached` of the prompt have been in the cache.
     concurrency, request_rate
         Of the whole server: closed loop, open loop; both None: as many requests as fit.
     limits
         What a replica runs at once.
     draft
         The draft model in the same surroundings.
+    hits
+        Where what was cached is found.
     """
 
     resolved: Resolved
     serving: Serving
     facts: ServerFacts
     prompt: float
-    cached: float
+    stated_cached: float
     output: float
     concurrency: float | None
     request_rate: float | None
     limits: Limits
     draft: Resolved | None = None
     assumed: tuple[str, ...] = ()
+    hits: Hits = Hits()
+
+    @property
+    def cached(self) -> float:
+        """Tokens of a prompt that are in the cache still, in the mean."""
+        return self.stated_cached * self.hits.found
 
     @property
     def budget(self) -> float:
@@ -168,6 +177,9 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
     _check_workers(resolved, serving, gpus, document)
     limits = limits_of(resolved, facts, serving, (prompt, output), document)
+    check_host_cache(
+        resolved, facts, serving, (prompt, float("inf") if limits.chunked else limits.budget), document
+    )
     cached = _cached(serving, prompt, document)
     if limits.budget < prompt - cached and not limits.chunked:
         message = (
@@ -177,7 +189,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
     plan = Plan(
-        resolved=resolved, serving=serving, facts=facts, prompt=prompt, cached=cached, output=output,
+        resolved=resolved, serving=serving, facts=facts, prompt=prompt, stated_cached=cached, output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
         request_rate=workload.request_rate, limits=limits, draft=_draft(serving, inner, resolved, resolve),
         assumed=(*notes, *_told(resolved.assumed), *limits.assumed),

@@ -40,6 +40,8 @@ class Timing:
         Tokens of a pass, of which a step runs several; infinite: a step is one pass.
     shared_pass
         Whether decode and prompts share a pass.
+    load, layerwise
+        Seconds of copies from the host that a token of a prompt adds to its pass, and whether they run beside it.
     """
 
     decode: Surface
@@ -55,6 +57,8 @@ class Timing:
     adapters: Surface | None = None
     ubatch: float = float("inf")
     shared_pass: bool = True
+    load: float = 0.0
+    layerwise: bool = False
 
     def decode_step(self, running: float, context: float) -> float:
         """Return the seconds of a step without prompts: guesses, if any, and the pass that adds tokens to each request."""
@@ -89,7 +93,8 @@ class Timing:
 
     def _prompt(self, tokens: float) -> float:
         draft = 0.0 if self.draft_prompt is None else self._cut(self.draft_prompt.at, tokens)
-        return self._cut(self.prompt.at, tokens) + draft
+        body, load = self._cut(self.prompt.at, tokens) + draft, self.load * tokens
+        return max(body, load) if self.layerwise else body + load
 
     def _products(self, rows: float) -> float:
         """Return the seconds of decode rows without what attention reads of their caches."""
@@ -149,5 +154,7 @@ def timing_of(plan: Plan, most: float, in_flight: float = 1.0) -> Timing:
         draft_cost=0.0 if spec is None or spec.draft_cost is None else spec.draft_cost,
         ubatch=float("inf") if plan.limits.ubatch is None else plan.limits.ubatch,
         shared_pass=plan.limits.shared_pass,
+        load=0.0 if plan.hits.way == "beside" else plan.hits.load / plan.new,
+        layerwise=plan.hits.way == "layerwise",
         adapters=None if adapted is None else adapted.adapter_surface(budget + highest, min(most, _MOST) + prompts),
     )
