@@ -154,13 +154,14 @@ def _prefixes(served: Served) -> list[tuple[str, str]]:
 def _memory(served: Served) -> list[tuple[str, str]]:
     room = served.room
     weights = words.gibibytes(room.parameters)
-    if room.away:  # the rest is an allocation's granule
+    if any("parameters" in held for held in room.away.values()):  # the rest is an allocation's granule
         weights = "no" if room.parameters < _GRANULE else f"{weights} of the"
     taken = f"{weights} weights, {words.gibibytes(room.working)} for steps"
     elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (each GPU)")] if room.away else []
     if not room.fits:
         return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
-    cache = (
+    there = any("key_value_cache" in held for held in room.away.values())
+    cache = f"{taken}; the cache lies on the host" if there else (
         f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
         f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
     )

@@ -270,15 +270,16 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
 
 
 def _check_cache(resolved: Resolved, document: Document) -> None:
-    """Refuse a cache that has no part on the device: what fits there is what a server lives by."""
+    """Refuse a cache that has no part on the device, but of an engine whose server attends to it on the host."""
     offload = resolved.parallel.offload
     computes = resolved.engine.host_layers == "computed" and offload.parameters_at != "none"
     whole = not offload.partial or offload.share == 1.0 or offload.layers == getattr(resolved.model, "num_layers", None)
-    if offload.key_value_cache == "none" and not (computes and whole):
+    attends = resolved.engine.host_cache == "computed"
+    if (offload.key_value_cache == "none" or attends) and not (computes and whole):
         return
-    key = "parameters" if offload.key_value_cache == "none" else "key_value_cache"
+    key = "key_value_cache" if offload.key_value_cache != "none" and not attends else "parameters"
     path = ("parallel", "offload", key)
-    message = "roofsim serve prices servers whose cache lies on the device"
+    message = f"servers of {resolved.engine.name} are priced with the cache of what runs on the device"
     hint = "Leave it out, or ask roofsim run for a batch (phase decode or generate)."
     raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 

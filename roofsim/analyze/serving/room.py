@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
 _LENGTHS: Final = 65
 _LONGEST: Final = 2.0**27
+_PROMPTS_THERE: Final = "the host attends at the pace of its memory: processors are slower than that for prompts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +144,14 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
-    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, weights))
+    notes = host_notes(largest, weights)
+    if plan.resolved.parallel.offload.key_value_cache != "none":
+        cached = Passes(plan.resolved).decode(1.0, plan.limits.context or plan.prompt + plan.output)
+        for place, held in memory_of(cached).away.items():
+            kept = float(held.get("key_value_cache", 0.0))
+            weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
+        notes = [*host_notes(cached, weights), _PROMPTS_THERE]
+    return parameters, sum(parts.values()), weights, tuple(notes)
 
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:
