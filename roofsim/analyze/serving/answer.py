@@ -170,7 +170,7 @@ def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
     load = Load(
         tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
         limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
-        batches=batches,
+        variation=plan.variation, batches=batches,
     )  # fmt: skip
     return timing, load, disaggregated.workers_of(plan, batches)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -64,8 +64,8 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
         return None
     asked, rate = rate, _as_counted(timing, load, rate, highest)
     company = _Company(timing, load, rate)
-    numbers, steps, kept = _steps(company, load)
-    running, queued, idle = _occupied(load, rate, numbers, steps, kept, poisson=poisson)
+    queue = _Places.of(company, load)
+    running, queued, idle = queue.occupied(load, rate) if poisson else queue.evenly(load, rate)
     wait_for_room = queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
@@ -173,40 +173,75 @@ def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float
     return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
 
 
-def _steps(company: _Company, load: Load) -> tuple[Array, Array, Array]:
-    """Return mean seconds of a step, prompts included, and of a place, with 1, 2, ... up to the limit of requests."""
-    limit = max(int(load.limit), 1)
-    some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
-    seconds = np.array([company.step(float(number)) for number in some])
-    places = np.array([_kept(company, float(number)) for number in some])
-    numbers: Array = np.arange(1.0, limit + 1.0)
-    return numbers, np.interp(numbers, some, seconds), np.interp(numbers, some, places)
+@dataclass(frozen=True)
+class _Places:
+    """What one request does to others, with 1, 2, ... up to the limit of requests that have a place.
 
-
-def _occupied(
-    load: Load, rate: float, numbers: Array, steps: Array, kept: Array, *, poisson: bool
-) -> tuple[float, float, float]:
-    """Return the mean requests that decode, that wait for room, and the share of time without any.
-
-    Requests share the steps evenly, so the number with a place is that of a processor-sharing queue whose speed depends on
-    it: ``p(n) = p(n-1) x rate x kept(n) / n``, whatever the lengths' distribution (insensitivity).
+    Attributes
+    ----------
+    steps, kept
+        Mean seconds of a step, prompts included, and of a place.
+    prompts
+        Share of the time that prompts add to steps.
     """
-    if load.checks <= 0.0:
-        return 0.0, 0.0, max(1.0 - rate * float(kept[0]), 0.0)
-    decoding = load.checks * steps / kept
-    if not poisson:
+
+    numbers: Array
+    steps: Array
+    kept: Array
+    prompts: Array
+
+    @classmethod
+    def of(cls, company: _Company, load: Load) -> _Places:
+        """Price steps at some numbers of requests, and put the others between them."""
+        limit = max(int(load.limit), 1)
+        some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
+        seconds = [company.step(float(number)) for number in some]
+        places = [_kept(company, float(number)) for number in some]
+        plain = [company.timing.decode_step(float(number), load.context) for number in some]
+        shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
+        numbers: Array = np.arange(1.0, limit + 1.0)
+        return cls(numbers, *(np.interp(numbers, some, found) for found in (seconds, places, shares)))
+
+    def _decoding(self, load: Load) -> Array:
+        """Return how many of the requests with a place decode."""
+        found: Array = self.numbers * load.checks * self.steps / self.kept
+        return found
+
+    def evenly(self, load: Load, rate: float) -> tuple[float, float, float]:
+        """Return as `occupied`, where requests come evenly: their number does not vary."""
+        if load.checks <= 0.0:
+            return 0.0, 0.0, max(1.0 - rate * float(self.kept[0]), 0.0)
         mean = 1.0
         for _ in range(_ROUNDS * 2):
-            mean = 0.5 * (mean + rate * float(np.interp(mean, numbers, kept)))
-        return mean * float(np.interp(mean, numbers, decoding)), 0.0, max(1.0 - mean, 0.0)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(rate * kept / numbers))])
-    weights = np.exp(logs - logs.max())
-    ratio = min(float(rate * kept[-1] / numbers[-1]), 1.0 - 2.0**-20)
-    beyond = float(weights[-1]) * ratio / (1.0 - ratio)  # all states with requests that wait for room
-    total = float(weights.sum()) + beyond
-    running = (float(weights[1:] @ (numbers * decoding)) + beyond * float(numbers[-1] * decoding[-1])) / total
-    queued = beyond / (1.0 - ratio) / total
-    return running, queued, float(weights[0]) / total
+            mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
+        return float(np.interp(mean, self.numbers, self._decoding(load))), 0.0, max(1.0 - mean, 0.0)
+
+    def occupied(self, load: Load, rate: float) -> tuple[float, float, float]:
+        """Return the mean requests that decode, that wait for room, and the share of time without any.
+
+        In time measured in steps, each request stays for as many as it has tokens, and as many come as fit in a step's
+        seconds; their number is a birth and death process ``p(n) = p(n-1) x rate x kept / n``. Prompts make steps longer,
+        longer steps bring more prompts: arrivals come in bunches, whose variance is 1 / (1 - share of prompts)^2 times that of
+        single ones (a branching process), while the more alike requests are, the more their ends come in the bunches of their
+        beginnings. The process is a diffusion with so much more variance, around the same mean; its density is the smaller the larger
+        the variance is, so that it jumps where requests begin to wait for room.
+        """
+        if load.checks <= 0.0:
+            return self.evenly(load, rate)
+        squared = min(load.variation, 1.0) ** 2
+        bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
+        rises = np.log(rate * self.kept / (self.numbers + 0.5 * (bunched - 1.0))) / bunched
+        logs = np.concatenate([[0.0], np.cumsum(rises)]) - np.log(np.concatenate([bunched[:1], bunched]))
+        weights = np.exp(logs - logs.max())
+        # Who waits for room makes no step longer, and is let in when somebody leaves: that varies less.
+        waiting = 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
+        ratio = min(float(rate * self.kept[-1] / self.numbers[-1]), 1.0 - 2.0**-20) ** (1.0 / waiting)
+        edge = float(weights[-1] * bunched[-1]) / waiting
+        beyond = edge * ratio / (1.0 - ratio)  # all states with requests that wait for room
+        total = float(weights.sum()) + beyond
+        decoding = self._decoding(load)
+        running = (float(weights[1:] @ decoding) + beyond * float(decoding[-1])) / total
+        return running, beyond / (1.0 - ratio) / total, float(weights[0]) / total
 
 
 def _first(company: _Company, running: float, idle: float, step: float, *, poisson: bool) -> tuple[float, float, float]:
