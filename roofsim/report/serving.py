@@ -60,6 +60,9 @@ def _requests(served: Served) -> str:
         "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
         f"{served.max_requests:.0f}",
     }[served.kind]
+    if plan.serving.num_prompts is not None:
+        whole = "" if served.kind == "closed" else ", all sent at once"
+        load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (f", {load}" if served.kind == "closed" else "")
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 

@@ -106,6 +106,11 @@ class Serving(Words):
         description="Standard deviation of output lengths as a share of their mean. Left out: 0.1, but 0 at a fixed "
         "concurrency where the engine runs prompts first, so that requests decode in lockstep.",
     )
+    num_prompts: Count | None = Field(
+        default=None,
+        description="Requests of a benchmark run. Times and rates are then means over all of it: the first wave, which is sent at "
+        "once (as many as concurrency says, or all), and the end, where fewer and fewer run. Left out: a steady state.",
+    )
     prefix_cache_hit_rate: Share | None = Field(
         default=None, description="Share of the prompt tokens whose keys and values are in the cache already."
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
-from roofsim.analyze.serving import disaggregated, fetched
+from roofsim.analyze.serving import disaggregated, fetched, whole_run
 from roofsim.analyze.serving.bounds import bounds_of, turning
 from roofsim.analyze.serving.host_cache import hits_of
 from roofsim.analyze.serving.load import Load, Steady
@@ -198,7 +198,21 @@ def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> 
         servers = plan.replicas * load.batches
         found = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
         return None if found is None else _whole(found, servers)
-    return at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    found = at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    return found if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, found)
+
+
+def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Steady:
+    """Return the means over a benchmark run of the whole server; a long one is a steady state."""
+    requests = float(plan.serving.num_prompts or 0)
+    concurrency = plan.concurrency or requests
+    timing, load = _of_few(plan, timing, load, concurrency)
+    servers = plan.replicas * load.batches
+    each, under_way = max(requests / servers, 1.0), max(concurrency / servers, 1.0)
+    if not whole_run.is_short(load, each, under_way):
+        return steady
+    load = replace(load, request_time=load.request_time + plan.hits.wait(0.0))
+    return _whole(whole_run.run(timing, load, plan.prompt, steady, each, under_way), servers)
 
 
 def _most(plan: Plan, load: Load) -> float:

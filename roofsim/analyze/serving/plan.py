@@ -229,8 +229,23 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
         raise problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
+    if serving.num_prompts is not None:
+        _refuse_run(workload, serving, document)
     if serving.arrivals is not None and workload.request_rate is None:
         raise problem(document, "serving.arrivals", "goes with request_rate", "Leave it out.")
+
+
+def _refuse_run(workload: Workload, serving: Serving, document: Document) -> None:
+    """Refuse a run of so many requests where it has no beginning, or is not priced."""
+    if workload.request_rate is not None:
+        message = "num_prompts are those of a run with concurrency, or of one that sends all at once"
+        raise problem(document, "serving.num_prompts", message, "Leave it out: request_rate asks for a steady state.")
+    if serving.disaggregated is not None:
+        message = "a run of num_prompts beside disaggregated is not priced"
+        raise problem(document, "serving.num_prompts", message, "Leave it out: then a steady state is.")
+    if workload.concurrency is not None and serving.num_prompts is not None and serving.num_prompts < workload.concurrency:
+        message = f"{serving.num_prompts} requests in all, but {workload.concurrency} under way"
+        raise problem(document, "serving.num_prompts", message, f"At least {workload.concurrency}.")
 
 
 def _one_worker(document: Document, serving: Serving) -> tuple[Document, int | None]:
