@@ -96,11 +96,13 @@ class _Run:
 
     def _decode(self) -> None:
         """Run decode steps until a request ends, or another comes that may run."""
-        seconds = self.timing.decode_step(self.running, self.cached / self.running)
+        context = self.cached / self.running
+        seconds = self.timing.decode_step(self.running, context)
         steps = max(self.ending[0][0] - self.steps, 1)
         if self.arriving and self.running < self.load.limit and seconds > 0.0:
             steps = max(min(steps, int((self.arriving[0][0] - self.now) / seconds) + 1), 1)
-        self._step(steps, seconds)
+        halfway = context + 0.5 * (steps - 1) * self.timing.tokens_per_check
+        self._step(steps, self.timing.decode_step(self.running, halfway))
         self._decoded(steps)
 
     def _with_prompts(self) -> None:
