@@ -65,7 +65,7 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
     asked, rate = rate, _as_counted(timing, load, rate, highest)
     company = _Company(timing, load, rate)
     queue = _Places.of(company, load)
-    running, queued, idle = queue.occupied(load, rate) if poisson else queue.evenly(load, rate)
+    running, queued, idle = queue.occupied(load, rate, asked / highest) if poisson else queue.evenly(load, rate)
     wait_for_room = queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
@@ -216,10 +216,10 @@ class _Places:
             mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
         return float(np.interp(mean, self.numbers, self._decoding(load))), 0.0, max(1.0 - mean, 0.0)
 
-    def occupied(self, load: Load, rate: float) -> tuple[float, float, float]:
+    def occupied(self, load: Load, rate: float, full: float) -> tuple[float, float, float]:
         """Return the mean requests that decode, that wait for room, and the share of time without any.
 
-        In time measured in steps, each request stays for as many as it has tokens, and as many come as fit in a step's
+        `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many as it has tokens, and as many come as fit in a step's
         seconds; their number is a birth and death process ``p(n) = p(n-1) x rate x kept / n``. Prompts make steps longer,
         longer steps bring more prompts: arrivals come in bunches, whose variance is 1 / (1 - share of prompts)^2 times that of
         single ones (a branching process), while the more alike requests are, the more their ends come in the bunches of their
@@ -230,12 +230,15 @@ class _Places:
             return self.evenly(load, rate)
         squared = min(load.variation, 1.0) ** 2
         bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
-        rises = np.log(rate * self.kept / (self.numbers + 0.5 * (bunched - 1.0))) / bunched
+        # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
+        gain = np.gradient(np.log(self.kept), np.log(self.numbers)) if len(self.numbers) > 1 else np.zeros(1)
+        shift = 0.5 * (bunched - 1.0) * np.clip(1.0 - gain, 0.0, 1.0)
+        rises = np.log(rate * self.kept / (self.numbers + shift)) / bunched
         logs = np.concatenate([[0.0], np.cumsum(rises)]) - np.log(np.concatenate([bunched[:1], bunched]))
         weights = np.exp(logs - logs.max())
         # Who waits for room makes no step longer, and is let in when somebody leaves: that varies less.
         waiting = 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
-        ratio = min(float(rate * self.kept[-1] / self.numbers[-1]), 1.0 - 2.0**-20) ** (1.0 / waiting)
+        ratio = min(full, 1.0 - 2.0**-20) ** (1.0 / waiting)
         edge = float(weights[-1] * bunched[-1]) / waiting
         beyond = edge * ratio / (1.0 - ratio)  # all states with requests that wait for room
         total = float(weights.sum()) + beyond
@@ -257,11 +260,12 @@ def _first(company: _Company, running: float, idle: float, step: float, *, poiss
     lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
     beside = pieces * timing.step(decoding, load.context, load.tokens / pieces)
     each = company.each(decoding)
-    service = load.tokens / room * timing.step(decoding, load.context, room, room / load.tokens)
+    full = timing.step(decoding, load.context, room, room / load.tokens)
+    service = load.tokens / room * full
     # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
     # The prompt in progress is part of the step that is waited for; those behind it are not.
     busy_share = min(rate * service, 1.0 - 2.0**-10)
-    queue = 0.5 * service * busy_share**2 / (1.0 - busy_share) * min(load.tokens / room, 1.0)
+    queue = 0.5 * busy_share * (service / (1.0 - busy_share) - min(service, full)) * min(load.tokens / room, 1.0)
     if not poisson:
         queue = 0.0
     if load.checks <= 0.0:
