@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.analyze.serving.full_steps import full_rate, most_decoding, room_in_step
+from roofsim.analyze.serving.full_steps import alone, full_rate, most_decoding, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -120,8 +120,7 @@ def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
 
     The steps of each are as long as chance puts prompts of others in them; how long they are says how many that are.
     """
-    pieces = max(load.tokens / load.budget, 1.0)
-    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
+    lone = alone(timing, load, 0.0, load.budget)
     cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
     for _ in range(_ROUNDS):
         new = _next(timing, load, count, lone, cycle)
@@ -206,6 +205,8 @@ def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: flo
 def _own(timing: Timing, load: Load, running: float, others: float, room: float, pieces: float) -> float:
     """Return the seconds in which a prompt runs, beside those of others; what does not fit in a step follows in turn."""
     tokens = (others + 1.0) * load.tokens / pieces
+    if others <= 0.0:
+        return alone(timing, load, running, room)
     if tokens <= room:
         return pieces * timing.step(running, load.context, tokens, others + 1.0)
     turns = (0.5 * others + 1.0) * load.tokens / room

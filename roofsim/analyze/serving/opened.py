@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.analyze.serving import closed
-from roofsim.analyze.serving.full_steps import full_rate, room_in_step
+from roofsim.analyze.serving.full_steps import alone, full_rate, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -256,9 +256,8 @@ def _first(company: _Company, running: float, idle: float, step: float, *, poiss
     timing, load, rate = company.timing, company.load, company.rate
     decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
     room = room_in_step(timing, load, decoding)
-    pieces = max(load.tokens / room, 1.0)
-    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
-    beside = pieces * timing.step(decoding, load.context, load.tokens / pieces)
+    lone = alone(timing, load, 0.0, room)
+    beside = alone(timing, load, decoding, room)
     each = company.each(decoding)
     full = timing.step(decoding, load.context, room, room / load.tokens)
     service = load.tokens / room * full
