@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import erfc, exp, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -24,6 +25,8 @@ _CLOSE: Final = 2.0**-16
 _SHARP: Final = 2.0
 #: Beyond that corner: exponents at which nothing is left of the smaller.
 _FAR: Final = 64.0
+#: Chance of a queue below which there is none.
+_FEW: Final = 2.0**-40
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -146,8 +149,29 @@ def _queued(timing: Timing, load: Load, count: float, cycle: _Cycle) -> _Cycle:
         running = most_decoding(timing, load)
         room = room_in_step(timing, load, running)
         full = load.checks * timing.step(running, load.context, room, room / load.tokens)
-        decode = min(decode + (full - decode) * power / (1.0 + power), whole - cycle.first)
+        usual = decode + (full - decode) * power / (1.0 + power)
+        wait = _queue(load, count, running, room) * least / count
+        decode = min(max(whole - cycle.first - wait, min(decode, usual)), usual, whole - cycle.first)
+        if least < cycle.time:  # steps are not full yet
+            whole = max(whole, cycle.time + wait)
     return _Cycle(whole - decode, decode, cycle.low, max(cycle.high - cycle.first, 0.0) + whole - decode)
+
+
+def _queue(load: Load, count: float, running: float, room: float) -> float:
+    """Return the prompts that wait where `count` requests share steps that are full with `running` ones.
+
+    Each step lets ``room / tokens`` prompts begin and ends ``running / checks`` requests, so that the number that decodes is
+    drawn to `running`, around which ends scatter: at random from step to step, as lengths do from life to life. Those that
+    decode no more, and have no place in a step, wait: a normal number that is not negative.
+    """
+    scatter = 0.5 * (1.0 + min(load.variation, 1.0) ** 2)
+    others = min(running, count - 1.0)
+    if others <= 0.0:
+        return 0.0
+    deviation = sqrt(max(0.5 * scatter * others / (1.0 + load.checks / load.tokens), _FEW))
+    beyond = (count - running - max(room / load.tokens, 1.0)) / deviation
+    density, above = exp(-0.5 * beyond * beyond) / sqrt(2.0 * pi), 0.5 * erfc(-beyond / sqrt(2.0))
+    return deviation * (beyond + density / above if above > _FEW else -1.0 / beyond)
 
 
 def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) -> _Cycle:
