@@ -27,6 +27,9 @@ _SHARP: Final = 2.0
 _FAR: Final = 64.0
 #: Chance of a queue below which there is none.
 _FEW: Final = 2.0**-40
+#: Others with a prompt in a step beyond which their number is taken as normal, and points that stand for it.
+_MANY: Final = 128.0
+_POINTS: Final = 33
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -180,11 +183,11 @@ def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) 
     pieces = max(load.tokens / room, 1.0)
     # Chance that another request has a prompt in a given step: its share of the steps of a life.
     at_work = pieces if timing.mixed else 1.0
-    chances = _binomial(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
-    beside = [_seconds(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    numbers, chances = _others(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
+    beside = [_seconds(timing, load, running, others, room, pieces) for others in numbers]
     plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
     step += 0.0 if timing.mixed else plain
-    own = [_own(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    own = [_own(timing, load, running, others, room, pieces) for others in numbers]
     first = float(chances @ np.array(own))
     if timing.mixed:
         wait = 0.5 * step if load.request_time > 0.0 and count > 1.0 else 0.0
@@ -215,7 +218,7 @@ def _met(
     return apart + kept * (together - apart), 0.5 * interval * (1.0 - kept)
 
 
-def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: float, pieces: float) -> float:
+def _seconds(timing: Timing, load: Load, running: float, prompts: float, room: float, pieces: float) -> float:
     """Return what a request that decodes sees of a step in which others have prompts."""
     tokens = prompts * load.tokens / pieces
     if timing.mixed:
@@ -237,6 +240,20 @@ def _own(timing: Timing, load: Load, running: float, others: float, room: float,
     return turns * timing.step(running, load.context, room, room / load.tokens)
 
 
+def _others(trials: float, chance: float) -> tuple[list[float], Array]:
+    """Return how many others may have a prompt in a step, and the chances of that; of many some that stand for all."""
+    mean = max(trials, 0.0) * chance
+    if mean <= _MANY and chance < 1.0:
+        found = _binomial(trials, chance)
+        return [float(number) for number in range(len(found))], found
+    deviation = float(np.sqrt(mean * max(1.0 - chance, 0.0)))
+    if deviation <= 0.0:
+        return [mean], np.ones(1)
+    away: Array = np.linspace(-4.0, 4.0, _POINTS)
+    weights: Array = np.exp(-0.5 * away**2)
+    return [float(number) for number in np.maximum(mean + deviation * away, 0.0)], weights / weights.sum()
+
+
 def _binomial(trials: float, chance: float) -> Array:
     """Return the chances of 0, 1, ... successes, up to where nothing is left.
 
@@ -246,9 +263,6 @@ def _binomial(trials: float, chance: float) -> Array:
     whole = max(round(trials), 0)
     if whole == 0 or chance <= 0.0:
         return np.ones(1)
-    if chance >= 1.0:
-        certain: Array = np.eye(whole + 1)[whole]
-        return certain
     most = min(whole, int(trials * chance + 8.0 * np.sqrt(trials * chance) + 12.0))
     number = np.arange(most + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, whole + 1)))])

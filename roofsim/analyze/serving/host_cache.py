@@ -75,7 +75,9 @@ class Hits:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         names = ("on_device", "on_host", "capacity", "loaded", "stored", "load")
-        return {name: getattr(self, name) for name in names} | {"most_requests_per_second": self.most}
+        return {name: getattr(self, name) for name in names} | {
+            "most_requests_per_second": self.most if self.busy > 0.0 else None
+        }
 
 
 def check_host_cache(

@@ -25,6 +25,8 @@ _ALMOST: Final = 0.999
 _LATEST: Final = 16.0
 #: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
 _NUMBERS: Final = 33
+#: Places of which the last are never taken.
+_PLACES: Final = 2.0**16
 
 
 def highest_rate(timing: Timing, load: Load) -> float:
@@ -81,7 +83,7 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
         request_rate=asked,
         running=asked * decode,
         waiting=asked * (load.request_time + wait_for_room + first),
-        prompt_share=min(rate * company.each(running), 1.0),
+        prompt_share=min(max(rate * company.each(running), 0.0), 1.0),
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
@@ -151,8 +153,16 @@ class _Company:
         chances = np.array([_poisson(self.rate * seconds, _WAITING) for seconds in passes])
         chances[:, 0] = 0.0
         chances[0] = 0.0
-        found: Array = np.linalg.solve(np.eye(_WAITING) - chances, passes)
-        return found
+        return _solved(np.eye(_WAITING) - chances, passes)
+
+
+def _solved(system: Array, right: Array) -> Array:
+    """Solve linear equations; negative times where there is no solution, as beyond saturation."""
+    try:
+        found: Array = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
+        found = np.full(len(right), -1.0)
+    return found
 
 
 def _poisson(mean: float, most: int) -> Array:
@@ -193,7 +203,7 @@ class _Places:
     @classmethod
     def of(cls, company: _Company, load: Load) -> _Places:
         """Price steps at some numbers of requests, and put the others between them."""
-        limit = max(int(load.limit), 1)
+        limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
         seconds = [company.step(float(number)) for number in some]
         places = [_kept(company, float(number)) for number in some]
@@ -301,7 +311,7 @@ def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
     moves[:, 1] += moves[:, 0]
     chain = moves[1:, 1:]
     system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
-    share = np.linalg.solve(system, np.eye(_WAITING - 1)[-1])
+    share = _solved(system, np.eye(_WAITING - 1)[-1])
     seconds = np.array(taken[1:])
     present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
     return present / float(share @ (seconds + idle[1:] / rate)) / rate

@@ -171,7 +171,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     for key in SERVING:
         inner = with_override(inner, f"workload.{key}", None, "serve")
     inner, gpus = _one_worker(inner, serving)
-    resolved = resolve(inner)
+    resolved = _resolved(inner, resolve, document)
     facts = _facts(resolved, document)
     _check_cache(resolved, document)
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
@@ -299,13 +299,30 @@ def _check_cache(resolved: Resolved, document: Document) -> None:
     raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 
 
+def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document: Document) -> Resolved:
+    """Resolve a server's scenario; of a model that no server is priced for, say what answers instead."""
+    try:
+        found = resolve(inner)
+    except SpecError:
+        try:
+            found = resolve(inner.with_value(("workload",), {}, document.place(("workload",))))
+        except SpecError:
+            family = FAMILIES[0]
+        else:
+            family = found.model.family
+        if family in FAMILIES:
+            raise
+    if found.model.family in FAMILIES:
+        return found
+    name, family = found.model.name, found.model.family
+    message = f"{name} is {'an' if family[0] in 'aeiou' else 'a'} {family}; servers of {', '.join(FAMILIES)} models are priced"
+    phase = "generate" if found.model.generates else "forward"
+    hint = f"`roofsim run {name} --phase {phase} --batch-size N` answers for a batch: its latency, and requests per second."
+    raise SpecError(Problem(message, document.place(("model",)), "model", hint))
+
+
 def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     """Return how the engine serves."""
-    if resolved.model.family not in FAMILIES:
-        message = (
-            f"{resolved.model.name} is a {resolved.model.family}; servers of {', '.join(FAMILIES)} models are priced"
-        )
-        raise SpecError(Problem(message, document.place(("model",)), "model"))
     facts = resolved.engine.server
     if facts is None:
         able = ", ".join(name for name in catalog.names("engine") if catalog.load("engine", name).data.get("server"))
