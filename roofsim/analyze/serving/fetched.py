@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.load import Load, Steady
     from roofsim.analyze.serving.timing import Timing
 
-_HALVINGS: Final = 24
+_HALVINGS: Final = 12
 
 
 def closed(timing: Timing, load: Load, hits: Hits, concurrency: float) -> Steady:
