@@ -191,7 +191,11 @@ def stage_costs(
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
     costs = [
-        _scheduled(_averaged(graph.totals(scales), averaged=stage.averaged and _has_contexts(resolved, graph.graph)), stage, scales)
+        _scheduled(
+            _averaged(graph.totals(scales), averaged=stage.averaged and _has_contexts(resolved, graph.graph)),
+            stage,
+            scales,
+        )
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)

@@ -43,7 +43,9 @@ class AttendOnHost:
             return body
         leaving = [op for op in body if op in there]
         made = {t for op in leaving for t in op.outputs}
-        caches = [t for t in dict.fromkeys(t.root for op in leaving for t in op.inputs) if t.role is Role.KEY_VALUE_CACHE]
+        caches = [
+            t for t in dict.fromkeys(t.root for op in leaving for t in op.inputs) if t.role is Role.KEY_VALUE_CACHE
+        ]
         entering = [
             t
             for t in dict.fromkeys(t for op in leaving for t in op.inputs)

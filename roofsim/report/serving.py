@@ -62,7 +62,9 @@ def _requests(served: Served) -> str:
     }[served.kind]
     if plan.serving.num_prompts is not None:
         whole = "" if served.kind == "closed" else ", all sent at once"
-        load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (f", {load}" if served.kind == "closed" else "")
+        load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (
+            f", {load}" if served.kind == "closed" else ""
+        )
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 
@@ -164,9 +166,13 @@ def _memory(served: Served) -> list[tuple[str, str]]:
     if not room.fits:
         return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
     there = any("key_value_cache" in held for held in room.away.values())
-    cache = f"{taken}; the cache lies on the host" if there else (
-        f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
-        f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+    cache = (
+        f"{taken}; the cache lies on the host"
+        if there
+        else (
+            f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
+            f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+        )
     )
     several = served.load.limit * served.load.batches
     most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"

@@ -22,7 +22,10 @@ WORDS: Final[dict[str, tuple[str, str]]] = {
     "ubatch_size": ("llama.cpp", "tokens of a pass: max_num_batched_tokens"),
     "kv_unified": ("llama.cpp", "one cache for all requests, as it is"),
     "kv_offloading_size": ("vllm", "a cache of prefixes on the host"),
-    "swap_space": ("vllm V0", "preempted requests are computed again; kv_offloading_size keeps their cache on the host"),
+    "swap_space": (
+        "vllm V0",
+        "preempted requests are computed again; kv_offloading_size keeps their cache on the host",
+    ),
     "hicache_ratio": ("sglang", "a cache of prefixes on the host"),
     "hicache_size": ("sglang", "a cache of prefixes on the host"),
     "host_cache_size": ("tensorrt-llm", "a cache of prefixes on the host"),
@@ -95,4 +98,3 @@ class Words(BaseModel):
         """The word that gives the cache a part on the host."""
         names = ("kv_offloading_size", "hicache_size", "hicache_ratio", "host_cache_size")
         return next((name for name in names if getattr(self, name) is not None), None)
-

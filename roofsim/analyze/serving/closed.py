@@ -183,7 +183,9 @@ def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) 
     pieces = max(load.tokens / room, 1.0)
     # Chance that another request has a prompt in a given step: its share of the steps of a life.
     at_work = pieces if timing.mixed else 1.0
-    numbers, chances = _others(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
+    numbers, chances = _others(
+        count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0)
+    )
     beside = [_seconds(timing, load, running, others, room, pieces) for others in numbers]
     plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
     step += 0.0 if timing.mixed else plain

@@ -63,4 +63,5 @@ def opened(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool
 def highest_rate(timing: Timing, load: Load, hits: Hits, *, closes: bool) -> float:
     """Return the requests per second that one replica, or one of its batches, sustains at most."""
     loop = closed_loop if closes else open_loop
-    return min(loop.highest_rate(timing, load), hits.most / load.batches)
+    highest: float = loop.highest_rate(timing, load)
+    return min(highest, hits.most / load.batches)

@@ -93,7 +93,7 @@ def check_host_cache(
         message = f"slots of {name} keep the prompt that ran in them last; how many prefixes that makes is not priced"
         raise problem(document, "serving.num_prefixes", message, "State what is found: prefix_cache_hit_rate.")
     if serving.num_prefixes is not None and tokens[0] > tokens[1]:
-        message = f"a prompt of {tokens[0]:.0f} tokens whose prefix is gone does not fit in a step of {tokens[1]:.0f}, and is not cut"
+        message = f"a prompt of {tokens[0]:.0f} tokens without its prefix does not fit in a step of {tokens[1]:.0f}, and is not cut"
         raise problem(document, "serving.num_prefixes", message, "Raise max_num_batched_tokens, or cut prompts.")
     if key is None:
         return

@@ -61,7 +61,9 @@ def check_words(serving: Serving, engine: str, document: Document) -> None:
         if owner != engine:
             message = f"{word} is an option of {owner}, not of {engine}: {meant}"
             others = sorted(
-                own for own, (name, same) in _words().items() if name == engine and same.split(":")[0] == meant.split(":")[0]
+                own
+                for own, (name, same) in _words().items()
+                if name == engine and same.split(":")[0] == meant.split(":")[0]
             )
             hint = f"{engine} calls it {' or '.join(others)}." if others else "Leave it out."
             raise problem(document, f"serving.{word}", message, hint)
@@ -146,7 +148,9 @@ def _slots(
     context, said = _context(serving, slots, tokens, unified=unified, document=document)
     said += [f"parallel: {slots:.0f}"] if stated is None else []
     if serving.kv_unified is None:
-        said.append(f"kv_unified: {str(unified).lower()}, as llama-server has it {'without' if unified else 'with'} parallel")
+        said.append(
+            f"kv_unified: {str(unified).lower()}, as llama-server has it {'without' if unified else 'with'} parallel"
+        )
     if serving.batch_size is None and serving.max_num_batched_tokens is None:
         said.append(f"batch_size: {budget:.0f}")
     if serving.ubatch_size is None:

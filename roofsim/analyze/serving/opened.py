@@ -158,10 +158,11 @@ class _Company:
 
 def _solved(system: Array, right: Array) -> Array:
     """Solve linear equations; negative times where there is no solution, as beyond saturation."""
+    found: Array = -np.ones(len(right))
     try:
-        found: Array = np.linalg.solve(system, right)
+        found[:] = np.linalg.solve(system, right)
     except np.linalg.LinAlgError:
-        found = np.full(len(right), -1.0)
+        return found
     return found
 
 
@@ -229,12 +230,13 @@ class _Places:
     def occupied(self, load: Load, rate: float, full: float) -> tuple[float, float, float]:
         """Return the mean requests that decode, that wait for room, and the share of time without any.
 
-        `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many as it has tokens, and as many come as fit in a step's
-        seconds; their number is a birth and death process ``p(n) = p(n-1) x rate x kept / n``. Prompts make steps longer,
-        longer steps bring more prompts: arrivals come in bunches, whose variance is 1 / (1 - share of prompts)^2 times that of
-        single ones (a branching process), while the more alike requests are, the more their ends come in the bunches of their
-        beginnings. The process is a diffusion with so much more variance, around the same mean; its density is the smaller the larger
-        the variance is, so that it jumps where requests begin to wait for room.
+        `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
+        as it has tokens, and as many come as fit in a step's seconds; their number is a birth and death process ``p(n) =
+        p(n-1) x rate x kept / n``. Prompts make steps longer, longer steps bring more prompts: arrivals come in bunches, whose
+        variance is 1 / (1 - share of prompts)^2 times that of single ones (a branching process), while the more alike requests
+        are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much more
+        variance, around the same mean; its density is the smaller the larger the variance is, so that it jumps where requests
+        begin to wait for room.
         """
         if load.checks <= 0.0:
             return self.evenly(load, rate)

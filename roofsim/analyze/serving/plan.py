@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.serving.host_cache import Hits, check_host_cache
@@ -63,7 +63,7 @@ class Plan:
     limits: Limits
     draft: Resolved | None = None
     assumed: tuple[str, ...] = ()
-    hits: Hits = Hits()
+    hits: Hits = field(default_factory=Hits)
 
     @property
     def cached(self) -> float:
@@ -177,14 +177,11 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
     _check_workers(resolved, serving, gpus, document)
     limits = limits_of(resolved, facts, serving, (prompt, output), document)
-    check_host_cache(
-        resolved, facts, serving, (prompt, float("inf") if limits.chunked else limits.budget), document
-    )
+    check_host_cache(resolved, facts, serving, (prompt, float("inf") if limits.chunked else limits.budget), document)
     cached = _cached(serving, prompt, document)
     if limits.budget < prompt - cached and not limits.chunked:
-        message = (
-            f"a prompt of {prompt - cached:.0f} tokens does not fit in max_num_batched_tokens {limits.budget:.0f}, and is not cut"
-        )
+        given, most = f"{prompt - cached:.0f}", f"{limits.budget:.0f}"
+        message = f"a prompt of {given} tokens does not fit in max_num_batched_tokens {most}, and is not cut"
         raise problem(
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
@@ -223,9 +220,7 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
             message = "a server's batch follows from its load"
             raise problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
     if workload.context_length:
-        raise problem(
-            document, "context_length", "a request has a prompt_length and an output_length", "Leave it out."
-        )
+        raise problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
         raise problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
@@ -243,7 +238,11 @@ def _refuse_run(workload: Workload, serving: Serving, document: Document) -> Non
     if serving.disaggregated is not None:
         message = "a run of num_prompts beside disaggregated is not priced"
         raise problem(document, "serving.num_prompts", message, "Leave it out: then a steady state is.")
-    if workload.concurrency is not None and serving.num_prompts is not None and serving.num_prompts < workload.concurrency:
+    if (
+        workload.concurrency is not None
+        and serving.num_prompts is not None
+        and serving.num_prompts < workload.concurrency
+    ):
         message = f"{serving.num_prompts} requests in all, but {workload.concurrency} under way"
         raise problem(document, "serving.num_prompts", message, f"At least {workload.concurrency}.")
 

@@ -92,7 +92,9 @@ class Passes:
         contexts: Array = np.unique(np.round(np.linspace(1.0, max(longest, 2.0), CONTEXT_POINTS)))
         few = batches <= self._graphed
         parts = [
-            np.broadcast_to(self.decode(some[:, np.newaxis], contexts[np.newaxis, :]).step.step, (len(some), len(contexts)))
+            np.broadcast_to(
+                self.decode(some[:, np.newaxis], contexts[np.newaxis, :]).step.step, (len(some), len(contexts))
+            )
             for some in (batches[few], batches[~few])
             if len(some)
         ]
