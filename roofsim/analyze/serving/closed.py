@@ -265,6 +265,9 @@ def _binomial(trials: float, chance: float) -> Array:
     whole = max(round(trials), 0)
     if whole == 0 or chance <= 0.0:
         return np.ones(1)
+    if chance >= 1.0:
+        certain: Array = np.eye(whole + 1)[whole]
+        return certain
     most = min(whole, int(trials * chance + 8.0 * np.sqrt(trials * chance) + 12.0))
     number = np.arange(most + 1)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, whole + 1)))])
