@@ -11,9 +11,10 @@ import numpy as np
 from roofsim.cost.communication import Messages, Traffic
 from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
 from roofsim.cost.feed import feed
-from roofsim.cost.host import HostPath, host_flows, host_path
+from roofsim.cost.host import HostPath, host_flows, host_path, uses_host
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
+from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
@@ -190,7 +191,11 @@ def stage_costs(
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
     costs = [
-        _scheduled(_averaged(graph.totals(scales), averaged=stage.averaged), stage, scales)
+        _scheduled(
+            _averaged(graph.totals(scales), averaged=stage.averaged and _has_contexts(resolved, graph.graph)),
+            stage,
+            scales,
+        )
         for stage, graph in zip(program.stages, priced, strict=True)
     ]
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
@@ -299,6 +304,14 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
     # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
     forward["launch"] = forward["launch"] + stage.overhead / without_axis(scales.host_issue_rate)
     return replace(cost, device=cost.device | {"forward": forward})
+
+
+def _has_contexts(resolved: Resolved, graph: OpGraph) -> bool:
+    """Tell whether prices of a stage have the axis of its contexts: not where the host alone attends to them."""
+    if not uses_host(graph) or not is_scalar(resolved.gpu.memory.bandwidth):
+        return True
+    device = (op for op in graph if not isinstance(op, HostCompute | HostTransfer))
+    return any(np.ndim(size) > 0 for op in device for size in (op.flops(), op.bytes_read(), op.bytes_written()))
 
 
 def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import where
 from roofsim.passes.accumulate import AccumulateGradients
+from roofsim.passes.attend_on_host import AttendOnHost
 from roofsim.passes.offload import OffloadActivations, OffloadCache, OffloadParameters
 from roofsim.passes.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer_step import AddOptimizerStep
@@ -71,7 +72,8 @@ def streamed(
         )  # fmt: skip
         result = [*result, one]
     if offload.key_value_cache != "none":
-        result = [*result, OffloadCache(place=offload.key_value_cache)]
+        attends = engine.host_cache == "computed"
+        result = [*result, (AttendOnHost if attends else OffloadCache)(place=offload.key_value_cache)]
     return result
 
 

@@ -60,6 +60,11 @@ def _requests(served: Served) -> str:
         "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
         f"{served.max_requests:.0f}",
     }[served.kind]
+    if plan.serving.num_prompts is not None:
+        whole = "" if served.kind == "closed" else ", all sent at once"
+        load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (
+            f", {load}" if served.kind == "closed" else ""
+        )
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 
@@ -74,7 +79,7 @@ def _rows(served: Served) -> list[tuple[str, str]]:
     best = served.highest_rate
     tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
     rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} a GPU)"))
-    rows += _memory(served)
+    rows += _prefixes(served) + _memory(served)
     if served.money()["usd_per_hour"] is not None:
         rows.append(("cost", _cost(served)))
     if served.simulated is not None:
@@ -83,8 +88,9 @@ def _rows(served: Served) -> list[tuple[str, str]]:
 
 
 def _no_room(served: Served) -> tuple[str, str]:
-    missing = words.gibibytes(served.room.shortfall)
-    return "verdict", f"does NOT fit: {missing} missing for one request; what follows is as if it did"
+    missing, context = words.gibibytes(served.room.shortfall), served.plan.limits.context
+    whose = "one request" if context is None else f"a cache of {context:.0f} tokens"
+    return "verdict", f"does NOT fit: {missing} missing for {whose}; what follows is as if it did"
 
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
@@ -138,18 +144,35 @@ def _turning(served: Served) -> str:
     return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
 
 
+def _prefixes(served: Served) -> list[tuple[str, str]]:
+    plan, hits = served.plan, served.plan.hits
+    if plan.serving.num_prefixes is None and hits.capacity <= 0.0:
+        return []
+    found = f"{words.percent(hits.on_device)} of {plan.stated_cached:.0f} tokens found on the GPU"
+    if hits.capacity <= 0.0:
+        return [("prefixes", f"{found}, the others computed again")]
+    copies = f"{words.gibibytes(hits.loaded)} a request come in {words.seconds(hits.load)}, {words.gibibytes(hits.stored)} go"
+    line = f"{found}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} a GPU); {copies}"
+    return [("prefixes", f"{line}; the link takes {words.count(hits.most)} requests/s at most")]
+
+
 def _memory(served: Served) -> list[tuple[str, str]]:
     room = served.room
     weights = words.gibibytes(room.parameters)
-    if room.away:  # the rest is an allocation's granule
+    if any("parameters" in held for held in room.away.values()):  # the rest is an allocation's granule
         weights = "no" if room.parameters < _GRANULE else f"{weights} of the"
     taken = f"{weights} weights, {words.gibibytes(room.working)} for steps"
     elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (each GPU)")] if room.away else []
     if not room.fits:
         return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
+    there = any("key_value_cache" in held for held in room.away.values())
     cache = (
-        f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
-        f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+        f"{taken}; the cache lies on the host"
+        if there
+        else (
+            f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
+            f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+        )
     )
     several = served.load.limit * served.load.batches
     most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"

@@ -83,6 +83,11 @@ class InferenceFacts(RankFacts):
         default=None,
         description="Tokens in a pass from which layers that the host computes are copied all the same; null: never.",
     )
+    host_cache: Literal["copied", "computed"] = Field(
+        default="copied",
+        description="A cache on the host (parallel.offload.key_value_cache): copied to the device for each pass that reads it, or "
+        "attended to by the host.",
+    )
     prefill_chunk: Annotated[int, Field(ge=1)] | None = Field(
         default=None,
         description="Tokens of prompts per pass, beyond which a prefill of a language model is cut; null: never cut.",

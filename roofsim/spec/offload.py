@@ -50,12 +50,15 @@ def beside_copies(resolved: Resolved) -> Real:
 
 
 def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
-    """Return the system with the bandwidth of its memory, where the host computes layers and nobody states it; with a note."""
-    computes = phase != "train" and engine.host_layers == "computed" and parallel.offload.parameters_at != "none"
+    """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note."""
+    layers = engine.host_layers == "computed" and parallel.offload.parameters_at != "none"
+    attends = engine.host_cache == "computed" and parallel.offload.key_value_cache != "none"
+    computes = phase != "train" and (layers or attends)
     if not computes or system.host.memory_bandwidth is not None:
         return system, []
     host = system.host.model_copy(update={"memory_bandwidth": DESKTOP_MEMORY})
-    note = f"system.host.memory_bandwidth: {humanize(DESKTOP_MEMORY, 'B/s', 3)}, two channels of DDR4-3200, for the layers on it"
+    shown = humanize(DESKTOP_MEMORY, "B/s", 3)
+    note = f"system.host.memory_bandwidth: {shown}, two channels of DDR4-3200, for what is computed there"
     return system.model_copy(update={"host": host}), [note]
 
 

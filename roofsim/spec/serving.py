@@ -8,9 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.quantity import Bandwidth, SecondsOrNone
-
-Count = Annotated[int, Field(gt=0, le=10**9)]
-Share = Annotated[float, Field(ge=0.0, le=1.0)]
+from roofsim.spec.serving_words import Count, Share, Words
 
 
 class _Strict(BaseModel):
@@ -97,7 +95,7 @@ class Disaggregation(_Strict):
     )
 
 
-class Serving(_Strict):
+class Serving(Words):
     """A server with continuous batching. Names are those of the engines, where they have one."""
 
     arrivals: Literal["poisson", "constant"] | None = Field(
@@ -107,6 +105,11 @@ class Serving(_Strict):
         default=None,
         description="Standard deviation of output lengths as a share of their mean. Left out: 0.1, but 0 at a fixed "
         "concurrency where the engine runs prompts first, so that requests decode in lockstep.",
+    )
+    num_prompts: Count | None = Field(
+        default=None,
+        description="Requests of a benchmark run. Times and rates are then means over all of it: the first wave, which is sent at "
+        "once (as many as concurrency says, or all), and the end, where fewer and fewer run. Left out: a steady state.",
     )
     prefix_cache_hit_rate: Share | None = Field(
         default=None, description="Share of the prompt tokens whose keys and values are in the cache already."
@@ -143,6 +146,27 @@ class Serving(_Strict):
             raise ValueError("prefix_cache_hit_rate and prefix_cache_tokens say the same; give one")
         if self.prefix_shared and not (self.prefix_cache_hit_rate or self.prefix_cache_tokens):
             raise ValueError("prefix_shared goes with prefix_cache_hit_rate or prefix_cache_tokens")
+        if self.num_prefixes is not None and self.host_cache_hit_rate is not None:
+            raise ValueError("num_prefixes says what lies on the host, and so does host_cache_hit_rate; give one")
+        if self.prefix_shared and self.num_prefixes is not None:
+            raise ValueError("prefix_shared is one prefix of all requests; leave num_prefixes out")
+        for key in ("num_prefixes", "host_cache_hit_rate"):
+            if getattr(self, key) and not (self.prefix_cache_hit_rate or self.prefix_cache_tokens):
+                raise ValueError(f"{key} goes with prefix_cache_hit_rate or prefix_cache_tokens")
+        if self.host_cache_hit_rate and self.host_key is None:
+            raise ValueError(
+                "host_cache_hit_rate goes with a cache on the host: kv_offloading_size (vllm), hicache_ratio or hicache_size "
+                "(sglang), host_cache_size (tensorrt-llm)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_word(self) -> Self:
+        for one, other in (("parallel", "max_num_seqs"), ("batch_size", "max_num_batched_tokens")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ValueError(f"{one} and {other} say the same; give one")
+        if self.hicache_ratio is not None and self.hicache_size is not None:
+            raise ValueError("hicache_size replaces hicache_ratio; give one")
         return self
 
 
@@ -158,6 +182,35 @@ class ServerFacts(_Strict):
         description="Tokens of prompts (and, mixed, of decode) in a step where prompts are not cut; null: prefill_chunk.",
     )
     max_num_seqs: Count = Field(description="Requests that run at once.")
+    max_num_seqs_of: Literal["server", "batch"] = Field(
+        default="server",
+        description="Whether max_num_seqs are those of a replica, or of each batch that a pipeline has in flight.",
+    )
+    slots: bool = Field(
+        default=False,
+        description="Whether requests run in slots of one cache, which is allocated at start, and steps are cut into passes of "
+        "prefill_chunk tokens.",
+    )
+    host_cache: Literal["inclusive", "exclusive"] | None = Field(
+        default=None,
+        description="A cache of prefixes on the host holds what the GPU has and more, or what the GPU gave up; null: there "
+        "is none.",
+    )
+    host_load: Literal["beside", "layerwise", "before"] = Field(
+        default="beside",
+        description="How prefixes come from the host: while others run; layer by layer beside the pass over the rest of the "
+        "prompt; or before it, while the GPU waits.",
+    )
+    decode_graph_rows: Count | None = Field(
+        default=None,
+        description="Requests of a decode step up to which decode_launch: graphs holds; null: any number. Outside of `serve` "
+        "not yet priced.",
+    )
+    sampling_time: SecondsOrNone = Field(
+        default=0.0,
+        description="Of the host per running request and step, while the GPU waits, beside host_time_per_sequence: a server that "
+        "samples there.",
+    )
     admission: Literal["whole", "as_needed"] = Field(
         description="Whether a request is let in once its whole cache has room, or its prompt's; then the last come are "
         "put back when room ends."

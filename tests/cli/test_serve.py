@@ -110,7 +110,7 @@ WRONG = {
     "a batch": (("--batch-size", 8), "a server's batch follows from its load"),
     "one phase": (("--phase", "decode"), "a server runs whole requests (generate), not phase decode"),
     "context": (("--context-length", 8), "a request has a prompt_length and an output_length"),
-    "engine without a server": (("--engine", "llama.cpp"), "runs static batches; nothing is known of a server. Engines that serve"),
+    "engine without a server": (("--engine", "exllamav2"), "runs static batches; nothing is known of a server. Engines that serve"),
     "unknown key": (("--serving", "{max_num_seq: 4}"), "unknown key 'max_num_seq'. Did you mean 'max_num_seqs'"),
     "zero sequences": (("--serving", "{max_num_seqs: 0}"), "max_num_seqs: expected a number more than 0"),
     "arrivals of nobody": (("--serving", "{arrivals: poisson}"), "workload.serving.arrivals: goes with request_rate"),

@@ -169,10 +169,20 @@ def test_half_of_a_large_model_decodes_at_the_pace_of_a_desktop():
 TOKEN = 2.0 * 2 * 8 * 128 * 32  # bytes of a token's keys and values in llama3-8b
 
 
-@pytest.mark.parametrize("engine", ["huggingface", "vllm", "llama.cpp"])
+def test_llama_cpp_attends_to_its_cache_on_the_host():
+    given = {"engine": "llama.cpp", "precision": "fp16", "context_length": 4096, "output_length": 1, "batch_size": 8}
+    kept, sent = (evaluated(offload, **given) for offload in ({}, {"key_value_cache": "host"}))
+    read = 8 * 4096 * TOKEN
+    assert sent.step.step == pytest.approx(kept.step.step + read / (MEMORY * 0.8), rel=0.15)
+    assert moved(sent, "cache") == 0  # only queries, what is new, and results travel
+    assert moved(sent, "attended", "to_host") + moved(sent, "result") < 0.01 * read
+    assert sent.profiles[0].components["key_value_cache"] == 0
+    assert any(isinstance(op, HostCompute) for op in sent.program.stages[0].graph)
+
+
+@pytest.mark.parametrize("engine", ["huggingface", "vllm"])
 def test_a_decode_reads_the_cache_over_the_link(engine):
-    precision = "fp16" if engine == "llama.cpp" else "bf16"
-    given = {"engine": engine, "precision": precision, "context_length": 4096, "output_length": 1, "batch_size": 8}
+    given = {"engine": engine, "precision": "bf16", "context_length": 4096, "output_length": 1, "batch_size": 8}
     kept, sent = (evaluated(offload, **given) for offload in ({}, {"key_value_cache": "host"}))
     assert moved(sent, "cache") == pytest.approx(8 * 4096 * TOKEN, rel=0.01)
     assert moved(sent, "cached", "to_host") == pytest.approx(8 * TOKEN)
@@ -338,7 +348,7 @@ def test_a_system_without_a_link_is_an_error(offload):
 
 
 def test_a_server_wants_its_cache():
-    with pytest.raises(SpecError, match="whose cache lies on the device"):
+    with pytest.raises(SpecError, match="servers of vllm are priced with the cache of what runs on the device"):
         roofsim.serve(request_of({"key_value_cache": "host"}, "generate", engine="vllm"))
 
 

@@ -110,6 +110,7 @@ OTHER = {
     "recompute_stops_early": False,
     "host_layers": "computed",
     "host_layers_copied_from": 32,
+    "host_cache": "computed",
     "key_value_cache": "paged",
     "cache_block_size": 16,
     "prefill_chunk": 512,

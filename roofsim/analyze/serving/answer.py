@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
-from roofsim.analyze.serving import closed as closed_loop
-from roofsim.analyze.serving import disaggregated
-from roofsim.analyze.serving import opened as open_loop
+from roofsim.analyze.serving import disaggregated, fetched, whole_run
 from roofsim.analyze.serving.bounds import bounds_of, turning
+from roofsim.analyze.serving.host_cache import hits_of
 from roofsim.analyze.serving.load import Load, Steady
 from roofsim.analyze.serving.plan import Plan, plan_of
 from roofsim.analyze.serving.ranges import first_token_range, token_range
@@ -26,6 +25,8 @@ if TYPE_CHECKING:
 
 #: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
 STEEP: Final = 0.8
+#: Rounds in which requests that come at a rate, and what of their prefixes is found, agree.
+_GUESSES: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,16 +127,8 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     plan = plan_of(document, resolve)
     room = room_of(plan)
     limit = min(plan.max_num_seqs, float(room.max_requests)) if room.fits else plan.max_num_seqs
-    # A load that is stated is answered even where it does not fit.
-    batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
-    limit = limit / batches
-    timing = timing_of(plan, max(limit, 1.0), batches)
-    load = Load(
-        tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
-        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
-        batches=batches,
-    )  # fmt: skip
-    workers = disaggregated.workers_of(plan, batches)
+    plan = _with_hits(plan, room, limit)
+    timing, load, workers = _server(plan, limit)
     highest = _highest(plan, timing, load, workers)
     steady = _steady(plan, timing, load, workers)
     curve = _curve(plan, timing, load, workers)
@@ -152,6 +145,36 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     return replace(served, simulated=_simulated(served)) if simulated else served
 
 
+def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
+    """Return the plan with where prefixes are found; that depends on how many requests run, and that on it again."""
+    asked = plan.serving.num_prefixes is not None or plan.serving.host_key is not None
+    if not asked or plan.stated_cached <= 0.0:
+        return plan if plan.serving.host_key is None else replace(plan, hits=hits_of(plan, room, 0.0))
+    running = limit if plan.concurrency is None else min(plan.concurrency / plan.replicas, limit)
+    if plan.request_rate is None:
+        return replace(plan, hits=hits_of(plan, room, running))
+    for _ in range(_GUESSES):
+        found = replace(plan, hits=hits_of(plan, room, running))
+        timing, load, workers = _server(found, limit)
+        steady = _steady(found, timing, load, workers)
+        running = limit if steady is None else min(steady.running / plan.replicas, limit)
+    return found
+
+
+def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
+    """Return the steps of a server, what requests ask of it, and its workers where they are apart."""
+    # A load that is stated is answered even where it does not fit.
+    batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
+    limit = limit / batches
+    timing = timing_of(plan, max(limit, 1.0), batches)
+    load = Load(
+        tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
+        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
+        variation=plan.variation, batches=batches,
+    )  # fmt: skip
+    return timing, load, disaggregated.workers_of(plan, batches)
+
+
 def _budget(plan: Plan) -> float:
     """Return the tokens of prompts in a step: those of whole prompts, where these are not cut."""
     if plan.chunked:
@@ -162,8 +185,7 @@ def _budget(plan: Plan) -> float:
 def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
     if workers is not None:
         return disaggregated.highest_rate(timing, load, workers)
-    loop = closed_loop if plan.request_rate is None else open_loop
-    highest: float = loop.highest_rate(timing, load)
+    highest = fetched.highest_rate(timing, load, plan.hits, closes=plan.request_rate is None)
     return highest * plan.replicas * load.batches
 
 
@@ -174,9 +196,23 @@ def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> 
         if workers is not None:
             return disaggregated.opened(timing, load, workers, plan.request_rate)
         servers = plan.replicas * load.batches
-        found = open_loop.opened(timing, load, plan.request_rate / servers, poisson=poisson)
+        found = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
         return None if found is None else _whole(found, servers)
-    return at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    found = at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    return found if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, found)
+
+
+def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Steady:
+    """Return the means over a benchmark run of the whole server; a long one is a steady state."""
+    requests = float(plan.serving.num_prompts or 0)
+    concurrency = plan.concurrency or requests
+    timing, load = _of_few(plan, timing, load, concurrency)
+    servers = plan.replicas * load.batches
+    each, under_way = max(requests / servers, 1.0), max(concurrency / servers, 1.0)
+    if not whole_run.is_short(load, each, under_way):
+        return steady
+    load = replace(load, request_time=load.request_time + plan.hits.wait(0.0))
+    return _whole(whole_run.run(timing, load, plan.prompt, steady, each, under_way), servers)
 
 
 def _most(plan: Plan, load: Load) -> float:
@@ -190,7 +226,7 @@ def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | No
         return disaggregated.closed(timing, load, workers, concurrency)
     timing, load = _of_few(plan, timing, load, concurrency)
     servers = plan.replicas * load.batches
-    return _whole(closed_loop.closed(timing, load, concurrency / servers), servers)
+    return _whole(fetched.closed(timing, load, plan.hits, concurrency / servers), servers)
 
 
 def _of_few(plan: Plan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:

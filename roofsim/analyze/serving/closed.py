@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import erfc, exp, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.analyze.serving.full_steps import full_rate, most_decoding, room_in_step
+from roofsim.analyze.serving.full_steps import alone, full_rate, most_decoding, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -24,6 +25,11 @@ _CLOSE: Final = 2.0**-16
 _SHARP: Final = 2.0
 #: Beyond that corner: exponents at which nothing is left of the smaller.
 _FAR: Final = 64.0
+#: Chance of a queue below which there is none.
+_FEW: Final = 2.0**-40
+#: Others with a prompt in a step beyond which their number is taken as normal, and points that stand for it.
+_MANY: Final = 128.0
+_POINTS: Final = 33
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -120,8 +126,7 @@ def _independent(timing: Timing, load: Load, count: float) -> _Cycle:
 
     The steps of each are as long as chance puts prompts of others in them; how long they are says how many that are.
     """
-    pieces = max(load.tokens / load.budget, 1.0)
-    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
+    lone = alone(timing, load, 0.0, load.budget)
     cycle = _Cycle(lone, load.checks * timing.decode_step(count, load.context), lone, lone)
     for _ in range(_ROUNDS):
         new = _next(timing, load, count, lone, cycle)
@@ -147,8 +152,29 @@ def _queued(timing: Timing, load: Load, count: float, cycle: _Cycle) -> _Cycle:
         running = most_decoding(timing, load)
         room = room_in_step(timing, load, running)
         full = load.checks * timing.step(running, load.context, room, room / load.tokens)
-        decode = min(decode + (full - decode) * power / (1.0 + power), whole - cycle.first)
+        usual = decode + (full - decode) * power / (1.0 + power)
+        wait = _queue(load, count, running, room) * least / count
+        decode = min(max(whole - cycle.first - wait, min(decode, usual)), usual, whole - cycle.first)
+        if least < cycle.time:  # steps are not full yet
+            whole = max(whole, cycle.time + wait)
     return _Cycle(whole - decode, decode, cycle.low, max(cycle.high - cycle.first, 0.0) + whole - decode)
+
+
+def _queue(load: Load, count: float, running: float, room: float) -> float:
+    """Return the prompts that wait where `count` requests share steps that are full with `running` ones.
+
+    Each step lets ``room / tokens`` prompts begin and ends ``running / checks`` requests, so that the number that decodes is
+    drawn to `running`, around which ends scatter: at random from step to step, as lengths do from life to life. Those that
+    decode no more, and have no place in a step, wait: a normal number that is not negative.
+    """
+    scatter = 0.5 * (1.0 + min(load.variation, 1.0) ** 2)
+    others = min(running, count - 1.0)
+    if others <= 0.0:
+        return 0.0
+    deviation = sqrt(max(0.5 * scatter * others / (1.0 + load.checks / load.tokens), _FEW))
+    beyond = (count - running - max(room / load.tokens, 1.0)) / deviation
+    density, above = exp(-0.5 * beyond * beyond) / sqrt(2.0 * pi), 0.5 * erfc(-beyond / sqrt(2.0))
+    return deviation * (beyond + density / above if above > _FEW else -1.0 / beyond)
 
 
 def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) -> _Cycle:
@@ -157,11 +183,13 @@ def _next(timing: Timing, load: Load, count: float, lone: float, cycle: _Cycle) 
     pieces = max(load.tokens / room, 1.0)
     # Chance that another request has a prompt in a given step: its share of the steps of a life.
     at_work = pieces if timing.mixed else 1.0
-    chances = _binomial(count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0))
-    beside = [_seconds(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    numbers, chances = _others(
+        count - 1.0, min(at_work / max(load.checks + (pieces if timing.mixed else 0.0), 1.0), 1.0)
+    )
+    beside = [_seconds(timing, load, running, others, room, pieces) for others in numbers]
     plain, step = timing.decode_step(running, load.context), float(chances @ np.array(beside))
     step += 0.0 if timing.mixed else plain
-    own = [_own(timing, load, running, others, room, pieces) for others in range(len(chances))]
+    own = [_own(timing, load, running, others, room, pieces) for others in numbers]
     first = float(chances @ np.array(own))
     if timing.mixed:
         wait = 0.5 * step if load.request_time > 0.0 and count > 1.0 else 0.0
@@ -192,7 +220,7 @@ def _met(
     return apart + kept * (together - apart), 0.5 * interval * (1.0 - kept)
 
 
-def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: float, pieces: float) -> float:
+def _seconds(timing: Timing, load: Load, running: float, prompts: float, room: float, pieces: float) -> float:
     """Return what a request that decodes sees of a step in which others have prompts."""
     tokens = prompts * load.tokens / pieces
     if timing.mixed:
@@ -206,10 +234,26 @@ def _seconds(timing: Timing, load: Load, running: float, prompts: int, room: flo
 def _own(timing: Timing, load: Load, running: float, others: float, room: float, pieces: float) -> float:
     """Return the seconds in which a prompt runs, beside those of others; what does not fit in a step follows in turn."""
     tokens = (others + 1.0) * load.tokens / pieces
+    if others <= 0.0:
+        return alone(timing, load, running, room)
     if tokens <= room:
         return pieces * timing.step(running, load.context, tokens, others + 1.0)
     turns = (0.5 * others + 1.0) * load.tokens / room
     return turns * timing.step(running, load.context, room, room / load.tokens)
+
+
+def _others(trials: float, chance: float) -> tuple[list[float], Array]:
+    """Return how many others may have a prompt in a step, and the chances of that; of many some that stand for all."""
+    mean = max(trials, 0.0) * chance
+    if mean <= _MANY and chance < 1.0:
+        found = _binomial(trials, chance)
+        return [float(number) for number in range(len(found))], found
+    deviation = float(np.sqrt(mean * max(1.0 - chance, 0.0)))
+    if deviation <= 0.0:
+        return [mean], np.ones(1)
+    away: Array = np.linspace(-4.0, 4.0, _POINTS)
+    weights: Array = np.exp(-0.5 * away**2)
+    return [float(number) for number in np.maximum(mean + deviation * away, 0.0)], weights / weights.sum()
 
 
 def _binomial(trials: float, chance: float) -> Array:

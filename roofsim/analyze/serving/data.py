@@ -60,6 +60,7 @@ def as_data(served: Served) -> dict[str, Any]:
             "max_requests": served.max_requests,
         },
         "memory": served.room.to_dict(),
+        "prefix_cache": plan.hits.to_dict() if plan.stated_cached or plan.hits.capacity else None,
         "cost": served.money(),
         "curve": [point(served, index) for index in range(len(served.curve))],
         "simulated": None if served.simulated is None else served.simulated.to_dict(),

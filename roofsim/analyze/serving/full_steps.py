@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.load import Load
     from roofsim.analyze.serving.timing import Timing
+
+#: Of a prompt, what is not worth a step.
+_ROUNDING: Final = 2.0**-24
 
 
 def most_decoding(timing: Timing, load: Load) -> float:
@@ -35,3 +38,11 @@ def full_rate(timing: Timing, load: Load) -> float:
     running = most_decoding(timing, load) if timing.mixed else 0.0
     room = room_in_step(timing, load, running)
     return room / load.tokens / timing.step(running, load.context, room, room / load.tokens)
+
+
+def alone(timing: Timing, load: Load, running: float, room: float) -> float:
+    """Return the seconds of the steps that one prompt takes: full ones, and one with what is left."""
+    whole = float(int(load.tokens / room * (1.0 + _ROUNDING)))
+    rest = load.tokens - whole * room
+    seconds = whole * timing.step(running, load.context, room) if whole else 0.0
+    return seconds + (timing.step(running, load.context, rest) if rest > _ROUNDING * load.tokens else 0.0)

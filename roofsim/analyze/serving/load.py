@@ -65,6 +65,8 @@ class Load:
         Seconds between client and scheduler and back.
     alike
         Whether all requests are equally long, so that those that begin together end together.
+    variation
+        Standard deviation of output lengths as a share of their mean.
     batches
         Batches in flight on a replica: engines keep as many as there are pipeline stages, and deal requests out to them.
     """
@@ -77,4 +79,5 @@ class Load:
     limit: float
     request_time: float
     alike: bool
+    variation: float = 0.0
     batches: float = 1.0

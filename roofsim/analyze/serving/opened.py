@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.analyze.serving import closed
-from roofsim.analyze.serving.full_steps import full_rate, room_in_step
+from roofsim.analyze.serving.full_steps import alone, full_rate, room_in_step
 from roofsim.analyze.serving.load import Load, Steady
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ _ALMOST: Final = 0.999
 _LATEST: Final = 16.0
 #: Where the queue of requests beyond the limit is cut; its tail is geometric and summed by itself.
 _NUMBERS: Final = 33
+#: Places of which the last are never taken.
+_PLACES: Final = 2.0**16
 
 
 def highest_rate(timing: Timing, load: Load) -> float:
@@ -64,8 +66,8 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
         return None
     asked, rate = rate, _as_counted(timing, load, rate, highest)
     company = _Company(timing, load, rate)
-    numbers, steps, kept = _steps(company, load)
-    running, queued, idle = _occupied(load, rate, numbers, steps, kept, poisson=poisson)
+    queue = _Places.of(company, load)
+    running, queued, idle = queue.occupied(load, rate, asked / highest) if poisson else queue.evenly(load, rate)
     wait_for_room = queued / rate
     step = running / (rate * load.checks) if load.checks > 0.0 else 0.0
     first, low, high = _first(company, running, idle, step, poisson=poisson)
@@ -81,7 +83,7 @@ def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady 
         request_rate=asked,
         running=asked * decode,
         waiting=asked * (load.request_time + wait_for_room + first),
-        prompt_share=min(rate * company.each(running), 1.0),
+        prompt_share=min(max(rate * company.each(running), 0.0), 1.0),
         first_token_low=load.request_time + low,
         first_token_high=load.request_time + 2.0 * wait_for_room + high,
     )
@@ -151,8 +153,17 @@ class _Company:
         chances = np.array([_poisson(self.rate * seconds, _WAITING) for seconds in passes])
         chances[:, 0] = 0.0
         chances[0] = 0.0
-        found: Array = np.linalg.solve(np.eye(_WAITING) - chances, passes)
+        return _solved(np.eye(_WAITING) - chances, passes)
+
+
+def _solved(system: Array, right: Array) -> Array:
+    """Solve linear equations; negative times where there is no solution, as beyond saturation."""
+    found: Array = -np.ones(len(right))
+    try:
+        found[:] = np.linalg.solve(system, right)
+    except np.linalg.LinAlgError:
         return found
+    return found
 
 
 def _poisson(mean: float, most: int) -> Array:
@@ -173,40 +184,79 @@ def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float
     return filled - (pieces * timing.decode_step(running, load.context) if timing.mixed else 0.0)
 
 
-def _steps(company: _Company, load: Load) -> tuple[Array, Array, Array]:
-    """Return mean seconds of a step, prompts included, and of a place, with 1, 2, ... up to the limit of requests."""
-    limit = max(int(load.limit), 1)
-    some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
-    seconds = np.array([company.step(float(number)) for number in some])
-    places = np.array([_kept(company, float(number)) for number in some])
-    numbers: Array = np.arange(1.0, limit + 1.0)
-    return numbers, np.interp(numbers, some, seconds), np.interp(numbers, some, places)
+@dataclass(frozen=True)
+class _Places:
+    """What one request does to others, with 1, 2, ... up to the limit of requests that have a place.
 
-
-def _occupied(
-    load: Load, rate: float, numbers: Array, steps: Array, kept: Array, *, poisson: bool
-) -> tuple[float, float, float]:
-    """Return the mean requests that decode, that wait for room, and the share of time without any.
-
-    Requests share the steps evenly, so the number with a place is that of a processor-sharing queue whose speed depends on
-    it: ``p(n) = p(n-1) x rate x kept(n) / n``, whatever the lengths' distribution (insensitivity).
+    Attributes
+    ----------
+    steps, kept
+        Mean seconds of a step, prompts included, and of a place.
+    prompts
+        Share of the time that prompts add to steps.
     """
-    if load.checks <= 0.0:
-        return 0.0, 0.0, max(1.0 - rate * float(kept[0]), 0.0)
-    decoding = load.checks * steps / kept
-    if not poisson:
+
+    numbers: Array
+    steps: Array
+    kept: Array
+    prompts: Array
+
+    @classmethod
+    def of(cls, company: _Company, load: Load) -> _Places:
+        """Price steps at some numbers of requests, and put the others between them."""
+        limit = int(min(max(load.limit, 1.0), _PLACES))
+        some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
+        seconds = [company.step(float(number)) for number in some]
+        places = [_kept(company, float(number)) for number in some]
+        plain = [company.timing.decode_step(float(number), load.context) for number in some]
+        shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
+        numbers: Array = np.arange(1.0, limit + 1.0)
+        return cls(numbers, *(np.interp(numbers, some, found) for found in (seconds, places, shares)))
+
+    def _decoding(self, load: Load) -> Array:
+        """Return how many of the requests with a place decode."""
+        found: Array = self.numbers * load.checks * self.steps / self.kept
+        return found
+
+    def evenly(self, load: Load, rate: float) -> tuple[float, float, float]:
+        """Return as `occupied`, where requests come evenly: their number does not vary."""
+        if load.checks <= 0.0:
+            return 0.0, 0.0, max(1.0 - rate * float(self.kept[0]), 0.0)
         mean = 1.0
         for _ in range(_ROUNDS * 2):
-            mean = 0.5 * (mean + rate * float(np.interp(mean, numbers, kept)))
-        return mean * float(np.interp(mean, numbers, decoding)), 0.0, max(1.0 - mean, 0.0)
-    logs = np.concatenate([[0.0], np.cumsum(np.log(rate * kept / numbers))])
-    weights = np.exp(logs - logs.max())
-    ratio = min(float(rate * kept[-1] / numbers[-1]), 1.0 - 2.0**-20)
-    beyond = float(weights[-1]) * ratio / (1.0 - ratio)  # all states with requests that wait for room
-    total = float(weights.sum()) + beyond
-    running = (float(weights[1:] @ (numbers * decoding)) + beyond * float(numbers[-1] * decoding[-1])) / total
-    queued = beyond / (1.0 - ratio) / total
-    return running, queued, float(weights[0]) / total
+            mean = 0.5 * (mean + rate * float(np.interp(mean, self.numbers, self.kept)))
+        return float(np.interp(mean, self.numbers, self._decoding(load))), 0.0, max(1.0 - mean, 0.0)
+
+    def occupied(self, load: Load, rate: float, full: float) -> tuple[float, float, float]:
+        """Return the mean requests that decode, that wait for room, and the share of time without any.
+
+        `full` is the rate as a share of that with all places taken. In time measured in steps, each request stays for as many
+        as it has tokens, and as many come as fit in a step's seconds; their number is a birth and death process ``p(n) =
+        p(n-1) x rate x kept / n``. Prompts make steps longer, longer steps bring more prompts: arrivals come in bunches, whose
+        variance is 1 / (1 - share of prompts)^2 times that of single ones (a branching process), while the more alike requests
+        are, the more their ends come in the bunches of their beginnings. The process is a diffusion with so much more
+        variance, around the same mean; its density is the smaller the larger the variance is, so that it jumps where requests
+        begin to wait for room.
+        """
+        if load.checks <= 0.0:
+            return self.evenly(load, rate)
+        squared = min(load.variation, 1.0) ** 2
+        bunched = (1.0 / (1.0 - self.prompts) ** 2 + squared) / (1.0 + squared)
+        # Where steps are linear in requests, bunches must not change the mean in time measured in steps.
+        gain = np.gradient(np.log(self.kept), np.log(self.numbers)) if len(self.numbers) > 1 else np.zeros(1)
+        shift = 0.5 * (bunched - 1.0) * np.clip(1.0 - gain, 0.0, 1.0)
+        rises = np.log(rate * self.kept / (self.numbers + shift)) / bunched
+        logs = np.concatenate([[0.0], np.cumsum(rises)]) - np.log(np.concatenate([bunched[:1], bunched]))
+        weights = np.exp(logs - logs.max())
+        # Who waits for room makes no step longer, and is let in when somebody leaves: that varies less.
+        waiting = 0.5 * (1.0 + squared * (1.0 - float(self.prompts[-1])) ** 2)
+        ratio = min(full, 1.0 - 2.0**-20) ** (1.0 / waiting)
+        edge = float(weights[-1] * bunched[-1]) / waiting
+        beyond = edge * ratio / (1.0 - ratio)  # all states with requests that wait for room
+        total = float(weights.sum()) + beyond
+        decoding = self._decoding(load)
+        running = (float(weights[1:] @ decoding) + beyond * float(decoding[-1])) / total
+        return running, beyond / (1.0 - ratio) / total, float(weights[0]) / total
 
 
 def _first(company: _Company, running: float, idle: float, step: float, *, poisson: bool) -> tuple[float, float, float]:
@@ -218,15 +268,15 @@ def _first(company: _Company, running: float, idle: float, step: float, *, poiss
     timing, load, rate = company.timing, company.load, company.rate
     decoding = running / max(1.0 - idle, 2.0**-20) if load.checks else 0.0
     room = room_in_step(timing, load, decoding)
-    pieces = max(load.tokens / room, 1.0)
-    lone = pieces * timing.step(0.0, load.context, load.tokens / pieces)
-    beside = pieces * timing.step(decoding, load.context, load.tokens / pieces)
+    lone = alone(timing, load, 0.0, room)
+    beside = alone(timing, load, decoding, room)
     each = company.each(decoding)
-    service = load.tokens / room * timing.step(decoding, load.context, room, room / load.tokens)
+    full = timing.step(decoding, load.context, room, room / load.tokens)
+    service = load.tokens / room * full
     # The queue of one server that takes prompts one by one; where many fit in a step, they seldom queue.
     # The prompt in progress is part of the step that is waited for; those behind it are not.
     busy_share = min(rate * service, 1.0 - 2.0**-10)
-    queue = 0.5 * service * busy_share**2 / (1.0 - busy_share) * min(load.tokens / room, 1.0)
+    queue = 0.5 * busy_share * (service / (1.0 - busy_share) - min(service, full)) * min(load.tokens / room, 1.0)
     if not poisson:
         queue = 0.0
     if load.checks <= 0.0:
@@ -263,7 +313,7 @@ def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
     moves[:, 1] += moves[:, 0]
     chain = moves[1:, 1:]
     system = np.vstack([(chain.T - np.eye(_WAITING - 1))[:-1], np.ones(_WAITING - 1)])
-    share = np.linalg.solve(system, np.eye(_WAITING - 1)[-1])
+    share = _solved(system, np.eye(_WAITING - 1)[-1])
     seconds = np.array(taken[1:])
     present = float(share @ (seconds * (np.arange(1, _WAITING) + 0.5 * rate * seconds)))
     return present / float(share @ (seconds + idle[1:] / rate)) / rate

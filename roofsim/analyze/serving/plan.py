@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Place, Problem, SpecError
+from roofsim.analyze.serving.host_cache import Hits, check_host_cache
+from roofsim.analyze.serving.limits import Limits, limits_of
+from roofsim.analyze.serving.problems import problem
+from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.spec import catalog
 from roofsim.spec.scenario import with_override
@@ -38,31 +41,50 @@ class Plan:
 
     Attributes
     ----------
-    prompt, cached, output
-        Tokens of a request; `cached` of the prompt are in the cache already.
+    prompt, stated_cached, output
+        Tokens of a request; `stated_cached` of the prompt have been in the cache.
     concurrency, request_rate
         Of the whole server: closed loop, open loop; both None: as many requests as fit.
-    budget
-        Tokens of a step.
-    chunked
-        Whether prompts are cut where a step is full.
+    limits
+        What a replica runs at once.
     draft
         The draft model in the same surroundings.
+    hits
+        Where what was cached is found.
     """
 
     resolved: Resolved
     serving: Serving
     facts: ServerFacts
     prompt: float
-    cached: float
+    stated_cached: float
     output: float
     concurrency: float | None
     request_rate: float | None
-    budget: float
-    chunked: bool
-    max_num_seqs: float
+    limits: Limits
     draft: Resolved | None = None
     assumed: tuple[str, ...] = ()
+    hits: Hits = field(default_factory=Hits)
+
+    @property
+    def cached(self) -> float:
+        """Tokens of a prompt that are in the cache still, in the mean."""
+        return self.stated_cached * self.hits.found
+
+    @property
+    def budget(self) -> float:
+        """Tokens of a step."""
+        return self.limits.budget
+
+    @property
+    def chunked(self) -> bool:
+        """Whether prompts are cut where a step is full."""
+        return self.limits.chunked
+
+    @property
+    def max_num_seqs(self) -> float:
+        """Requests that run at once on a replica."""
+        return self.limits.max_num_seqs
 
     @property
     def new(self) -> float:
@@ -150,31 +172,31 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     for key in SERVING:
         inner = with_override(inner, f"workload.{key}", None, "serve")
     inner, gpus = _one_worker(inner, serving)
-    resolved = resolve(inner)
+    resolved = _resolved(inner, resolve, document)
     facts = _facts(resolved, document)
     _check_cache(resolved, document)
     prompt, output = float(resolved.workload.prompt_length or 1), float(resolved.workload.output_length or 1)
     _check_workers(resolved, serving, gpus, document)
-    budget, chunked, said = _budget(resolved, facts, serving, document)
+    limits = limits_of(resolved, facts, serving, (prompt, output), document)
+    check_host_cache(resolved, facts, serving, (prompt, float("inf") if limits.chunked else limits.budget), document)
     cached = _cached(serving, prompt, document)
-    if budget < prompt - cached and not chunked:
-        message = f"a prompt of {prompt - cached:.0f} tokens does not fit in max_num_batched_tokens {budget:.0f}, and is not cut"
-        raise _problem(
+    if limits.budget < prompt - cached and not limits.chunked:
+        given, most = f"{prompt - cached:.0f}", f"{limits.budget:.0f}"
+        message = f"a prompt of {given} tokens does not fit in max_num_batched_tokens {most}, and is not cut"
+        raise problem(
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
-    max_num_seqs, limits = _limits(resolved, facts, serving, budget, document)
     plan = Plan(
-        resolved=resolved, serving=serving, facts=facts, prompt=prompt, cached=cached, output=output,
+        resolved=resolved, serving=serving, facts=facts, prompt=prompt, stated_cached=cached, output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
-        request_rate=workload.request_rate, budget=budget, chunked=chunked,
-        max_num_seqs=max_num_seqs, draft=_draft(serving, inner, resolved, resolve),
-        assumed=(*notes, *_told(resolved.assumed), *said, *limits),
+        request_rate=workload.request_rate, limits=limits, draft=_draft(serving, inner, resolved, resolve),
+        assumed=(*notes, *_told(resolved.assumed), *limits.assumed),
     )  # fmt: skip
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
         message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
-        raise _problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
+        raise problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
     return plan
 
 
@@ -185,7 +207,7 @@ def _as_generation(document: Document) -> tuple[Document, list[str]]:
     phase = stated.get("phase")
     if phase not in (None, "generate"):
         message = f"a server runs whole requests (generate), not phase {phase}"
-        raise _problem(document, "phase", message, "Leave it out.")
+        raise problem(document, "phase", message, "Leave it out.")
     document = with_override(document, "workload.phase", "generate", "serve")
     if stated.get("engine") is not None:
         return document, []
@@ -197,16 +219,33 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
     for key in ("batch_size", "micro_batch_size"):
         if getattr(workload, key) is not None:
             message = "a server's batch follows from its load"
-            raise _problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
+            raise problem(document, key, message, "Use concurrency, request_rate or serving.max_num_seqs.")
     if workload.context_length:
-        raise _problem(
-            document, "context_length", "a request has a prompt_length and an output_length", "Leave it out."
-        )
+        raise problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
     if workload.concurrency is not None and workload.request_rate is not None:
         message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
-        raise _problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
+        raise problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
+    if serving.num_prompts is not None:
+        _refuse_run(workload, serving, document)
     if serving.arrivals is not None and workload.request_rate is None:
-        raise _problem(document, "serving.arrivals", "goes with request_rate", "Leave it out.")
+        raise problem(document, "serving.arrivals", "goes with request_rate", "Leave it out.")
+
+
+def _refuse_run(workload: Workload, serving: Serving, document: Document) -> None:
+    """Refuse a run of so many requests where it has no beginning, or is not priced."""
+    if workload.request_rate is not None:
+        message = "num_prompts are those of a run with concurrency, or of one that sends all at once"
+        raise problem(document, "serving.num_prompts", message, "Leave it out: request_rate asks for a steady state.")
+    if serving.disaggregated is not None:
+        message = "a run of num_prompts beside disaggregated is not priced"
+        raise problem(document, "serving.num_prompts", message, "Leave it out: then a steady state is.")
+    if (
+        workload.concurrency is not None
+        and serving.num_prompts is not None
+        and serving.num_prompts < workload.concurrency
+    ):
+        message = f"{serving.num_prompts} requests in all, but {workload.concurrency} under way"
+        raise problem(document, "serving.num_prompts", message, f"At least {workload.concurrency}.")
 
 
 def _one_worker(document: Document, serving: Serving) -> tuple[Document, int | None]:
@@ -237,58 +276,59 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
     within = needed <= resolved.system.gpus_per_node
     if apart.transfer == "node" and not within:
         message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.system.gpus_per_node}"
-        raise _problem(document, "serving.disaggregated.transfer", message, "Use network.")
+        raise problem(document, "serving.disaggregated.transfer", message, "Use network.")
     by_network = apart.transfer == "network" or not within
     if by_network and apart.transfer_bandwidth is None and resolved.system.node_network is None:
         message = f"nothing is known of a network between nodes of {resolved.system.name}"
         hint = "State transfer_bandwidth, or hardware.override: {system.node_network: 400 Gbit/s}."
-        raise _problem(document, "serving.disaggregated", message, hint)
+        raise problem(document, "serving.disaggregated", message, hint)
 
 
 def _check_cache(resolved: Resolved, document: Document) -> None:
-    """Refuse a cache that has no part on the device: what fits there is what a server lives by."""
+    """Refuse a cache that has no part on the device, but of an engine whose server attends to it on the host."""
     offload = resolved.parallel.offload
     computes = resolved.engine.host_layers == "computed" and offload.parameters_at != "none"
     whole = not offload.partial or offload.share == 1.0 or offload.layers == getattr(resolved.model, "num_layers", None)
-    if offload.key_value_cache == "none" and not (computes and whole):
+    attends = resolved.engine.host_cache == "computed"
+    if (offload.key_value_cache == "none" or attends) and not (computes and whole):
         return
-    key = "parameters" if offload.key_value_cache == "none" else "key_value_cache"
+    key = "key_value_cache" if offload.key_value_cache != "none" and not attends else "parameters"
     path = ("parallel", "offload", key)
-    message = "roofsim serve prices servers whose cache lies on the device"
+    message = f"servers of {resolved.engine.name} are priced with the cache of what runs on the device"
     hint = "Leave it out, or ask roofsim run for a batch (phase decode or generate)."
     raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 
 
+def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document: Document) -> Resolved:
+    """Resolve a server's scenario; of a model that no server is priced for, say what answers instead."""
+    try:
+        found = resolve(inner)
+    except SpecError:
+        try:
+            found = resolve(inner.with_value(("workload",), {}, document.place(("workload",))))
+        except SpecError:
+            family = FAMILIES[0]
+        else:
+            family = found.model.family
+        if family in FAMILIES:
+            raise
+    if found.model.family in FAMILIES:
+        return found
+    name, family = found.model.name, found.model.family
+    message = f"{name} is {named(found.model)}; servers of {', '.join(FAMILIES)} models are priced"
+    phase = "generate" if found.model.generates else "forward"
+    hint = f"`roofsim run {name} --phase {phase} --batch-size N` answers for a batch: its latency, and requests per second."
+    raise SpecError(Problem(message, document.place(("model",)), "model", hint))
+
+
 def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     """Return how the engine serves."""
-    if resolved.model.family not in FAMILIES:
-        message = (
-            f"{resolved.model.name} is {named(resolved.model)}; servers of {', '.join(FAMILIES)} models are priced"
-        )
-        raise SpecError(Problem(message, document.place(("model",)), "model"))
     facts = resolved.engine.server
     if facts is None:
         able = ", ".join(name for name in catalog.names("engine") if catalog.load("engine", name).data.get("server"))
         message = f"engine {resolved.engine.name} runs static batches; nothing is known of a server"
-        raise _problem(document, "engine", message, f"Engines that serve: {able}.")
+        raise problem(document, "engine", message, f"Engines that serve: {able}.")
     return facts
-
-
-def _budget(
-    resolved: Resolved, facts: ServerFacts, serving: Serving, document: Document
-) -> tuple[float, bool, list[str]]:
-    """Return the tokens of a step, whether prompts are cut, and what was assumed."""
-    own = resolved.engine.prefill_chunk or facts.max_num_batched_tokens
-    tokens = serving.max_num_batched_tokens or own
-    if tokens is None:
-        message = f"engine {resolved.engine.name} does not state how many tokens a step takes"
-        raise _problem(document, "serving", message, "State max_num_batched_tokens.")
-    chunked = serving.enable_chunked_prefill
-    said = [] if serving.max_num_batched_tokens else [f"max_num_batched_tokens: {own}"]
-    if chunked is None:
-        chunked = resolved.engine.prefill_chunk is not None
-        said.append(f"prompts are {'cut' if chunked else 'not cut'} into pieces, as {resolved.engine.name} does")
-    return float(tokens), chunked, said
 
 
 def _told(assumed: tuple[str, ...]) -> list[str]:
@@ -296,36 +336,12 @@ def _told(assumed: tuple[str, ...]) -> list[str]:
     return [note for note in assumed if not note.startswith("batch_size")]
 
 
-def _limits(
-    resolved: Resolved, facts: ServerFacts, serving: Serving, budget: float, document: Document
-) -> tuple[float, list[str]]:
-    """Return the requests that run at once, and what was assumed.
-
-    Of engines that mix each of them has a token in every step: there must not be more of them than tokens (vLLM,
-    SchedulerConfig: max_num_batched_tokens must be at least max_num_seqs).
-    """
-    most, mixed = serving.max_num_seqs, facts.batching == "mixed"
-    if most is None:
-        usual = float(facts.max_num_seqs)
-        if mixed and usual > budget:
-            return budget, [f"max_num_seqs: {budget:.0f}, the tokens of a step (usually {usual:.0f})"]
-        return usual, [f"max_num_seqs: {facts.max_num_seqs}"]
-    if mixed and most > budget:
-        name = resolved.engine.name
-        message = (
-            f"{most} requests at once, but a step takes {budget:.0f} tokens, and each has one: {name} refuses that"
-        )
-        hint = f"At most {budget:.0f}, or a max_num_batched_tokens of at least {most}."
-        raise _problem(document, "serving.max_num_seqs", message, hint)
-    return float(most), []
-
-
 def _cached(serving: Serving, prompt: float, document: Document) -> float:
     """Return the prompt tokens that are not computed again; the last one always is: its logits are the first token."""
     tokens = serving.prefix_cache_tokens
     if tokens is not None and tokens > prompt:
         message = f"{tokens} cached tokens of a prompt of {prompt:.0f}"
-        raise _problem(document, "serving.prefix_cache_tokens", message, f"At most {prompt:.0f}.")
+        raise problem(document, "serving.prefix_cache_tokens", message, f"At most {prompt:.0f}.")
     cached = prompt * (serving.prefix_cache_hit_rate or 0.0) if tokens is None else float(tokens)
     return min(cached, prompt - 1.0)
 
@@ -349,10 +365,3 @@ def _draft(
     if getattr(whole, "num_experts", 0):
         update["num_dense_layers"] = 0
     return replace(resolved, model=whole.model_copy(update=update))
-
-
-def _problem(document: Document, key: str, message: str, hint: str) -> SpecError:
-    path = ("workload", *key.split("."))
-    place = document.place(path)
-    return SpecError(Problem(message, Place("serve") if place.source.startswith("<") and place.line is None else place,
-                             ".".join(path), hint))  # fmt: skip

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
 _LENGTHS: Final = 65
 _LONGEST: Final = 2.0**27
+_PROMPTS_THERE: Final = "the host attends at the pace of its memory: processors are slower than that for prompts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +44,8 @@ class Room:
         Requests that have room at once.
     max_context
         Tokens of one request that have room when it is alone.
+    shortfall
+        Bytes that one request lacks, or a cache that is allocated at start.
     away
         Weights that lie elsewhere, by place and part.
     notes
@@ -59,6 +62,7 @@ class Room:
     shared: float
     max_requests: int
     max_context: int
+    shortfall: float = 0.0
     away: Away = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -67,14 +71,9 @@ class Room:
         """Whether one request has room."""
         return self.max_requests >= 1
 
-    @property
-    def shortfall(self) -> float:
-        """Bytes that one request lacks."""
-        return max(self.per_request + self.shared - self.pool, 0.0)
-
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        data = asdict(self) | {"fits": self.fits, "shortfall": self.shortfall}
+        data = asdict(self) | {"fits": self.fits}
         del data["notes"]  # among the warnings
         if not self.away:
             del data["away"]
@@ -99,13 +98,35 @@ def room_of(plan: Plan) -> Room:
     shared = shared if kept else 0.0
     exact = _tokens_exactly(plan, whole)
     needed = end if plan.facts.admission == "whole" else mean
-    left = max(pool - shared, 0.0)
+    most, lacking = _most(plan, pool, (end - shared, needed - shared, shared))
+    if plan.limits.context is not None and not lacking:
+        pool = _allocated(plan)
     return Room(
         capacity=capacity, parameters=parameters, working=working, pool=pool, per_request=end - shared,
-        per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared,
-        max_requests=int(left // (needed - shared)) if left >= end - shared else 0, max_context=_longest(plan, pool),
-        away=away, notes=notes,
+        per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
+        max_context=_longest(plan, pool), shortfall=lacking, away=away, notes=notes,
     )  # fmt: skip
+
+
+def _most(plan: Plan, pool: float, each: tuple[float, float, float]) -> tuple[int, float]:
+    """Return the requests that have room at once, and the bytes that are missing for one.
+
+    `each` are the bytes of a request at its end, those that it needs to be let in, and those that all share.
+    """
+    end, needed, shared = each
+    if plan.limits.context is not None:
+        missing = max(_allocated(plan) - pool, 0.0)
+        return (0 if missing else int(plan.limits.context // (plan.prompt + plan.output))), missing
+    left = max(pool - shared, 0.0)
+    if left < end:
+        return 0, end + shared - pool
+    return int(min(left // needed, _LONGEST)) if needed > 0.0 else int(_LONGEST), 0.0
+
+
+def _allocated(plan: Plan) -> float:
+    """Return the bytes of a cache that is allocated at start."""
+    assert plan.limits.context is not None
+    return float(_cache(plan, np.array([plan.limits.context, 1.0]))[0])
 
 
 def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
@@ -123,7 +144,14 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
         parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
-    return parameters, sum(parts.values()), weights, tuple(host_notes(largest, weights))
+    notes = host_notes(largest, weights)
+    if plan.resolved.parallel.offload.key_value_cache != "none":
+        cached = Passes(plan.resolved).decode(1.0, plan.limits.context or plan.prompt + plan.output)
+        for place, held in memory_of(cached).away.items():
+            kept = float(held.get("key_value_cache", 0.0))
+            weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
+        notes = [*host_notes(cached, weights), _PROMPTS_THERE]
+    return parameters, sum(parts.values()), weights, tuple(notes)
 
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:
@@ -151,8 +179,10 @@ def _tokens_exactly(plan: Plan, tokens: float) -> float:
 
 
 def _longest(plan: Plan, pool: float) -> int:
-    """Return the tokens of one request that fill the pool, up to the longest sequence that the model takes."""
+    """Return the tokens of one request that fill the pool, or its slot, up to the longest sequence that the model takes."""
     limit = float(getattr(plan.resolved.model, "max_sequence_length", None) or _LONGEST)
+    if plan.limits.slot is not None:
+        limit = min(limit, plan.limits.slot)
     lengths: Array = np.unique(np.round(np.geomspace(1.0, limit, _LENGTHS)))
     sizes = np.asarray(_cache(plan, lengths))
     if sizes[0] > pool:

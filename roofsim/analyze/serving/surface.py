@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
@@ -90,8 +90,15 @@ class Passes:
         """Price steps of one to `most` sequences with contexts up to `longest`."""
         batches = mesh(most, exactly=exactly)
         contexts: Array = np.unique(np.round(np.linspace(1.0, max(longest, 2.0), CONTEXT_POINTS)))
-        evaluation = self.decode(batches[:, np.newaxis], contexts[np.newaxis, :])
-        seconds = np.broadcast_to(evaluation.step.step, (len(batches), len(contexts)))
+        few = batches <= self._graphed
+        parts = [
+            np.broadcast_to(
+                self.decode(some[:, np.newaxis], contexts[np.newaxis, :]).step.step, (len(some), len(contexts))
+            )
+            for some in (batches[few], batches[~few])
+            if len(some)
+        ]
+        seconds: Array = np.concatenate(parts)
         return Surface(
             rows=tuple(batches.tolist()), columns=tuple(contexts.tolist()), seconds=tuple(map(tuple, seconds.tolist()))
         )
@@ -114,6 +121,12 @@ class Passes:
             rows=tuple(rows.tolist()), columns=tuple(asking.tolist()), seconds=tuple(map(tuple, seconds.tolist()))
         )
 
+    @property
+    def _graphed(self) -> float:
+        """Requests of a decode step up to which it is launched as a graph, where graphs launch any."""
+        facts = self.resolved.engine.server
+        return float("inf") if facts is None or facts.decode_graph_rows is None else float(facts.decode_graph_rows)
+
     def decode(self, batch: Real, context: Real, requests: Real | None = None) -> Evaluation:
         """Price a step that adds a token to `batch` sequences; `context` tokens are then in the cache of each.
 
@@ -133,8 +146,11 @@ class Passes:
         return self._priced("prefill", batch, length, (cached + length + prompt) / 2.0, batch)
 
     def _priced(self, phase: str, batch: Real, length: Real, context: Real, requests: Real) -> Evaluation:
-        silent = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
-        resolved = replace(self.resolved, engine=self.resolved.engine.model_copy(update=silent))
+        engine = self.resolved.engine
+        silent: dict[str, Any] = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
+        if phase == "decode" and float(np.max(batch)) > self._graphed:
+            silent["decode_launch"] = engine.launch
+        resolved = replace(self.resolved, engine=engine.model_copy(update=silent))
         adapters = None if self.adapters is None else replace(self.adapters, requests=requests)
         program = serving_pass(
             resolved, phase, batch=batch, length=length, context=context, adapters=adapters, in_flight=self.in_flight
