@@ -30,6 +30,7 @@ LABELS: Final = {
     "llm-inference-bench": "LLM-Inference-Bench, static batches",
     "vllm-pulls": "vLLM's pull request 23197, static batches",
     "autoawq-pulls": "AutoAWQ's pull request 320, decode",
+    "inferencex": "InferenceX, servers of mixtures, time per token",
     "llm-inference-speed": "LLM-inference-speed-benchmarks (llama.cpp)",
 }
 HEAD: Final = """\
@@ -39,7 +40,7 @@ HEAD: Final = """\
 (`measurements/inference_elsewhere.csv`, [measurements/README.md](../measurements/README.md)) were collected after the
 constants of inference stood; none of them is, or may be, fitted. They are other versions, cards and models than
 [those of the accuracy page](inference-accuracy.md): H200, GH200, L40S, MI300X; Mistral, Mixtral, Llama 405B; FP8 static batches of
-2023 and servers of 2025. "measured / predicted" compares times, or rates turned around, so that above 1 the prediction is too
+2023 and servers of 2025 and 2026. "measured / predicted" compares times, or rates turned around, so that above 1 the prediction is too
 fast; errors are |predicted / measured - 1|. What was changed after the first scoring, and what is off, stands at the end.
 """
 OFF: Final = """\

@@ -314,7 +314,7 @@ def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document
             raise
     if found.model.family in FAMILIES:
         return found
-    name, family = found.model.name, found.model.family
+    name = found.model.name
     message = f"{name} is {named(found.model)}; servers of {', '.join(FAMILIES)} models are priced"
     phase = "generate" if found.model.generates else "forward"
     hint = f"`roofsim run {name} --phase {phase} --batch-size N` answers for a batch: its latency, and requests per second."
