@@ -7,6 +7,7 @@ import pytest
 
 from roofsim.calibrate.inference_cases import SERVED, TIME, load_inference_cases, predict_all
 from roofsim.calibrate.inference_elsewhere import LABELS, elsewhere, page, ratio
+from roofsim.calibrate.score import spearman
 
 CASES = elsewhere()
 #: Servers take long to price: a few rows stand for all.
@@ -36,3 +37,13 @@ def test_predictions_and_the_page():
     text = page(rows, [])
     assert "## Sources" in text
     assert "nan" not in text
+
+
+def test_geforce_cards_are_ranked_as_others_measured():
+    rows, unpriced = predict_all([case for case in CASES if case.source == "hardware-corner"])
+    assert not unpriced
+    for family in ("qwen3-8b", "qwen3-14b"):
+        mine = [row for row in rows if row.case.family == family]
+        assert len(mine) >= 11
+        assert spearman([row.predicted for row in mine], [row.case.measured for row in mine]) >= 0.97
+        assert np.median([abs(row.error) for row in mine]) < 0.08
