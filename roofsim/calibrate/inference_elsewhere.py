@@ -59,8 +59,8 @@ gpt-fast left out). These things were changed with rows of this page in sight; n
   of the transformers library, and the input of merged projections converted once for each of them. Servers of other models on
   the accuracy page gained as much.
 - Time per token of mixtures of experts (InferenceX, added later) was 18 % off before the traffic of their permutations was that
-  of the engines' kernels; four rows of Qwen3-30B-A3B under llama.cpp were 1.3 times as fast as predicted before its experts were priced
-  by what its kernels do.
+  of the engines' kernels; four rows of Qwen3-30B-A3B under llama.cpp were 1.3 times as fast as predicted before its experts were
+  priced by what its kernels do.
 - Denoising steps of diffusers took 0.70 of what was measured with `pytorch-eager`, whose convolutions are searched for;
   the engine `diffusers-2023` has those of `diffusers-2022`, which were fitted to other rows.
 
