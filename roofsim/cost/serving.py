@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, sustained_share
-from roofsim.numeric import divide, maximum
+from roofsim.numeric import divide, maximum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Number format of the arithmetic -> the name under which its kernels were measured.
 ARITHMETIC: Final = {"fp16": "16-bit", "bf16": "16-bit", "fp8": "fp8", "nvfp4": "nvfp4"}
+
+#: From how many times fewer FLOP a clock a card's units count as cut down, and the share that kernels reach at best.
+CUT, BEST = 1.5, 0.9
 
 
 def arithmetic_of(op: Matmul | GroupedMatmul) -> str | None:
@@ -114,6 +117,20 @@ def sustained(context: Pricing, peak: Real, arithmetic: str) -> Real:
     device = context.device
     bits = "8-bit" if arithmetic == "fp8" else "16-bit"
     return sustained_share(peak, device.power, device.architecture.name, bits)
+
+
+def unit_share(share: float, context: Pricing) -> Real:
+    """Return what a share of the matrix peak becomes on a card whose units were cut down (H20, 148 of 989 TFLOP/s).
+
+    Kernels that stay behind an architecture's units issue no fewer instructions on units that take longer for each; they
+    reach the same FLOP a clock, up to what the best kernels make of a peak.
+    """
+    device = context.device
+    full, peak = device.architecture.flops_per_clock, device.tensor.get("bf16")
+    if full is None or peak is None or device.compute_units is None or device.clock is None:
+        return share
+    cut = full * device.compute_units * device.clock / peak
+    return where(cut > CUT, np.maximum(np.minimum(share * cut, BEST), share), share)
 
 
 def rated(

@@ -10,10 +10,9 @@ import numpy as np
 from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained
+from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained, unit_share
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Cast, Gather, Matmul
-from roofsim.numeric import where
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving
@@ -31,8 +30,6 @@ PRODUCTS_OF_A_LAYER: Final = 2.0
 #: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
 #: Qwen3, MiniMax-M2, GLM-4.5).
 BLOCKS: Final = "fp8_block"
-#: From how many times fewer FLOP a clock a card's units count as cut down, and the share that kernels reach at best.
-CUT, BEST = 1.5, 0.9
 #: Scopes of the ops that bring tokens into the order of experts, and back.
 INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
 
@@ -60,7 +57,7 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
     drawn = min(numbers["bandwidth"], 1.0)
     numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0, "bandwidth": drawn}
-    share = _unit_share(numbers["compute"], context) * sustained(context, work.flop_peak, kind)
+    share = unit_share(numbers["compute"], context) * sustained(context, work.flop_peak, kind)
     constants = replace(ExpertConstants(**numbers), compute=share)
     one, none = np.asarray(1.0), np.asarray(0.0)
     experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
@@ -73,20 +70,6 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     # Measured were whole layers, whose two products share what scheduling the experts takes.
     floor = context.device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
     return rated(work, context, (compute, memory), floor, numbers["sharpness"])
-
-
-def _unit_share(share: float, context: Pricing) -> Real:
-    """Return what a share of the matrix peak becomes on a card whose units were cut down (H20, 148 of 989 TFLOP/s).
-
-    Kernels that stay behind an architecture's units issue no fewer instructions on units that take longer for each; they
-    reach the same FLOP a clock, up to what the best kernels make of a peak.
-    """
-    device = context.device
-    full, peak = device.architecture.flops_per_clock, device.tensor.get("bf16")
-    if full is None or peak is None or device.compute_units is None or device.clock is None:
-        return share
-    cut = full * device.compute_units * device.clock / peak
-    return where(cut > CUT, np.maximum(np.minimum(share * cut, BEST), share), share)
 
 
 def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:

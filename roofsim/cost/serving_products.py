@@ -10,7 +10,7 @@ import numpy as np
 from roofsim.cost.inference_constants import constants_for
 from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
 from roofsim.cost.quantised import FEW_ROWS, packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, sustained
+from roofsim.cost.serving import arithmetic_of, card, rated, sustained, unit_share
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
@@ -140,7 +140,7 @@ def _products_of(
     serving: Serving,
 ) -> None:
     device = context.device
-    measured, numbers = constants_for(device, "gemm", None, kind)
+    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
     _, wide = constants_for(device, "gemm", None, "16-bit")
     # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
     numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
@@ -149,7 +149,7 @@ def _products_of(
     floor = floor if measured else device.architecture.kernel_floor
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
     peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
-    own = numbers.pop("compute") * sustained(context, peak, kind)
+    own = unit_share(numbers.pop("compute"), context) * sustained(context, peak, kind)
     if serving.stream_share is not None:
         numbers["bandwidth"] = serving.stream_share
     tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
