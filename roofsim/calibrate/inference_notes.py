@@ -86,9 +86,9 @@ DECIDES: Final = """\
 - **What old frameworks run beside products.** Biases and masks as kernels of their own (TorchScript), three kernels for each
   softmax and norm (XLA): 18 % -> 9 % and 22 % -> 12 % on the same guides.
 - **Whose experts.** Grouped products and attention over latent caches go by the engine that they were measured in (medians of
-  constants that were fitted together say nothing); tokens are converted and copied once, results summed in one pass, experts chosen in one
-  kernel, routed and shared experts summed once over tensor ranks: time per token of mixtures 34 % -> 11 %, all without a fit
-  to any server. Units that were cut down (H20) are used better than whole ones: prompts 36 % -> 6 %.
+  constants that were fitted together say nothing); tokens are converted and copied once, results summed in one pass, experts
+  chosen in one kernel, routed and shared experts summed once over tensor ranks: time per token of mixtures 34 % -> 11 %, all
+  without a fit to any server. Units that were cut down (H20) are used better than whole ones: prompts 36 % -> 6 %.
 - **Check bits.** GDDR6 cards for servers keep them in the same memory and read them along, a 16th: decode on A40 and A10G
   7 % and 6 % fast -> 2 % and 1 %.
 - **Modules.** Issuing a kernel takes 29 us where every kernel is a module (convolutional networks), 20 us in decoders:
