@@ -17,6 +17,7 @@ from roofsim.calibrate.score import (
 )
 from roofsim.calibrate.steps import UNFITTED
 from roofsim.report import accuracy_tables as tables
+from roofsim.report.accuracy_inference import section as inference
 from roofsim.report.accuracy_kernels import section as kernels
 from roofsim.report.accuracy_notes import TRAPS
 from roofsim.report.accuracy_tables import share
@@ -40,7 +41,7 @@ PICTURES: Final = {
 def page(card: Scorecard) -> str:
     """Return the whole page."""
     sections = (_head, _overall, _goals, _groups, _training, _neusight, _ranking, _coverage, _peers, _worst, _software)
-    return "\n".join([*(section(card) for section in sections), kernels()])
+    return "\n".join([*(section(card) for section in sections), inference(), kernels()])
 
 
 def _head(card: Scorecard) -> str:
