@@ -123,10 +123,11 @@ def unit_share(share: float, context: Pricing) -> Real:
     """Return what a share of the matrix peak becomes on a card whose units were cut down (H20, 148 of 989 TFLOP/s).
 
     Kernels that stay behind an architecture's units issue no fewer instructions on units that take longer for each; they
-    reach the same FLOP a clock, up to what the best kernels make of a peak.
+    reach the same FLOP a clock, up to what the best kernels make of a peak. Sums in fp32 at half of the units' rate (GeForce) are
+    no cut.
     """
     device = context.device
-    full, peak = device.architecture.flops_per_clock, device.tensor.get("bf16")
+    full, peak = device.architecture.flops_per_clock, device.tensor.get("fp16_fp16", device.tensor.get("bf16"))
     if full is None or peak is None or device.compute_units is None or device.clock is None:
         return share
     cut = full * device.compute_units * device.clock / peak
