@@ -30,6 +30,8 @@ _FEW: Final = 2.0**-40
 #: Others with a prompt in a step beyond which their number is taken as normal, and points that stand for it.
 _MANY: Final = 128.0
 _POINTS: Final = 33
+#: Most of a server's time that passes of prompts are taken to fill, so that they find an end.
+_MOST_PROMPTS: Final = 0.95
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -215,9 +217,24 @@ def _met(
     for _ in range(_SIZES):
         others = min(max(rate * interval, 1.0), max(room / load.tokens, 1.0)) - 1.0
         interval = share * _own(timing, load, 0.0, others, room, pieces) + (1.0 - share) * plain
+    interval += _scatter(timing, load, room, rate, pieces)
     kept = float(np.exp(-load.request_time / interval)) if interval else 1.0
     apart = _own(timing, load, 0.0, rate * interval, room, pieces)
     return apart + kept * (together - apart), 0.5 * interval * (1.0 - kept)
+
+
+def _scatter(timing: Timing, load: Load, room: float, rate: float, pieces: float) -> float:
+    """Return by how much a prompt that arrives sees a longer pass than the mean one.
+
+    A pass that runs k prompts is followed by one of those that came meanwhile, a Poisson number with mean ``share k``. Summed
+    over the passes between two decode steps, the mean of squared lengths over the mean is
+    ``(a step + share / (1 - share) seconds of a prompt) / (1 + share)``.
+    """
+    most = max(room / load.tokens, 1.0)
+    pair = min(most, 2.0)
+    each = _own(timing, load, 0.0, pair - 1.0, room, pieces) / pair
+    share = min(rate * each, _MOST_PROMPTS)
+    return each * share / (1.0 - share * share)
 
 
 def _seconds(timing: Timing, load: Load, running: float, prompts: float, room: float, pieces: float) -> float:
