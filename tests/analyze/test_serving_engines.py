@@ -211,15 +211,13 @@ def test_open_loop_up_to_the_highest_rate(vllm, share):
 @pytest.mark.parametrize(
     ("engine", "prompt", "output"), [("vllm", 1000, 256), ("tensorrt-llm", 2000, 128), ("sglang", 8000, 512)]
 )
-def test_longer_requests_up_to_the_highest_rate(request, engine, prompt, output, share):
-    if (engine, share) == ("tensorrt-llm", 0.97):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="whole requests come out 16.5 % too long there"))
+def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
     one = served(engine=engine, prompt_length=prompt, output_length=output)
     load, rate = replace(one.load, variation=0.5), share * opened.highest_rate(one.timing, one.load)
     estimate = opened.opened(one.timing, load, rate, poisson=True)
-    found = simulate(
-        one.timing, load, float(prompt), rate=rate, variation=0.5, requests=60_000 if share > 0.9 else 8000
-    )
+    # Near saturation queues forget their beginning slowly: means over 60,000 requests scatter by 5 %, over 400,000 by 1 %.
+    requests = 400_000 if share > 0.9 and prompt < 8000 else 60_000 if share > 0.9 else 8000
+    found = simulate(one.timing, load, float(prompt), rate=rate, variation=0.5, requests=requests)
     assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.15)
     assert estimate.end_to_end == pytest.approx(found.end_to_end, rel=0.15)
 
