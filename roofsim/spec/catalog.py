@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from functools import cache
 from pathlib import Path
+from string import ascii_lowercase
 from typing import Final, Literal
 
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches
@@ -20,6 +21,7 @@ _FOLDERS: Final[dict[str, str]] = {
     "model": "models",
 }
 
+_LETTERS: Final = ascii_lowercase
 _ALIASES: Final = re.compile(r"^aliases:[ \t]*(\[[^\]]*\]|(?:\n[ \t]+- .*|\n- .*)+)", re.MULTILINE)
 
 
@@ -72,9 +74,34 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         return key
     if key in aliases(kind):
         return aliases(kind)[key]
+    meant = _meant(kind, key)
+    if len(meant) == 1:
+        return meant[0]
     close = near_matches(key, [*names(kind), *aliases(kind)])
+    close = meant or close
     hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
+
+
+#: Words before the name of a card that say no more than the name does.
+_MAKERS: Final = re.compile(r"^(?:(?:nvidia|geforce|amd|radeon|intel|tesla)-?)+")
+
+
+def _meant(kind: Kind, key: str) -> list[str]:
+    """Return the GPUs that a name without its maker, dashes or letters means: ``4090``, ``nvidia-h100``, ``rtx 4090``.
+
+    A number alone may be several cards: then all are named.
+    """
+    if kind != "gpu":
+        return []
+    bare = _MAKERS.sub("", key).replace("-", "")
+    if not bare:
+        return []
+    known = {name: name for name in names(kind)} | aliases(kind)
+    found = {name for word, name in known.items() if word.replace("-", "") == bare}
+    if not found and bare[0].isdigit():
+        found = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
+    return sorted(found)
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:

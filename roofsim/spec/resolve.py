@@ -20,6 +20,7 @@ from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.spoken import INFERENCE
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
 
@@ -122,7 +123,11 @@ class Resolver:
         )
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
-        """Take generate for what makes images of a diffusion pipeline: one pass of all its steps, its forward."""
+        """Take inference for what it is of this model, and generate of a diffusion pipeline for its forward pass."""
+        if scenario.workload.phase == INFERENCE:
+            phase = "generate" if model is not None and model.generates else "forward"
+            self.assumed.append(f"phase: {phase}, the inference of this model")
+            scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"phase": phase})})
         if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
             return scenario
         self.assumed.append("phase: forward, which of a diffusion pipeline is all that makes its images")

@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.spoken import SHORT
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
@@ -29,9 +30,25 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
     if isinstance(document.data, dict) and "family" in document.data and "model" not in document.data:
         places = {("model", *path): place for path, place in document.places.items()}
         document = Document({"model": document.data}, document.source, places)
+    document = _spelled_out(document)
     for key, value in overrides.items():
         if value is not None:
             document = with_override(document, key.replace("__", "."), value, f"override {key}")
+    return document
+
+
+def _spelled_out(document: Document) -> Document:
+    """Return the document with short keys (``parallel: {tp: 8}``) written out."""
+    for name, schema in SECTIONS.items():
+        section = document.data.get(name) if isinstance(document.data, dict) else None
+        short = [key for key in section if SHORT.get(key) in schema.model_fields] if isinstance(section, dict) else []
+        for key in short:
+            place, long = document.place((name, key)), SHORT[key]
+            if long in section:
+                raise SpecError(Problem(f"{key} and {long} mean the same; give one", place, name))
+            rest = {other: value for other, value in document.data[name].items() if other != key}
+            data = {**document.data, name: {**rest, long: section[key]}}
+            document = Document(data, document.source, {**document.places, (name, long): place})
     return document
 
 
@@ -80,13 +97,14 @@ def section_path(key: str, place: Place) -> tuple[str, ...]:
     ('hardware', 'gpu')
     """
     head, *rest = key.split(".")
+    head = SHORT.get(head, head)
     if head == "model":
         return (head, *rest)
     if head in SECTIONS and rest:
         # Paths of what-if values contain dots themselves: hardware.override.gpu.memory.bandwidth
         if head == "hardware" and rest[0] == "override" and len(rest) > 1:
             return (head, rest[0], ".".join(rest[1:]))
-        return (head, *rest)
+        return (head, SHORT.get(rest[0], rest[0]), *rest[1:])
     owners = [name for name, schema in SECTIONS.items() if head in schema.model_fields]
     if owners:
         return (owners[0], head, *rest)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from roofsim.spec.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.quantity import Bandwidth, SecondsOrNone
 from roofsim.spec.serving_words import Count, Share, Words
+from roofsim.spec.spoken import count
 
 
 class _Strict(BaseModel):
@@ -114,7 +115,7 @@ class Serving(Words):
     prefix_cache_hit_rate: Share | None = Field(
         default=None, description="Share of the prompt tokens whose keys and values are in the cache already."
     )
-    prefix_cache_tokens: Annotated[int, Field(ge=0, le=10**9)] | None = Field(
+    prefix_cache_tokens: Annotated[int, BeforeValidator(count), Field(ge=0, le=10**9)] | None = Field(
         default=None, description="The same in tokens of each prompt."
     )
     prefix_shared: bool = Field(

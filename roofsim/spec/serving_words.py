@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from roofsim.spec.quantity import Bytes
+from roofsim.spec.spoken import count
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-Count = Annotated[int, Field(gt=0, le=10**9)]
+Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 #: Word -> the engine whose option it is, and what is meant, for users of another engine.

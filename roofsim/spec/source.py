@@ -56,6 +56,7 @@ class Document:
         SpecError
             When something on the way is not a mapping.
         """
+        value = plain(value)
         data = dict(self.data) if isinstance(self.data, dict) else {}
         at: dict[Any, Any] = data
         for depth, key in enumerate(path[:-1]):
@@ -70,8 +71,25 @@ class Document:
 
 
 def from_mapping(data: Any, source: str = "<mapping>") -> Document:
-    """Wrap data that was made in Python."""
-    return Document(data, source)
+    """Wrap data that was made in Python; numbers of numpy (and so of pandas) become those of Python."""
+    return Document(plain(data), source)
+
+
+def plain(data: Any, depth: int = 0) -> Any:
+    """Return data with the scalars of numpy as Python's; what is nested beyond reason stays as it is.
+
+    >>> import numpy as np
+    >>> plain({"batch_size": np.int64(4), "parallel": [np.float64(2.5), "a"]})
+    {'batch_size': 4, 'parallel': [2.5, 'a']}
+    """
+    if depth > DEEPEST:
+        return data
+    if isinstance(data, dict):
+        return {plain(key, depth + 1): plain(value, depth + 1) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [plain(value, depth + 1) for value in data]
+    is_scalar = getattr(data, "shape", None) == () and hasattr(data, "item")
+    return data.item() if is_scalar else data
 
 
 def read_yaml(path: Path) -> Document:

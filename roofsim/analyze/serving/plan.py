@@ -14,6 +14,7 @@ from roofsim.spec import catalog
 from roofsim.spec.scenario import with_override
 from roofsim.spec.serving import Serving
 from roofsim.spec.sizes import named
+from roofsim.spec.spoken import INFERENCE
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import SERVING, Scenario
 
@@ -205,7 +206,7 @@ def _as_generation(document: Document) -> tuple[Document, list[str]]:
     given = document.data.get("workload") if isinstance(document.data, dict) else None
     stated = given if isinstance(given, dict) else {}
     phase = stated.get("phase")
-    if phase not in (None, "generate"):
+    if phase not in (None, "generate", "generation", INFERENCE):
         message = f"a server runs whole requests (generate), not phase {phase}"
         raise problem(document, "phase", message, "Leave it out.")
     document = with_override(document, "workload.phase", "generate", "serve")

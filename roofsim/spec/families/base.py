@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from roofsim.numeric import real
+from roofsim.spec.spoken import whole
 
 #: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
-Size = Annotated[int, Field(gt=0, le=10**12)]
+Size = Annotated[int, BeforeValidator(whole), Field(gt=0, le=10**12)]
 #: A whole number of things that may be absent.
-Count = Annotated[int, Field(ge=0, le=10**12)]
+Count = Annotated[int, BeforeValidator(whole), Field(ge=0, le=10**12)]
 #: A small whole number that shapes the graph: it decides structure and cannot be swept.
-Depth = Annotated[int, Field(gt=0, le=100_000)]
+Depth = Annotated[int, BeforeValidator(whole), Field(gt=0, le=100_000)]
 #: A probability of dropping.
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 

@@ -1,0 +1,85 @@
+"""Read what people type: ``2k``, ``4,096``, ``1e9``, ``zero3``, ``fsdp``, ``--gpu 4090``, ``--tp``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Final
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+#: Short name of a key, on the command line, in files and in Python -> the key.
+SHORT: Final = {
+    "tp": "tensor", "pp": "pipeline", "dp": "data", "ep": "expert", "cp": "context", "seq_len": "sequence_length",
+    "batch": "batch_size", "dtype": "precision",
+}  # fmt: skip
+
+#: What else a kind of sharding is called.
+SHARDING: Final = {
+    "zero0": "none", "ddp": "none", "zero1": "optimizer", "zero2": "gradients", "zero3": "full", "fsdp": "full",
+    "fsdp2": "full",
+}  # fmt: skip
+
+#: What else a precision is called, where the word leaves no doubt.
+PRECISIONS: Final = {"float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
+
+#: What else a phase is called. ``inference`` depends on the model: `INFERENCE` stands for it until the model is known.
+PHASES: Final = {"training": "train", "generation": "generate"}
+INFERENCE: Final = "inference"
+
+_COUNT: Final = re.compile(r"(\d{1,3}(?:,\d{3})+)|(\d{1,6}(?:\.\d{1,6})?) ?([kKmM])")
+#: ``128k`` tokens are 131,072, as in the names of models; so are all counts.
+_LETTERS: Final = {"k": 1024, "m": 1024**2}
+
+
+def whole(value: Any) -> Any:
+    """Return a whole number that came as a float (of pandas, or ``1e9``) as an int; anything else as it is.
+
+    >>> whole(2048.0), whole(2048.5)
+    (2048, 2048.5)
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def count(value: Any) -> Any:
+    """Return the number that a word stands for; what is none stays as it is, for the schema to refuse.
+
+    >>> count("2k"), count("4,096"), count(1e9), count("1.5k"), count("four")
+    (2048, 4096, 1000000000, 1536, 'four')
+    """
+    match = _COUNT.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
+    if match is None:
+        return whole(value)
+    grouped, number, letter = match.groups()
+    return int(grouped.replace(",", "")) if grouped else whole(float(number) * _LETTERS[letter.lower()])
+
+
+def _counts(**limits: int) -> Any:
+    """Return the JSON Schema of a count, with the words that are one too."""
+    names = {"gt": "exclusiveMinimum", "ge": "minimum", "le": "maximum"}
+    number = {"type": "integer", **{names[key]: value for key, value in limits.items()}}
+    word = {"type": "string", "pattern": f"^(?:{_COUNT.pattern})$"}
+    return WithJsonSchema({"anyOf": [number, word], "examples": [4096, "4k", "4,096"]})
+
+
+#: A number of things, at least one; ``2k``, ``4,096`` and ``1e3`` are numbers too.
+Positive = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**12), _counts(gt=0, le=10**12)]
+#: The same, where there may be none.
+NonNegative = Annotated[int, BeforeValidator(count), Field(ge=0, le=10**12), _counts(ge=0, le=10**12)]
+
+
+def _word(words: dict[str, str]) -> BeforeValidator:
+    def read(value: Any) -> Any:
+        return words.get(re.sub(r"[-_ ]", "", value.lower()), value) if isinstance(value, str) else value
+
+    return BeforeValidator(read)
+
+
+def _named(value: Any) -> Any:
+    """Return a name that YAML takes for a number (``4090``) as text."""
+    return str(value) if type(value) is int else value
+
+
+ShardingWord = _word(SHARDING)
+PrecisionWord = _word(PRECISIONS)
+PhaseWord = _word(PHASES)
+Named = BeforeValidator(_named)
