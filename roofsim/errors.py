@@ -115,6 +115,16 @@ def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:
     return [lowered[key] for key in (close + sorted(within, key=len))[:limit]]
 
 
+def one_of(words: Iterable[str]) -> str:
+    """Return words as a choice.
+
+    >>> one_of(["a", "b", "c"])
+    'a, b or c'
+    """
+    *first, last = words
+    return f"{', '.join(first)} or {last}" if first else last
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Say which known names look like `name`, or list them when there are few.
 
@@ -124,6 +134,6 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     names = list(known)
     close = near_matches(name, names)
     if close:
-        return f"Did you mean {' or '.join(repr(c) for c in close)}?"
+        return f"Did you mean {one_of(map(repr, close))}?"
     shown = ", ".join(names[:40]) + (", ..." if len(names) > 40 else "")
     return f"Known: {shown}." if names else ""

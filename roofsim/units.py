@@ -46,6 +46,26 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
 _NUMBER: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
 
 
+#: Counts as people write them: ``4,096``, ``2k``, ``1.5M``.
+COUNT_PATTERN: Final = r"^(?:(\d{1,3}(?:,\d{3})+)|(\d{1,6}(?:\.\d{1,6})?) ?([kKmM]))$"
+_COUNT: Final = re.compile(COUNT_PATTERN)
+#: ``128k`` tokens are 131,072, as in the names of models; so are all counts.
+_COUNT_LETTERS: Final = {"k": 2.0**10, "m": 2.0**20}
+
+
+def read_count(text: str) -> float | None:
+    """Return the number that a count such as ``4,096`` or ``2k`` stands for; None for anything else.
+
+    >>> read_count("4,096"), read_count("128k"), read_count("4096")
+    (4096.0, 131072.0, None)
+    """
+    match = _COUNT.match(text.strip()) if len(text) < 40 else None
+    if match is None:
+        return None
+    grouped, number, letter = match.groups()
+    return float(grouped.replace(",", "")) if grouped else float(number) * _COUNT_LETTERS[letter.lower()]
+
+
 def _factor(suffix: str, unit: str) -> Decimal | None:
     """Return what one `suffix` is worth in `unit`, or None when it is not a spelling of that unit."""
     stems, binary, _ = UNITS[unit]

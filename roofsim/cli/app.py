@@ -1,4 +1,4 @@
-"""The command line: one module a verb, one place that prints errors and chooses the exit code."""
+"""The command line: one module per verb, one place that prints errors and chooses the exit code."""
 
 from __future__ import annotations
 
@@ -9,47 +9,19 @@ from typing import Annotated, Final
 
 import typer
 
-from roofsim.cli import (
-    calibrate,
-    collectives,
-    compare,
-    explain,
-    fit,
-    listing,
-    memory,
-    ops,
-    run,
-    schema,
-    serve,
-    show,
-    timeline,
-    validate,
-)
+from roofsim.cli.lazy import VerbGroup
 
 app = typer.Typer(
     name="roofsim",
-    help="Predict step time, memory and what limits a neural network on given hardware, without a GPU.",
+    cls=VerbGroup,
+    help="Predict step time, memory and limits of a neural network on given hardware, without a GPU.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    options_metavar="[OPTIONS]",
+    subcommand_metavar="COMMAND ...",
 )
-
-app.command("run")(run.run)
-app.command("compare")(compare.compare)
-app.command("fit")(fit.fit)
-app.command("serve")(serve.serve)
-app.command("ops")(ops.ops)
-app.command("memory")(memory.memory)
-app.command("timeline")(timeline.timeline)
-app.command("collectives")(collectives.collectives)
-app.command("explain")(explain.explain)
-app.command("list")(listing.list_names)
-app.command("show")(show.show)
-app.command("schema")(schema.schema)
-app.command("validate")(validate.validate)
-app.add_typer(calibrate.app, name="calibrate")
 
 
 def _version(wanted: bool) -> None:
@@ -78,7 +50,7 @@ def main() -> None:
     # A command makes many objects and little garbage: looking for cycles less often saves a tenth of a short one's time.
     gc.set_threshold(_ALLOCATIONS)
     try:
-        app()
+        app(prog_name="roofsim")
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:

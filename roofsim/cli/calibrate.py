@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.lazy import VerbCommand
 from roofsim.cli.request import checked_path, write_text
 
 app = typer.Typer(
@@ -24,7 +25,12 @@ def _group() -> None:
     """Keep the verbs below this one named, however few they are."""
 
 
-@app.command("measure")
+@app.command(
+    "measure",
+    cls=VerbCommand,
+    epilog="roofsim calibrate measure > mycard.py\nroofsim calibrate measure --output mycard.py\n"
+    "roofsim calibrate measure --output mycard.py --force",
+)
 def measure(*, output: Output = None, force: Force = False) -> None:
     """Write a script, in need of PyTorch only, that measures the card of the machine it runs on."""
     from roofsim.calibrate.script import script_text, write_script
@@ -70,7 +76,12 @@ Page = Annotated[
 ]
 
 
-@app.command("fit")
+@app.command(
+    "fit",
+    cls=VerbCommand,
+    epilog="roofsim calibrate fit mycard.csv --hold-out\nroofsim calibrate fit mycard.csv --output constants.yaml\n"
+    "roofsim calibrate fit mycard.csv --gpu rtx4090 --overlay mycard.yaml",
+)
 def fit(
     data: Data = None, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
     overlay: OverlayFile = None, gpu: Card = None, aiconfigurator: Aiconfigurator = False, page: Page = None,

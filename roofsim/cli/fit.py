@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofsim.cli.options import scenario_options
+from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.run import Json
 
@@ -37,7 +37,7 @@ Csv = Annotated[
 ]
 
 
-@scenario_options
+@scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))
 def fit(
     *, scenario: Scenario, largest: Largest = None, fewest: Fewest = None, family: Family = None, json: Json = False,
     csv: Csv = False, overrides: Overrides,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from roofsim.cli.options import scenario_options
+from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 from roofsim.cli.run import Csv, Json
 
@@ -43,7 +43,7 @@ SnapshotFile = Annotated[
 ]
 
 
-@scenario_options
+@scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))
 def memory(
     *,
     scenario: Scenario = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli.options import scenario_options
+from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
 from roofsim.cli.run import Csv, Json, Scenario
 
@@ -18,7 +18,7 @@ Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")
 Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one op a line.")]
 
 
-@scenario_options
+@scenario_options(leave_out=LONG_RUNS)
 def ops(
     *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = 30, listing: Listing = False,
     json: Json = False, csv: Csv = False, overrides: Overrides,

@@ -1,105 +1,178 @@
-"""Give every verb the same scenario options, generated from one list, and turn them into overrides."""
+"""Give verbs the options of a scenario. Names, help, choices and defaults are those of the schema, which is read once here."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from typing import Annotated, Any, Final
+import types
+import typing
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
 
-#: Option -> help. The names are those of the scenario's keys; a test holds this list against the schema.
-SCENARIO_OPTIONS: Final = {
-    "gpu": "GPU: a catalog name such as a100, h100, rtx4090.",
-    "gpus": "Number of GPUs.",
-    "system": "Node: a catalog name such as dgx-a100.",
-    "calibration": "Constants measured on the card: a file of `roofsim calibrate fit --overlay`.",
-    "mtbf": "Mean time between failures of the whole job: 5 h.",
-    "mtbf_per_gpu": "The same of one GPU: 50000 h.",
-    "restart": "Time from a failure to the next step, beside reading the checkpoint; 5 min.",
-    "jitter": "Standard deviation of the time of one rank's step, as a share of it: 0.02.",
-    "phase": "train, forward, prefill, decode or generate.",
-    "micro_batch_size": "Sequences or images per pass of one rank.",
-    "batch_size": "The inference word for the same.",
-    "global_batch_size": "Sequences per optimizer step, over all ranks.",
-    "sequence_length": "Tokens per sequence; of an encoder-decoder positions of the encoder.",
-    "image_size": "Side of an image in pixels.",
-    "target_length": "Decoder tokens of an encoder-decoder.",
-    "num_inference_steps": "Passes of the denoiser of a diffusion pipeline.",
-    "prompt_length": "Tokens of a prompt; of an encoder-decoder those that the decoder starts from.",
-    "output_length": "Tokens to generate.",
-    "context_length": "Tokens in the cache before decoding.",
-    "concurrency": "serve: so many requests are always under way.",
-    "request_rate": "serve: requests per second that arrive.",
-    "serving": "serve: {max_num_seqs: 256, prefix_cache_hit_rate: 0.5, speculative: {...}, disaggregated: {...}, ...}.",
-    "precision": "fp32, tf32, fp16, bf16, fp16-amp, bf16-amp, fp8, mxfp8, nvfp4, mxfp4, int8, int4, nf4, q4_k_m, exl2-4.0bpw ...",
-    "optimizer": "adamw, adamw-fused, adamw-loop, lamb, adam8bit, adam4bit, sgd, sgd-momentum, adafactor, lion, muon, none.",
-    "adapter": "lora, qlora, or {kind: qlora, rank: 16, targets: [query, value]}.",
-    "recompute": "none, selective, full, or {policy: full, every: 2}.",
-    "engine": "Software stack: pytorch-eager, huggingface, ...",
-    "attention": "flash, sdpa or unfused.",
-    "memory_format": "channels_first or channels_last.",
-    "dropout": "Dropout rate instead of the model's own.",
-    "checkpoint": "{every: 500} steps, {interval: 30 min}, or {} for the best interval of --mtbf.",
-    "input": "{bytes_per_sample: 110 kB, decode_time: 8 ms, workers: 8}: what feeds the steps.",
-    "tensor": "Tensor-parallel degree.",
-    "pipeline": "Pipeline stages.",
-    "virtual_stages": "Model chunks per pipeline stage.",
-    "schedule": "gpipe, 1f1b, interleaved or zero-bubble.",
-    "data": "Data-parallel degree.",
-    "context": "Context-parallel degree.",
-    "context_communication": "p2p, all_gather, gathered_ring, a2a or a2a+p2p.",
-    "context_heads": "Context ranks that deal heads out, of a2a+p2p.",
-    "expert": "Expert-parallel degree.",
-    "expert_tensor": "Ranks that split each expert.",
-    "expert_imbalance": "Tokens of the busiest expert rank against the mean.",
-    "expert_capacity": "Capacity factor of experts.",
-    "stage_layers": "Layers of each pipeline stage: '[10, 12, 12, 11]'.",
-    "account_for_embedding": "The embedding counts as a layer: true or false.",
-    "account_for_loss": "Head and loss count as a layer: true or false.",
-    "sequence": "Sequence parallelism along tensor: true or false.",
-    "sharding": "none, optimizer, gradients, full.",
+from roofsim.cli import complete
+from roofsim.spec.quantity import Duration
+from roofsim.spec.scenario import SECTIONS
+from roofsim.spec.spoken import SHORT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from pydantic.fields import FieldInfo
+
+#: Keys that only ``--set`` reaches: mappings of many keys.
+WITHOUT_FLAG: Final = ("engine_facts", "offload", "override")
+
+#: Keys of a server, which `serve` alone takes; other verbs say so.
+SERVING: Final = ("concurrency", "request_rate", "serving")
+#: Keys of what surrounds the steps of a long run.
+LONG_RUNS: Final = ("checkpoint", "mtbf", "mtbf_per_gpu", "restart")
+#: Keys that a server has no use for.
+NOT_SERVED: Final = (
+    *LONG_RUNS, "global_batch_size", "sequence_length", "image_size", "target_length", "num_inference_steps", "optimizer",
+    "adapter", "recompute", "memory_format", "dropout", "input", "virtual_stages", "schedule", "account_for_embedding",
+    "account_for_loss", "context", "context_communication", "context_heads", "expert_capacity", "sequence", "sharding", "jitter",
+)  # fmt: skip
+
+#: Keys that a server refuses with a word on what it takes instead.
+REFUSED_BY_SERVERS: Final = ("phase", "micro_batch_size", "batch_size", "context_length")
+
+#: Sections of the help, where they are not those of the schema.
+_PANELS: Final = {
+    "Model": ("adapter", "dropout"),
+    "Precision": ("precision",),
+    "Reliability": (*LONG_RUNS, "jitter"),
 }
+_PANEL_OF_SECTION: Final = {"workload": "Workload", "parallel": "Parallelism", "hardware": "Hardware"}
+
+_METAVARS: Final[tuple[tuple[type, str], ...]] = ((bool, "true|false"), (int, "N"), (float, "X"), (str, "NAME"))
 
 
-def scenario_options(verb: Any) -> Any:
-    """Add the scenario options to a verb; it receives them as one mapping, `overrides`, in the order given."""
+def scenario_fields() -> Iterator[tuple[str, str, FieldInfo]]:
+    """Yield section, key and field of everything that a flag sets."""
+    for section, schema in SECTIONS.items():
+        for key, field in schema.model_fields.items():
+            if key not in WITHOUT_FLAG:
+                yield section, key, field
+
+
+def flags_of(key: str) -> list[str]:
+    """Return the flags of a key: its name, and its short names.
+
+    >>> flags_of("sequence_length")
+    ['--sequence-length', '--seq-len']
+    """
+    names = [key, *(short for short, long in SHORT.items() if long == key)]
+    return [f"--{name.replace('_', '-')}" for name in names]
+
+
+def choices_of(field: FieldInfo) -> list[str]:
+    """Return the words that a field takes: those of its type, or the examples where its type is wider."""
+    words = [
+        word
+        for part in _alternatives(field.annotation)
+        if typing.get_origin(part) is Literal
+        for word in typing.get_args(part)
+    ]
+    return [str(word) for word in words or field.examples or ()]
+
+
+def _alternatives(annotation: Any) -> list[Any]:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _alternatives(typing.get_args(annotation)[0])
+    if origin in (typing.Union, types.UnionType):
+        return [part for each in typing.get_args(annotation) for part in _alternatives(each)]
+    return [annotation]
+
+
+def help_of(field: FieldInfo, default: str | None = None) -> str:
+    """Return the help of a field: its description, its choices, its default (or that of a verb)."""
+    described, _, own = (field.description or "").partition("Default:")
+    words = choices_of(field)
+    if isinstance(field.default, str | int | float):
+        own = str(field.default).lower() if isinstance(field.default, bool) else str(field.default).removesuffix(".0")
+    own = default or own.strip().rstrip(".")
+    parts = [described.rstrip()]
+    parts += [f"One of: {', '.join(words)}."] if words else []
+    parts += [f"[default: {own}]"] if own else []
+    return " ".join(parts)
+
+
+def _metavar(field: FieldInfo) -> str:
+    if choices_of(field):
+        return "NAME"
+    kinds = _alternatives(field.annotation)
+    if Duration in typing.get_args(field.annotation):
+        return "TIME"
+    return next((shown for kind, shown in _METAVARS if kind in kinds), "{...}")
+
+
+def scenario_options(
+    verb: Any = None,
+    *,
+    leave_out: tuple[str, ...] = (),
+    refused: tuple[str, ...] = SERVING,
+    defaults: dict[str, str] | None = None,
+) -> Any:
+    """Add the scenario options to a verb, but those left out; it receives them as `overrides`, in the order of the schema.
+
+    Those `refused` are not in the help; the verb says why it has no use for them. `defaults` are those that a verb has of
+    its own.
+    """
+    if verb is None:
+        return functools.partial(scenario_options, leave_out=leave_out, refused=refused, defaults=defaults)
     own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.name != "overrides"]
-    taken = {p.name for p in own}
-    options = {name: text for name, text in SCENARIO_OPTIONS.items() if name not in taken}
-    shared = [_parameter(name, text) for name, text in options.items()]
-    settings = inspect.Parameter(
-        "settings",
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[
-            list[str] | None,
-            typer.Option(
-                "--set",
-                metavar="SECTION.KEY=VALUE",
-                help="Set any key, for example hardware.override.gpu.memory.bandwidth='3 TB/s'.",
-            ),
-        ],
-    )
+    taken = {*leave_out, *(p.name for p in own)}
+    shared = [
+        _parameter(section, key, field, hidden=key in refused, default=(defaults or {}).get(key))
+        for section, key, field in scenario_fields()
+        if key not in taken
+    ]
+    names = [p.name for p in shared]
 
     @functools.wraps(verb)
     def wrapped(**given: Any) -> Any:
-        values = {name: given.pop(name) for name in options}
+        values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [_setting(text) for text in given.pop("settings") or []]
         return verb(**given, overrides=chosen)
 
-    parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own] + shared + [settings]
+    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared, _settings()]
     wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
     return wrapped
 
 
-def _parameter(name: str, text: str) -> inspect.Parameter:
-    option = typer.Option(f"--{name.replace('_', '-')}", help=text, rich_help_panel="Scenario", metavar="VALUE")
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
+def _parameter(section: str, key: str, field: FieldInfo, *, hidden: bool, default: str | None) -> inspect.Parameter:
+    panel = next((panel for panel, keys in _PANELS.items() if key in keys), _PANEL_OF_SECTION[section])
+    option = typer.Option(
+        *flags_of(key),
+        help=help_of(field, default),
+        rich_help_panel=panel,
+        metavar=_metavar(field),
+        autocompletion=_completer(key, field),
+        hidden=hidden,
     )
+    return inspect.Parameter(
+        key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
+    )
+
+
+def _completer(key: str, field: FieldInfo) -> Callable[[str], list[str]] | None:
+    if key in complete.CATALOGS:
+        return complete.catalog_names(complete.CATALOGS[key])
+    words = choices_of(field)
+    return complete.choices(words) if words else None
+
+
+def _settings() -> inspect.Parameter:
+    option = typer.Option(
+        "--set", metavar="KEY=VALUE", rich_help_panel="Other",
+        help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
+    )  # fmt: skip
+    annotation = Annotated[list[str] | None, option]
+    return inspect.Parameter("settings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
 def _setting(text: str) -> tuple[str, str, str]:

@@ -7,11 +7,18 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import scenarios
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 
 Scenario = Annotated[
-    str, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")
+    str,
+    typer.Argument(
+        metavar="SCENARIO",
+        show_default=False,
+        autocompletion=scenarios,
+        help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]

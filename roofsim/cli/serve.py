@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli.options import scenario_options
+from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.run import Json, Scenario
+from roofsim.spec.serving import USUAL_ENGINE
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
@@ -23,7 +24,7 @@ Simulate = Annotated[
 ]
 
 
-@scenario_options
+@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": USUAL_ENGINE})
 def serve(
     *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
     overrides: Overrides,

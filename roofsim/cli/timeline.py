@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli.options import scenario_options
+from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
 from roofsim.cli.run import Csv, Json, Scenario, Trace
 
@@ -17,7 +17,7 @@ Plot = Annotated[
 ]
 
 
-@scenario_options
+@scenario_options(leave_out=LONG_RUNS)
 def timeline(
     *,
     scenario: Scenario,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
@@ -10,6 +10,9 @@ from roofsim.spec.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.quantity import Bandwidth, SecondsOrNone
 from roofsim.spec.serving_words import Count, Share, Words
 from roofsim.spec.spoken import count
+
+#: What serves where no engine is named.
+USUAL_ENGINE: Final = "vllm"
 
 
 class _Strict(BaseModel):

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from roofsim.units import COUNT_PATTERN, read_count
+
 #: Short name of a key, on the command line, in files and in Python -> the key.
 SHORT: Final = {
     "tp": "tensor", "pp": "pipeline", "dp": "data", "ep": "expert", "cp": "context", "seq_len": "sequence_length",
@@ -26,13 +28,9 @@ PRECISIONS: Final = {"float32": "fp32", "float16": "fp16", "half": "fp16", "bflo
 PHASES: Final = {"training": "train", "generation": "generate"}
 INFERENCE: Final = "inference"
 
-_COUNT: Final = re.compile(r"(\d{1,3}(?:,\d{3})+)|(\d{1,6}(?:\.\d{1,6})?) ?([kKmM])")
-#: ``128k`` tokens are 131,072, as in the names of models; so are all counts.
-_LETTERS: Final = {"k": 1024, "m": 1024**2}
-
 
 def whole(value: Any) -> Any:
-    """Return a whole number that came as a float (of pandas, or ``1e9``) as an int; anything else as it is.
+    """Return a whole number that came as a float (of pandas) as an int; anything else as it is.
 
     >>> whole(2048.0), whole(2048.5)
     (2048, 2048.5)
@@ -46,18 +44,15 @@ def count(value: Any) -> Any:
     >>> count("2k"), count("4,096"), count(1e9), count("1.5k"), count("four")
     (2048, 4096, 1000000000, 1536, 'four')
     """
-    match = _COUNT.fullmatch(value.strip()) if isinstance(value, str) and len(value) < 40 else None
-    if match is None:
-        return whole(value)
-    grouped, number, letter = match.groups()
-    return int(grouped.replace(",", "")) if grouped else whole(float(number) * _LETTERS[letter.lower()])
+    found = read_count(value) if isinstance(value, str) else None
+    return whole(value) if found is None else whole(found)
 
 
 def _counts(**limits: int) -> Any:
     """Return the JSON Schema of a count, with the words that are one too."""
     names = {"gt": "exclusiveMinimum", "ge": "minimum", "le": "maximum"}
     number = {"type": "integer", **{names[key]: value for key, value in limits.items()}}
-    word = {"type": "string", "pattern": f"^(?:{_COUNT.pattern})$"}
+    word = {"type": "string", "pattern": COUNT_PATTERN}
     return WithJsonSchema({"anyOf": [number, word], "examples": [4096, "4k", "4,096"]})
 
 

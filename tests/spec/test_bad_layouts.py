@@ -167,8 +167,8 @@ CASES = {
         r"parallel.sharding: expected one of 'none', 'optimizer', 'gradients', 'full' or a mapping.*Did you mean 'full'",
     ),
     "a level of another tool": (
-        scenario("{data: 2, sharding: zero3}"),
-        r"parallel.sharding: expected one of .*got 'zero3'",
+        scenario("{data: 2, sharding: zero-infinity}"),
+        r"parallel.sharding: expected one of .*got 'zero-infinity'",
     ),
     "a level in numbers": (scenario("{data: 2, sharding: 3}"), r"parallel.sharding: expected one of .*got 3"),
     "shards that do not divide": (

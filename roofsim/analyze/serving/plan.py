@@ -12,7 +12,7 @@ from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.spec import catalog
 from roofsim.spec.scenario import with_override
-from roofsim.spec.serving import Serving
+from roofsim.spec.serving import USUAL_ENGINE, Serving
 from roofsim.spec.sizes import named
 from roofsim.spec.spoken import INFERENCE
 from roofsim.spec.validate import validate
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from roofsim.spec.source import Document
     from roofsim.spec.workload import Workload
 
-#: What serves where no engine is named.
-USUAL_ENGINE: Final = "vllm"
 #: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).
 USUAL_VARIATION: Final = 0.1
 #: Batches of 1, 2, 4, ... that are priced exactly.

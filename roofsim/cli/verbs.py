@@ -1,0 +1,137 @@
+"""Name the verbs: where each lives, what it answers in a line, and three examples. A verb is imported when it is called."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Verb(NamedTuple):
+    """A verb of the command line.
+
+    Attributes
+    ----------
+    home
+        Module and function, ``roofsim.cli.run:run``; or a typer application, for a group of verbs.
+    line
+        What it answers: the first line of its help, and its line in the list of verbs.
+    examples
+        Commands that work as they stand, in a folder with the repository's gpt.yaml.
+    """
+
+    home: str
+    line: str
+    examples: tuple[str, ...]
+
+
+VERBS: Final = {
+    "run": Verb(
+        "roofsim.cli.run:run",
+        "Predict step time, throughput, memory and what limits a scenario.",
+        (
+            "roofsim run gpt.yaml --gpu a100",
+            "roofsim run llama3-8b --gpu h100 --gpus 8 --sharding fsdp --seq-len 4k",
+            "roofsim run llama3-8b --gpu rtx4090 --phase generate --prompt-length 1k --output-length 256 --precision int4",
+        ),
+    ),
+    "compare": Verb(
+        "roofsim.cli.compare:compare",
+        "Compare GPUs on one scenario: time, limits, memory, price, work per dollar.",
+        (
+            "roofsim compare llama3-8b a100 h100 --seq-len 2k",
+            "roofsim compare resnet50 v100 rtx3090 rtx4090 --batch 64 --precision fp16-amp",
+            "roofsim compare gpt.yaml a100 h100 --csv",
+        ),
+    ),
+    "fit": Verb(
+        "roofsim.cli.fit:fit",
+        "Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do.",
+        (
+            "roofsim fit llama3-8b --gpu rtx4090 --adapter qlora --seq-len 2k",
+            "roofsim fit llama3-8b --gpu h100 --phase decode --largest context-length",
+            "roofsim fit llama3-70b --gpu h100 --fewest gpus --seq-len 4k",
+        ),
+    ),
+    "serve": Verb(
+        "roofsim.cli.serve:serve",
+        "Predict what a server does under load: latencies, throughput, room for requests, cost per token.",
+        (
+            "roofsim serve llama3-8b --gpu h100 --prompt-length 1k --output-length 256 --request-rate 5",
+            "roofsim serve llama3-8b --gpu rtx4090 --precision int4 --prompt-length 512 --output-length 128 --concurrency 8",
+            "roofsim serve llama3-70b --gpu h100 --tp 4 --engine sglang --prompt-length 2k --output-length 512",
+        ),
+    ),
+    "ops": Verb(
+        "roofsim.cli.ops:ops",
+        "List the operations of a step: FLOPs, bytes, time and bound of each, or of each group.",
+        (
+            "roofsim ops resnet50 --gpu a100 --by class",
+            "roofsim ops llama3-8b --gpu h100 --seq-len 2k --sort bytes --top 10",
+            "roofsim ops gpt.yaml --csv",
+        ),
+    ),
+    "memory": Verb(
+        "roofsim.cli.memory:memory",
+        "Show what takes memory at the peak, when the peak occurs, and memory over the step.",
+        (
+            "roofsim memory gpt.yaml --gpu a100",
+            "roofsim memory llama3-8b --seq-len 2k --by layer --top 5",
+            "roofsim memory resnet50 --batch 32 --plot curve.png",
+        ),
+    ),
+    "timeline": Verb(
+        "roofsim.cli.timeline:timeline",
+        "Show when each part of a step runs, and how much communication is hidden.",
+        (
+            "roofsim timeline llama3-8b --gpu h100 --gpus 8 --pp 4 --global-batch-size 16 --seq-len 2k",
+            "roofsim timeline gpt.yaml --trace trace.json",
+            "roofsim timeline llama3-8b --gpu h100 --gpus 8 --sharding fsdp --seq-len 2k --csv",
+        ),
+    ),
+    "collectives": Verb(
+        "roofsim.cli.collectives:collectives",
+        "Show time and bandwidth of collectives on a system, by message size and number of ranks.",
+        (
+            "roofsim collectives --system dgx-h100",
+            "roofsim collectives --system dgx-a100 --op all_gather --ranks 8,16 --sizes '1 MiB, 64 MiB, 1 GiB'",
+            "roofsim collectives --system workstation-2x-rtx4090 --csv",
+        ),
+    ),
+    "explain": Verb(
+        "roofsim.cli.explain:explain",
+        "Trace a figure back to operations, formulas, constants and their sources.",
+        (
+            "roofsim explain gpt.yaml step_time",
+            "roofsim explain llama3-8b memory.peak --seq-len 2k",
+            "roofsim explain resnet50 stem.conv.conv --json",
+        ),
+    ),
+    "list": Verb(
+        "roofsim.cli.listing:list_names",
+        "List the models, GPUs, systems, engines and architectures of the catalog.",
+        ("roofsim list", "roofsim list gpus", "roofsim list models --json"),
+    ),
+    "show": Verb(
+        "roofsim.cli.show:show",
+        "Show one entry of the catalog: every figure, with its source.",
+        ("roofsim show h100", "roofsim show engine vllm", "roofsim show model llama3-8b --json"),
+    ),
+    "schema": Verb(
+        "roofsim.cli.schema:schema",
+        "Print the JSON Schema of a file, for editors to complete and check it.",
+        ("roofsim schema scenario", "roofsim schema gpu", "roofsim schema model > model.schema.json"),
+    ),
+    "validate": Verb(
+        "roofsim.cli.validate:validate",
+        "Score predictions against published measurements.",
+        ("roofsim validate", "roofsim validate --source timm-train --csv", "roofsim validate --json"),
+    ),
+    "calibrate": Verb(
+        "roofsim.cli.calibrate:app",
+        "Measure a GPU, and turn measurements into constants.",
+        (
+            "roofsim calibrate measure --output mycard.py",
+            "roofsim calibrate fit mycard.csv --hold-out",
+            "roofsim calibrate fit mycard.csv --gpu rtx4090 --overlay mycard.yaml",
+        ),
+    ),
+}
