@@ -2,7 +2,8 @@
 
 Inside roofsim every amount is in SI base units: seconds, bytes, bytes/s, FLOP, FLOP/s, hertz, watts, joules, dollars.
 Text enters through `parse` and leaves through `humanize`; both go through decimals, so that reading what was printed
-gives the same double again.
+gives the same double again. How amounts look to people (digits, thousands separators, prefixes) is decided here alone:
+`humanize` with `digits`, `duration`, `count`, `percent`, `dollars`, `parameters`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,11 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
     ),
     "FLOP/s": ({"FLOP/s": Decimal(1), "FLOPS": Decimal(1), "OP/s": Decimal(1)}, False, "989 TFLOP/s"),
     "FLOP": ({"FLOP": Decimal(1)}, False, "312 TFLOP"),
-    "s": ({"s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}, False, "5 us"),
+    "s": (
+        {"s": Decimal(1), "min": Decimal(60), "h": Decimal(3600), "days": Decimal(86400), "day": Decimal(86400)},
+        False,
+        "5 us",
+    ),
     "Hz": ({"Hz": Decimal(1)}, False, "1.41 GHz"),
     "W": ({"W": Decimal(1)}, False, "400 W"),
     "J": ({"J": Decimal(1)}, False, "1.5 pJ"),
@@ -42,6 +47,11 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
     "USD/h": ({"USD/h": Decimal(1), "USD/hour": Decimal(1), "$/h": Decimal(1)}, False, "4.10 USD/h"),
     "B/clock": ({"B/clock": Decimal(1)}, False, "64 B/clock"),
 }
+
+_THOUSAND: Final = 1000
+#: Durations are printed in minutes from two minutes on; from two hours in hours, from two days in days.
+_MINUTES_FROM: Final = 120.0
+_LONG: Final = ((172800.0, 86400.0, "days"), (7200.0, 3600.0, "h"), (_MINUTES_FROM, 60.0, "min"))
 
 _NUMBER: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*\.?[\d_]*|\.\d+)(?:[eE][+-]?\d+)?)\s*(\S.*?)?\s*")
 
@@ -157,13 +167,17 @@ def humanize(value: float, unit: str, digits: int | None = None, *, binary: bool
     value = float(value)
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
+    if unit == "s" and abs(value) >= _MINUTES_FROM:
+        return _long_duration(value, digits)
     use_binary = unit == "B" if binary is None else binary
     exact = Decimal(repr(value))
     if use_binary:
         rank = max(index for index in range(len(_PRINTED_BINARY)) if index == 0 or abs(value) >= 2.0 ** (10 * index))
         prefix, scaled = _PRINTED_BINARY[rank], _EXACT.divide(Decimal(value), Decimal(2 ** (10 * rank)))
+        digits = digits if digits is None or abs(scaled) < _THOUSAND else max(digits, 4)
     else:
-        rank = min(max((exact.adjusted() // 3) + _PRINTED.index(""), 0), len(_PRINTED) - 1)
+        rounded = exact if digits is None else Context(prec=digits, rounding=ROUND_HALF_EVEN).plus(exact)
+        rank = min(max((rounded.adjusted() // 3) + _PRINTED.index(""), 0), len(_PRINTED) - 1)
         prefix = _PRINTED[rank]
         scaled = exact.scaleb(-_DECIMAL[prefix], _EXACT)
     if unit in ("USD", "USD/h"):
@@ -171,8 +185,78 @@ def humanize(value: float, unit: str, digits: int | None = None, *, binary: bool
     return f"{_decimal_text(scaled, digits)} {prefix}{unit}"
 
 
+def _long_duration(value: float, digits: int | None) -> str:
+    """Return a duration in minutes, hours or days; written out in seconds where it must be read again."""
+    if digits is None:
+        return f"{_decimal_text(Decimal(repr(value)), None)} s"
+    size, name = next((size, name) for start, size, name in _LONG if abs(value) >= start)
+    return f"{_decimal_text(Decimal(repr(value / size)), digits)} {name}"
+
+
 def _decimal_text(number: Decimal, digits: int | None) -> str:
     """Print a decimal without exponent, rounded to `digits` significant digits (None: 20, which identify a double)."""
     rounded = Context(prec=digits or 20, rounding=ROUND_HALF_EVEN).plus(number)
-    text = f"{rounded:f}"
+    text = f"{rounded:f}" if digits is None else f"{rounded:,f}"
     return text.rstrip("0").rstrip(".") if "." in text and digits is None else text
+
+
+def duration(value: float) -> str:
+    """Return a duration with three digits: up to seconds with prefixes, then minutes, hours, days.
+
+    >>> duration(0.0123456), duration(7.0), duration(2190.0), duration(36000000.0)
+    ('12.3 ms', '7.0 s', '36.5 min', '417 days')
+    """
+    return humanize(float(value), "s", 3)
+
+
+def binary_bytes(value: float) -> str:
+    """Return bytes with three digits and a binary prefix.
+
+    >>> binary_bytes(85899345920.0)
+    '80 GiB'
+    """
+    return humanize(float(value), "B", 3)
+
+
+def count(value: float) -> str:
+    """Return a number with thousands separators; three digits below a thousand.
+
+    >>> count(2769.8), count(999.7), count(0.12345), count(8.0)
+    ('2,770', '1,000', '0.123', '8')
+    """
+    number = float(value)
+    return f"{number:,.0f}" if round(abs(number)) >= _THOUSAND else f"{number:.3g}"
+
+
+def percent(value: float) -> str:
+    """Return a share.
+
+    >>> percent(0.428)
+    '42.8 %'
+    """
+    return f"{100.0 * float(value):.1f} %"
+
+
+def dollars(value: float) -> str:
+    """Return an amount in dollars: cents from one dollar on, three digits below, none from a thousand.
+
+    >>> dollars(98304.0), dollars(2.5), dollars(0.012345)
+    ('98,304', '2.50', '0.0123')
+    """
+    number = float(value)
+    if abs(number) >= _THOUSAND:
+        return f"{number:,.0f}"
+    return f"{number:.2f}" if abs(number) >= 1.0 else f"{number:.3g}"
+
+
+def parameters(value: float) -> str:
+    """Return a number of parameters as people say it.
+
+    >>> parameters(8030261248.0)
+    '8.03 B'
+    """
+    number = float(value)
+    for size, letter in ((12, "T"), (9, "B"), (6, "M"), (3, "k")):
+        if number >= 10.0**size:
+            return f"{number / 10.0**size:.4g} {letter}"
+    return f"{number:.0f}"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofsim.errors import UnitError
-from roofsim.units import _BINARY, _DECIMAL, UNITS, example, humanize, parse
+from roofsim.units import _BINARY, _DECIMAL, UNITS, duration, example, humanize, parse, read_count
 
 
 @given(st.floats(min_value=1e-14, max_value=1e20), st.sampled_from(sorted(UNITS)))
@@ -67,3 +67,42 @@ def test_bits_are_eighths_of_bytes():
 )
 def test_people_read_what_they_expect(value, unit, digits, text):
     assert humanize(value, unit, digits) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (2190.0, "36.5 min"), (119.9, "120 s"), (120.0, "2.0 min"), (7200.0, "2.0 h"), (172800.0, "2.0 days"),
+        (0.99999, "1.00 s"), (3.6e10, "417,000 days"), (0.0, "0 s"), (2.5e-7, "250 ns"),
+    ],
+)  # fmt: skip
+def test_durations_have_no_kiloseconds(value, text):
+    assert duration(value) == text
+
+
+@given(st.floats(min_value=1e-12, max_value=1e12))
+def test_a_duration_is_read_back_to_three_digits(value):
+    text = duration(value)
+    assert " k" not in text
+    assert " M" not in text
+    assert parse(text.replace(",", ""), "s") == pytest.approx(value, rel=6e-3)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (999.96e9, "FLOP/s", "1.00 TFLOP/s"), (1023.4 * 2**20, "B", "1,023 MiB"), (999.0, "B", "999 B"),
+        (12345e18, "FLOP", "12,300 EFLOP"), (1234567.0, "USD", "1,230,000 USD"),
+    ],
+)  # fmt: skip
+def test_prefixes_and_separators(value, unit, text):
+    assert humanize(value, unit, 3) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("2k", 2048), ("128K", 131072), ("1M", 2**20), ("4,096", 4096), ("1,048,576", 2**20), ("1.5k", 1536), ("4096", None),
+     ("4,09", None), ("k", None), ("1e3", None), ("2 GB", None), ("-2k", None), ("9" * 50 + "k", None)],
+)  # fmt: skip
+def test_counts_as_people_write_them(text, number):
+    assert read_count(text) == number

@@ -1,14 +1,21 @@
-"""Say amounts in the words that people use: one place for digits, units and the sentences around them."""
+"""Say what was asked and what was found in words; amounts look as `roofsim.units` decides."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.throughput import DENOISERS
-from roofsim.units import humanize
+from roofsim.units import binary_bytes as gibibytes
+from roofsim.units import count, dollars, duration, parameters, percent
+from roofsim.units import duration as seconds
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
+
+__all__ = [
+    "BOUND_WORDS", "RESOURCE_WORDS", "batch_line", "bound_sentence", "count", "dollars", "duration", "elsewhere", "gibibytes",
+    "headline", "layout_line", "parameters", "percent", "seconds", "short_bound", "unit_of",
+]  # fmt: skip
 
 #: How results are called in sentences.
 BOUND_WORDS: Final = {
@@ -54,61 +61,6 @@ RESOURCE_WORDS: Final = {
 def short_bound(bound: str) -> str:
     """Return what binds in a word or two, for narrow columns."""
     return _SHORT.get(bound, BOUND_WORDS[bound])
-
-
-def seconds(value: float) -> str:
-    """Return a duration with three digits."""
-    return humanize(float(value), "s", 3)
-
-
-def duration(value: float) -> str:
-    """Return a duration of a run: minutes and hours from two minutes up.
-
-    >>> duration(5400.0), duration(7.0), duration(36000000.0)
-    ('90.0 min', '7.0 s', '10,000 h')
-    """
-    if value < 120.0:
-        return seconds(value)
-    if value < 3.0 * 3600.0:
-        return f"{value / 60.0:.1f} min"
-    return f"{count(value / 3600.0)} h"
-
-
-def gibibytes(value: float) -> str:
-    """Return bytes with three digits and a binary prefix."""
-    return humanize(float(value), "B", 3)
-
-
-def percent(value: float) -> str:
-    """Return a share.
-
-    >>> percent(0.428)
-    '42.8 %'
-    """
-    return f"{100.0 * float(value):.1f} %"
-
-
-def count(value: float) -> str:
-    """Return a number with separators, three digits below a thousand.
-
-    >>> count(2769.8)
-    '2,770'
-    """
-    number = float(value)
-    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
-
-
-def parameters(value: float) -> str:
-    """Return a number of parameters as people say it.
-
-    >>> parameters(8030261248.0)
-    '8.03 B'
-    """
-    number = float(value)
-    for size, letter in ((12, "T"), (9, "B"), (6, "M"), (3, "k")):
-        if number >= 10.0**size:
-            return f"{number / 10.0**size:.4g} {letter}"
-    return f"{number:.0f}"
 
 
 def headline(result: Result) -> str:
