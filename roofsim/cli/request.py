@@ -49,7 +49,9 @@ def console() -> Console:
     """Return the console for answers; wide enough for tables when not a terminal."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else 120, soft_wrap=False)
+    from roofsim.report.width import width
+
+    return Console(width=width(), soft_wrap=False)
 
 
 def write_text(text: str) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE
-from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,11 +61,7 @@ def _cells(row: dict[str, Any], *, predicted: bool) -> list[str]:
     return [row["name"], given, measured, difference]
 
 
-def _table(heads: list[str], rows: list[list[str]], *, left: int = 1, last_left: bool = False) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
-    for place, head in enumerate(heads):
-        plain = place < left or (last_left and place == len(heads) - 1)
-        table.add_column(head, justify="left" if plain else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*row)
-    return table
+def _table(heads: list[str], rows: list[list[str]], *, left: int = 1, last_left: bool = False) -> Grid:
+    named = [place < left or (last_left and place == len(heads) - 1) for place in range(len(heads))]
+    columns = [text(head) if name else number(head) for head, name in zip(heads, named, strict=True)]
+    return Grid(columns, [list(row) for row in rows])

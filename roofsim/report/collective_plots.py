@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.box import SIMPLE
-from rich.table import Table
-
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -25,19 +23,19 @@ MARKS: Final = {"latency": "o", "intra_node": "s", "inter_node": "D"}
 
 def print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print one line a size and number of ranks."""
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for name in ("ranks", "nodes", "size", "time", "bus bandwidth", "latency", "node links", "network"):
-        table.add_column(name, justify="right")
-    table.add_column("bound")
+    table = Grid(
+        [number("ranks"), number("nodes", 2), number("size"), number("time"), number("bus bandwidth"), number("latency", 4),
+         number("node links", 5), number("network", 3), text("bound", 1)], roomy=False,
+    )  # fmt: skip
     last = rows[0]["ranks"] if rows else 0
     for row in rows:
         if row["ranks"] != last:
-            table.add_section()
+            table.line()
             last = row["ranks"]
         shares = [row[part] / row["seconds"] if row["seconds"] else 0.0 for part in BOUNDS]
-        table.add_row(
-            str(row["ranks"]),
-            str(row["nodes"]),
+        table.add(
+            words.count(row["ranks"]),
+            words.count(row["nodes"]),
             humanize(row["bytes"], "B", 4, binary=True),
             words.seconds(row["seconds"]),
             humanize(row["bus_bandwidth"], "B/s", 3) if row["bus_bandwidth"] else "-",

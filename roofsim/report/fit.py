@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.box import SIMPLE
-from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -88,23 +87,21 @@ def _exactly(amount: float) -> str:
     return humanize(amount, "B", 5)
 
 
-def _state_table(state: State, fit: Fit) -> Table:
+def _state_table(state: State, fit: Fit) -> Grid:
     """Return bytes by role of the whole model, undivided."""
-    table = _table("the whole model", ">B/parameter", ">bytes")
+    table = Grid([text("the whole model"), number("B/parameter", 1), number("bytes")], roomy=False)
     count = words.parameters(state.parameters)
     trains = "gradients" in state.roles
     for name, amount in state.roles.items():
         each = "" if name == "key_value_cache" else f"{amount / state.parameters:.3g}"
         named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
-        table.add_row(named, each, words.gibibytes(amount))
+        table.add(named, each, words.gibibytes(amount))
     if trains:
-        table.add_section()
-        table.add_row("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
+        table.line()
+        table.add("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
     if state.saved_per_sample > 0.0:
         sample = "image" if fit.base.unit == "images" else "sequence"
-        table.add_row(
-            f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample)
-        )
+        table.add(f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample))
     return table
 
 
@@ -190,13 +187,15 @@ def _long(seconds: float) -> str:
     return f"{seconds / _HOUR:.3g} h" if seconds >= _HOUR else words.seconds(seconds)
 
 
-def _layout_table(layouts: Sequence[Attempt]) -> Table:
+def _layout_table(layouts: Sequence[Attempt]) -> Grid:
     unit = layouts[0].unit
-    heads = (">tensor", ">pipeline", ">data", "sharding", "recompute", ">step", f">{unit}/s", ">memory", ">full")
-    table = _table(*heads)
+    degrees = [number("tensor"), number("pipeline"), number("data")]
+    kinds = [text("sharding", 1), text("recompute", 1)]
+    figures = [number("step"), number(f"{unit}/s", 3), number("memory"), number("full", 2)]
+    table = Grid([*degrees, *kinds, *figures], roomy=False)
     for attempt in layouts[:_ROWS]:
         layout = attempt.layout
-        table.add_row(
+        table.add(
             *(str(layout[name]) for name in ("tensor", "pipeline", "data")),
             _plain(layout["sharding"]),
             _plain(layout["recompute"] or "-"),
@@ -224,10 +223,13 @@ def _print_models(console: Console, found: LargestModel) -> None:
         )  # fmt: skip
         if after is None:
             console.print("it is the largest of the catalog", highlight=False)
-    table = _table("model", ">parameters", ">memory", ">of", "fits", ">step", ">speed")
+    table = Grid(
+        [text("model"), number("parameters", 2), number("memory"), number("of", 1), text("fits"), number("step", 3),
+         number("speed", 2)], roomy=False,
+    )  # fmt: skip
     place = 0 if chosen is None else found.rows.index(chosen)
     for row in found.rows[max(place - 4, 0) : place + 4]:
-        table.add_row(row.name, words.parameters(row.parameters), *_model_cells(row))
+        table.add(row.name, words.parameters(row.parameters), *_model_cells(row))
     console.print(table)
 
 
@@ -276,12 +278,15 @@ def _print_remedies(console: Console, fit: Fit) -> None:
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 
 
-def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Table:
+def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Grid:
     sample = "image" if base.unit == "images" else "sequence"
-    table = _table("change", f">s/{sample}", ">time", ">memory", ">of", ">GPUs", ">USD/h")
+    table = Grid(
+        [text("change"), number(f"time per {sample}", 1), number("time"), number("memory"), number("of", 2),
+         number("GPUs", 3), number("USD/h", 4)], roomy=False,
+    )  # fmt: skip
     for remedy in found[:_ROWS]:
         attempt = remedy.attempt
-        table.add_row(
+        table.add(
             remedy.flags(),
             words.seconds(attempt.seconds_per_sample),
             f"{100.0 * remedy.slowdown:+.0f} %",
@@ -292,14 +297,4 @@ def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Table:
         )
     if len(found) > _ROWS:
         table.caption = f"... and {len(found) - _ROWS} more (--json has all)"
-        table.caption_justify = "left"
-    return table
-
-
-def _table(*heads: str) -> Table:
-    """Return a table; heads that begin with ``>`` are of numbers."""
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for head in heads:
-        number = head.startswith(">")
-        table.add_column(head.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
     return table

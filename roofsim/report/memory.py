@@ -11,6 +11,7 @@ from rich.text import Text
 from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
 from roofsim.report import words
+from roofsim.report.grid import Columnwise, Grid, number, text
 from roofsim.schedule.in_flight import waiting_bytes
 
 if TYPE_CHECKING:
@@ -32,13 +33,12 @@ _FIGURES: Final = {"allocated_peak": "allocated", "reserved": "reserved", "devic
 def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
     """Print the ledger, the peaks of the phases and the curve."""
     console.print(Text(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", style="bold"))
-    table = Table("at the peak", "bytes", "share", box=SIMPLE, pad_edge=False)
-    table.columns[1].justify = table.columns[2].justify = "right"
+    table = Grid([text("at the peak"), number("bytes"), number("share")])
     peak = float(ledger.device_total)
     for name, amount in ledger.components.items():
-        table.add_row(name.replace("_", " "), words.gibibytes(float(amount)), words.percent(float(amount) / peak))
-    table.add_section()
-    table.add_row("device total (peak)", words.gibibytes(peak), "100.0 %")
+        table.add(name.replace("_", " "), words.gibibytes(float(amount)), words.percent(float(amount) / peak))
+    table.line()
+    table.add("device total (peak)", words.gibibytes(peak), "100.0 %")
     console.print(table)
     console.print(
         f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
@@ -90,7 +90,7 @@ def _number(value: Any) -> bool:
 
 def _print_bars(console: Console, curve: list[tuple[str, str, dict[str, float]]], peak: float) -> None:
     totals = [sum(point[2].values()) for point in curve]
-    width = min(_CURVE_WIDTH, len(totals))
+    width = min(_CURVE_WIDTH, console.width, len(totals))
     columns = [
         totals[index * len(totals) // width : max((index + 1) * len(totals) // width, index * len(totals) // width + 1)]
         for index in range(width)
@@ -100,21 +100,25 @@ def _print_bars(console: Console, curve: list[tuple[str, str, dict[str, float]]]
     console.print(f"allocated over the step, 0 to {words.gibibytes(peak)}:")
     console.print(bars, highlight=False)
     meanings = ", ".join(f"{phase[0]} {phase}" for phase in _PHASES if phase[0] in phases)
-    console.print(f"{phases}   {meanings}", style="dim", highlight=False)
+    console.print(f"{phases}   {meanings}", style="dim", highlight=False, overflow="fold")
 
 
 def print_alive(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
     """Print what is alive at the peak by op, layer or role, the first `top` rows, and a line for the rest."""
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column(f"alive at the peak, by {by}", overflow="fold")
-    for head in ("bytes", "share", "storages"):
-        table.add_column(head, justify="right")
-    table.add_column("counts as")
+    table = Grid(
+        [
+            text(f"alive at the peak, by {by}"),
+            number("bytes"),
+            number("share"),
+            number("storages", 1),
+            text("counts as", 2),
+        ]
+    )
     for row in rows[:top]:
         cells = (words.gibibytes(row["bytes"]), words.percent(row["share"]), words.count(row["storages"]))
-        table.add_row(row["name"], *cells, row["of"].replace("_", " "))
-    table.add_section()
-    table.add_row("allocated peak", words.gibibytes(sum(row["bytes"] for row in rows)), "100.0 %")
+        table.add(row["name"], *cells, row["of"].replace("_", " "))
+    table.line()
+    table.add("allocated peak", words.gibibytes(sum(row["bytes"] for row in rows)), "100.0 %", "", "")
     console.print(table)
     if len(rows) > top:
         rest = words.gibibytes(sum(row["bytes"] for row in rows[top:]))
@@ -123,10 +127,6 @@ def print_alive(console: Console, rows: list[dict[str, Any]], *, by: str, top: i
 
 def print_stages(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print one column a stage: what it holds, its peak, its components."""
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("stage")
-    for row in rows:
-        table.add_column(row["name"], justify="right")
     lines: dict[str, list[str]] = {
         "ranks of the pipeline": [words.count(row["stages"]) for row in rows],
         "layers": [words.count(row["layers"]) for row in rows],
@@ -139,11 +139,7 @@ def print_stages(console: Console, rows: list[dict[str, Any]]) -> None:
     lines["80 % interval"] = [_span(row["device_total_interval"]) for row in rows]
     lines["fits"] = ["yes" if row["fits"] else "NO" for row in rows]
     lines["peak in"] = [row["peak_phase"] for row in rows]
-    for name, cells in lines.items():
-        if name in ("parameters", "allocated"):
-            table.add_section()
-        table.add_row(name, *cells)
-    console.print(table)
+    console.print(Columnwise("stage", [row["name"] for row in rows], lines, under=("parameters", "allocated")))
     for row in rows:
         console.print(f"peak of {row['name']} at {row['peak_op']}", style="dim")
 
@@ -194,16 +190,14 @@ def _counts_as(row: dict[str, Any]) -> str:
 
 def print_curve(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print the curve of every stage, ops of equal memory in one line."""
-    table = Table("stage", "phase", "op", "allocated", box=SIMPLE, pad_edge=False)
-    table.columns[3].justify = "right"
-    table.columns[2].overflow = "fold"
+    table = Grid([text("stage", 1), text("phase"), text("op"), number("allocated")])
     peaks = {stage: max(row["allocated"] for row in rows if row["stage"] == stage) for stage in _stages(rows)}
     before: tuple[Any, ...] = ()
     for row in rows:
         now = (row["stage"], row["phase"], words.gibibytes(row["allocated"]))
         top = row["allocated"] == peaks[row["stage"]]
         if now != before or top:
-            table.add_row(row["stage"], row["phase"], row["op"], now[2] + (" < peak" if top else ""))
+            table.add(row["stage"], row["phase"], row["op"], now[2] + (" < peak" if top else ""))
         before = now
     console.print(table)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.report.grid import Grid, number
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +26,9 @@ def print_served(console: Console, served: Served) -> None:
     console.print(_requests(served), style="dim", highlight=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
+    table.add_column(overflow="fold")
     for name, value in _rows(served):
-        table.add_row(name, value)
+        table.add_row(name, Text(value))
     console.print(table)
     console.print(_curve(served))
     console.print(f"Assumed: {'; '.join(served.plan.assumed)}.", style="dim", highlight=False)
@@ -205,15 +205,16 @@ def _simulated(served: Served) -> str:
     )
 
 
-def _curve(served: Served) -> Table:
-    table = Table(box=SIMPLE, pad_edge=False)
-    for name in ("requests", "first token", "per token", "tokens/s a user", "output tokens/s a GPU", "requests/s"):
-        table.add_column(name, justify="right")
+def _curve(served: Served) -> Grid:
+    table = Grid(
+        [number("requests"), number("first token"), number("per token"), number("tokens/s per user", 1),
+         number("output tokens/s per GPU", 2), number("requests/s")]
+    )  # fmt: skip
     for concurrency, steady in served.curve:
         rates: dict[str, Any] = served.rates(steady)
         each = steady.time_per_output_token
         user = rates["tokens_per_second_per_user"]
-        table.add_row(
+        table.add(
             words.count(concurrency), words.seconds(steady.time_to_first_token), "-" if each is None else words.seconds(each),
             "-" if user is None else words.count(user), words.count(rates["output_tokens_per_second_per_gpu"]),
             words.count(steady.request_rate),

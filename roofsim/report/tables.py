@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from rich.box import SIMPLE
-from rich.table import Table
 from rich.text import Text
 from rich.tree import Tree
 
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -20,16 +19,19 @@ if TYPE_CHECKING:
 
 def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
     """Print the rows of `op_rows`, the first `top` of them, and a line for the rest."""
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    heads = [by, "phase", "class"] if by == "op" else [by]
-    for name in heads:
-        table.add_column(name, overflow="fold")
-    for name in ("launches", "FLOPs", "bytes", "FLOP/B", "time", "share"):
-        table.add_column(name, justify="right")
-    table.add_column("bound")
+    heads = [text(by), text("phase", 2), text("class", 4)] if by == "op" else [text(by)]
+    numbers = [
+        number("launches", 5),
+        number("FLOPs", 3),
+        number("bytes", 3),
+        number("FLOP/B", 6),
+        number("time"),
+        number("share"),
+    ]
+    table = Grid([*heads, *numbers, text("bound", 1)], roomy=False)
     for row in rows[:top]:
         first = [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
-        table.add_row(*first, *_op_cells(row))
+        table.add(*first, *_op_cells(row))
     console.print(table)
     if len(rows) > top:
         rest = sum(row["time"] for row in rows[top:])
@@ -52,11 +54,10 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
 
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print catalog rows."""
-    table = Table(box=SIMPLE, pad_edge=False)
-    for name in rows[0]:
-        table.add_column(name)
+    first, *others = rows[0]
+    table = Grid([text(first), *(text(name, len(others) - place) for place, name in enumerate(others))])
     for row in rows:
-        table.add_row(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+        table.add(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
     console.print(table)
     console.print(f"{len(rows)} entries", style="dim")
 
@@ -65,11 +66,11 @@ def print_entry(console: Console, data: dict[str, Any]) -> None:
     """Print a catalog entry with the source of each number beside it."""
     sources = data.get("sources") or {}
     console.print(Text(f"{data['kind']} {data['name']}", style="bold"))
-    table = Table("field", "value", "source", box=SIMPLE, pad_edge=False)
+    table = Grid([text("field"), text("value"), text("source")])
     before = ""
     for path, value in _leaves({key: item for key, item in data.items() if key not in ("kind", "schema", "sources")}):
         source = _source(sources, path)
-        table.add_row(path, str(value), "(same)" if source and source == before else source)
+        table.add(path, str(value), "(same)" if source and source == before else source)
         before = source
     console.print(table)
 

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -44,13 +45,14 @@ def _print_notes(console: Console, result: Result) -> None:
 def _answer(result: Result) -> Table:
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
-    table.add_column()
-    for name, value in _answer_rows(result):
-        table.add_row(name, value)
+    table.add_column(overflow="fold")
+    for name, value in answer_rows(result):
+        table.add_row(name, Text(value))
     return table
 
 
-def _answer_rows(result: Result) -> list[tuple[str, str]]:
+def answer_rows(result: Result) -> list[tuple[str, str]]:
+    """Return name and text of each line of the answer."""
     rows = [("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}")]
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
     rows.append(("throughput", _throughput(result)))
@@ -99,7 +101,7 @@ def _interval(result: Result) -> str:
 
 def _latency_rows(result: Result) -> list[tuple[str, Any]]:
     names = {"time_to_first_token": "first token", "time_per_output_token": "per output token"}
-    return [(text, result.latency[key]) for key, text in names.items() if result.latency[key] is not None]
+    return [(name, result.latency[key]) for key, name in names.items() if result.latency[key] is not None]
 
 
 def _throughput(result: Result) -> str:
@@ -122,8 +124,8 @@ def _throughput(result: Result) -> str:
 
 def _parameters(result: Result) -> str:
     total, active = _f(result.parameters["total"]), _f(result.parameters["active"])
-    text = words.parameters(total)
-    return text if active == total else f"{text}, {words.parameters(active)} active per token"
+    shown = words.parameters(total)
+    return shown if active == total else f"{shown}, {words.parameters(active)} active per token"
 
 
 def _memory(result: Result) -> str:
@@ -140,8 +142,8 @@ def _memory(result: Result) -> str:
 def _cost(result: Result) -> str:
     cost = result.cost
     _, per_million = _per_million(cost)
-    rate = "" if per_million is None else f", {per_million:.3g} USD per million {words.unit_of(result)}"
-    return f"{cost['usd_per_hour']:.2f} USD/h{rate} (price of {cost['price_date']})"
+    rate = "" if per_million is None else f", {words.dollars(per_million)} USD per million {words.unit_of(result)}"
+    return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} (price of {cost['price_date']})"
 
 
 def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:
@@ -150,40 +152,39 @@ def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:
     return key.removeprefix("usd_per_million_"), cost[key]
 
 
-def _time_table(result: Result) -> Table:
-    table = Table("where the time goes", "time", "share", box=SIMPLE, pad_edge=False)
-    table.columns[1].justify = table.columns[2].justify = "right"
+def _time_table(result: Result) -> Grid:
+    table = Grid([text("where the time goes"), number("time"), number("share")])
     step = _f(result.step_time)
     for name, value in result.time.items():
         if _f(value) > 0:
-            table.add_row(words.BOUND_WORDS[name], words.seconds(_f(value)), words.percent(_f(value) / step))
-    table.add_section()
-    table.add_row("step", words.seconds(step), "100.0 %")
+            table.add(words.BOUND_WORDS[name], words.seconds(_f(value)), words.percent(_f(value) / step))
+    table.line()
+    table.add("step", words.seconds(step), "100.0 %")
     return table
 
 
-def _memory_table(result: Result) -> Table:
-    table = Table("memory at the peak", "bytes", "share", box=SIMPLE, pad_edge=False)
-    table.columns[1].justify = table.columns[2].justify = "right"
+def _memory_table(result: Result) -> Grid:
+    table = Grid([text("memory at the peak"), number("bytes"), number("share")])
     peak = _f(result.memory.device_total)
     for name, value in result.memory.components.items():
         if _f(value) > 0:
-            table.add_row(name.replace("_", " "), words.gibibytes(_f(value)), words.percent(_f(value) / peak))
-    table.add_section()
-    table.add_row("peak", words.gibibytes(peak), "100.0 %")
+            table.add(name.replace("_", " "), words.gibibytes(_f(value)), words.percent(_f(value) / peak))
+    table.line()
+    table.add("peak", words.gibibytes(peak), "100.0 %")
     return table
 
 
-def _networks_table(result: Result) -> Table:
+def _networks_table(result: Result) -> Grid:
     """Return what each network of a diffusion pipeline takes, and what binds it."""
-    table = Table("network", "runs", "time", "share", "work", "parameters", "limited by", box=SIMPLE, pad_edge=False)
-    for column in table.columns[1:6]:
-        column.justify = "right"
+    table = Grid(
+        [text("network"), number("runs", 1), number("time"), number("share"), number("work", 2), number("parameters", 3),
+         text("limited by")]
+    )  # fmt: skip
     step = _f(result.step_time)
     for row in result.networks:
         time = _f(row["time"])
-        table.add_row(
-            row["name"].replace("_", " "), f"{_f(row['runs']):g}", words.seconds(time), words.percent(time / step),
+        table.add(
+            row["name"].replace("_", " "), words.count(_f(row["runs"])), words.seconds(time), words.percent(time / step),
             humanize(_f(row["flops"]), "FLOP", 3), words.parameters(_f(row["parameters"])), words.BOUND_WORDS[row["bound"]],
         )  # fmt: skip
     return table

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.box import SIMPLE
-from rich.table import Table
 from rich.text import Text
 
 from roofsim.analyze.timeline import COMPUTE
 from roofsim.report import words
+from roofsim.report.grid import Grid, number, text
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.analyze.timeline import Timeline
 
-#: Columns of the picture in letters.
+#: Columns of the picture in letters at most, and of the names beside it.
 WIDTH: Final = 96
+_NAMES: Final = 10
 #: Stages that it shows at most, and rows of the table.
 MOST_ROWS: Final = 32
 LETTERS: Final = {"forward": "F", "backward": "B", "weight gradients": "W", "optimizer": "o", "recompute": "R"}
@@ -40,13 +40,13 @@ def print_timeline(console: Console, timeline: Timeline) -> None:
 
 
 def _print_stages(console: Console, timeline: Timeline) -> None:
-    table = Table(box=SIMPLE, pad_edge=False)
-    table.add_column("stage")
-    for name in ("ranks", "micro batch", "of the slowest", "busy", "waits", "share"):
-        table.add_column(name, justify="right")
+    table = Grid(
+        [text("stage"), number("ranks", 1), number("micro batch"), number("of the slowest", 2), number("busy"),
+         number("waits"), number("share")]
+    )  # fmt: skip
     for first, last, row in _alike(timeline.to_dict()["lanes"]):
         name = row["name"] if first == last else f"stages {first}-{last}"
-        table.add_row(
+        table.add(
             name, words.count(row["ranks"]), words.seconds(row["micro_batch"]), words.percent(row["of_slowest"]),
             words.seconds(row["busy"]), words.seconds(row["waits"]), words.percent(row["waits_share"]),
         )  # fmt: skip
@@ -68,36 +68,35 @@ def _print_letters(console: Console, timeline: Timeline) -> None:
     """Draw what each stage does, a column a slice of the time written out."""
     work = [span for span in timeline.spans if span.stream == COMPUTE]
     whole = max(span.start + span.seconds for span in work)
-    end = min(min(span.seconds for span in work if "micro_batch" in span.facts) * WIDTH / 2.0, whole)
+    width = max(min(WIDTH, console.width - _NAMES), 10)
+    end = min(min(span.seconds for span in work if "micro_batch" in span.facts) * width / 2.0, whole)
     if end < whole:
         console.print(f"the first {words.seconds(end)}:", style="dim", highlight=False)
-    for number, lane in enumerate(timeline.lanes[:MOST_ROWS]):
-        cells = [" "] * WIDTH
+    for place, lane in enumerate(timeline.lanes[:MOST_ROWS]):
+        cells = [" "] * width
         for span in work:
-            if span.lane == number and span.start < end:
-                first, last = (int(at / end * WIDTH) for at in (span.start, span.start + span.seconds))
+            if span.lane == place and span.start < end:
+                first, last = (int(at / end * width) for at in (span.start, span.start + span.seconds))
                 cells[first : max(last, first + 1)] = LETTERS[span.kind] * max(last - first, 1)
-        console.print(f"{lane.name:>9} {''.join(cells[:WIDTH])}", highlight=False, no_wrap=True)
+        console.print(f"{lane.name:>9} {''.join(cells[:width])}", highlight=False, no_wrap=True)
     console.print(
         "F forward, B backward, W gradients of weights, o optimizer; blank: waits", style="dim", highlight=False
     )
 
 
 def _print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
-    table = Table(box=SIMPLE, pad_edge=False)
     stages = len({row["stage"] for row in rows}) > 1
-    for name in (["stage"] if stages else []) + ["group", "phase"]:
-        table.add_column(name)
-    for name in ("per step", "shown", "hidden", "shown share"):
-        table.add_column(name, justify="right")
+    heads = [text("stage")] if stages else []
+    numbers = [number("per step"), number("exposed"), number("hidden", 1), number("share exposed", 2)]
+    table = Grid([*heads, text("group"), text("phase"), *numbers])
     before = None
     for row in rows:
         if stages and before not in (None, row["stage"]):
-            table.add_section()
+            table.line()
         before = row["stage"]
         share = row["exposed"] / row["time"] if row["time"] else 0.0
         cells = [row["stage"]] if stages else []
-        table.add_row(
+        table.add(
             *cells, row["group"], row["phase"], words.seconds(row["time"]), words.seconds(row["exposed"]),
             words.seconds(row["hidden"]), words.percent(share),
         )  # fmt: skip
