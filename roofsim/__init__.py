@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.workload import Scenario
+    from roofsim.views import collectives, explain, memory, ops, timeline
 
 __version__ = "0.1.0"
 
@@ -23,12 +24,17 @@ __all__ = [
     "UnitError",
     "UnknownNameError",
     "__version__",
+    "collectives",
     "compare",
     "evaluate",
+    "explain",
     "fit",
+    "memory",
+    "ops",
     "resolve",
     "run",
     "serve",
+    "timeline",
 ]
 
 #: Public name -> module; each is imported when first used, so that importing roofsim costs nothing.
@@ -40,12 +46,17 @@ _HOMES = {
     "SpecError": "roofsim.errors",
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",
+    "collectives": "roofsim.views",
     "compare": "roofsim.api",
     "evaluate": "roofsim.evaluate",
+    "explain": "roofsim.views",
     "fit": "roofsim.api",
+    "memory": "roofsim.views",
+    "ops": "roofsim.views",
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",
+    "timeline": "roofsim.views",
 }
 
 

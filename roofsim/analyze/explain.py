@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ops import op_rows
+from roofsim.analyze.printed import Printed
 from roofsim.cost.device import reach
 from roofsim.cost.kernels import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
@@ -23,8 +24,8 @@ if TYPE_CHECKING:
 SHOWN = 12
 
 
-@dataclass
-class Explanation:
+@dataclass(repr=False)
+class Explanation(Printed):
     """A figure, how it is computed, and what it is computed from."""
 
     title: str
@@ -32,6 +33,15 @@ class Explanation:
     formula: str = ""
     source: str = ""
     parts: list[Explanation] = field(default_factory=list)
+
+    def to_rows(self, above: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+        """Return one flat row per line: its path, value, formula and source."""
+        path = (*above, self.title)
+        own = {
+            "path": " / ".join(path), "depth": len(above), "title": self.title, "value": self.value, "formula": self.formula,
+            "source": self.source,
+        }  # fmt: skip
+        return [own, *(row for part in self.parts for row in part.to_rows(path))]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -139,7 +149,7 @@ def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
         Explanation(
             row["name"],
             f"{_seconds(row['time'])} ({100 * row['share']:.1f} %)",
-            f"{row['count']:g} launches, {humanize(row['flops'], 'FLOP', 4)}, {humanize(row['bytes'], 'B', 4)} in all; "
+            f"{row['launches']:g} launches, {humanize(row['flops'], 'FLOP', 4)}, {humanize(row['bytes'], 'B', 4)} in all; "
             f"bound by {row['bound'].replace('_', ' ')}",
         )
         for row in rows[:SHOWN]

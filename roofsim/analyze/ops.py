@@ -11,9 +11,12 @@ from roofsim.graph.base import Kind, Phase
 if TYPE_CHECKING:
     from roofsim.cost.pricing import OpCost
     from roofsim.evaluate import Evaluation
+    from roofsim.graph.base import AbstractOp
 
 GROUPS: Final = ("op", "class", "layer", "phase")
 ORDERS: Final = ("time", "flops", "bytes", "intensity", "program")
+#: What a row counts, besides seconds.
+_AMOUNTS: Final = ("launches", "flops", "bytes_read", "bytes_written")
 
 
 def op_rows(evaluation: Evaluation, *, by: str = "op", sort: str = "time") -> list[dict[str, Any]]:
@@ -49,21 +52,24 @@ def _key(cost: OpCost, by: str) -> str:
     return {"op": op.name, "class": str(op.group), "layer": op.layer, "phase": str(op.phase)}[by]
 
 
+def _component(op: AbstractOp) -> str:
+    """Return the part of the model that an op belongs to: of a backward op, that of its forward."""
+    name = op.origin or op.name
+    return name.rpartition(".")[0] or name
+
+
 def _add(rows: dict[str, dict[str, Any]], evaluation: Evaluation, cost: OpCost, key: str, times: Any) -> None:
     op = cost.op
     micro = 1.0 if op.phase is Phase.OPTIMIZER else evaluation.program.num_micro_batches
     runs = _number(op.count) * _number(times) * _number(micro)
-    row = rows.setdefault(
-        key,
-        {
-            "name": key, "phase": str(op.phase), "class": str(op.group), "count": 0.0, "flops": 0.0, "bytes": 0.0,
-            "time": 0.0, "compute": 0.0, "memory_bandwidth": 0.0, "launch": 0.0,
-        },
-    )  # fmt: skip
-    row["count"] += runs
-    row["flops"] += runs * _number(op.flops())
-    row["bytes"] += runs * (_number(op.bytes_read()) + _number(op.bytes_written()))
-    for part in ("time", "compute", "memory_bandwidth", "launch"):
+    belongs = {"phase": str(op.phase), "class": str(op.group), "component": _component(op)}
+    row = rows.setdefault(key, {"name": key, **belongs, **dict.fromkeys((*_AMOUNTS, "time", *BOUNDS), 0.0)})
+    for name, value in belongs.items():
+        row[name] = value if row[name] == value else ""  # of a group: what all of it have in common
+    amounts = (1.0, op.flops(), op.bytes_read(), op.bytes_written())
+    for name, amount in zip(_AMOUNTS, amounts, strict=True):
+        row[name] += runs * _number(amount)
+    for part in ("time", *BOUNDS):
         row[part] += runs * _number(getattr(cost, part))
 
 
@@ -73,16 +79,16 @@ def _number(value: Any) -> float:
 
 
 def _finished(row: dict[str, Any], whole: float) -> dict[str, Any]:
-    intensity = row["flops"] / row["bytes"] if row["bytes"] else None
+    moved = row["bytes_read"] + row["bytes_written"]
     bound = max(BOUNDS, key=lambda part: row[part])
     return {
         "name": row["name"],
         "phase": row["phase"],
         "class": row["class"],
-        "count": row["count"],
-        "flops": row["flops"],
-        "bytes": row["bytes"],
-        "intensity": intensity,
+        "component": row["component"],
+        **{name: row[name] for name in _AMOUNTS},
+        "bytes": moved,
+        "intensity": row["flops"] / moved if moved else None,
         "time": row["time"],
         "share": row["time"] / whole if whole else 0.0,
         "bound": bound,

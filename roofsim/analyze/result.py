@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.analyze.printed import Printed
+
 if TYPE_CHECKING:
     from roofsim.analyze.goodput import Goodput
     from roofsim.numeric import Real
@@ -44,8 +46,8 @@ class Memory:
         return float(missing) if missing.ndim == 0 else missing
 
 
-@dataclass(frozen=True, kw_only=True)
-class Result:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Result(Printed):
     """The answer to a scenario. Amounts are floats, or float64 arrays where sizes or hardware were arrays."""
 
     scenario: dict[str, Any]

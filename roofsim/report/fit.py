@@ -39,16 +39,13 @@ _FULL: Final = 0.95
 
 def print_fit(console: Console, fit: Fit) -> None:
     """Print the answer first, then what stands behind it."""
-    resolved = fit.resolved
-    where = f"{fit.base.gpus} x {resolved.gpu.name}" if fit.fewest is None else resolved.gpu.name
-    title = f"{resolved.model.name} · {resolved.workload.phase} · {where} · {resolved.precision.name} · {resolved.engine.name}"
-    console.print(Text(title, style="bold"))
+    console.print(Text(headline(fit), style="bold"))
     if fit.fewest is not None:
         _print_fewest(console, fit)
     elif fit.largest_model is not None:
         _print_models(console, fit.largest_model)
     else:
-        console.print(_verdict(fit.base), highlight=False)
+        console.print(verdict(fit.base), highlight=False)
         if fit.certificate is not None and fit.size is not None:
             console.print(_certified(fit.size, fit.certificate), highlight=False)
     for note in fit.notes:
@@ -61,7 +58,15 @@ def print_fit(console: Console, fit: Fit) -> None:
         console.print(f"Assumed: {'; '.join(fit.assumed)}.", style="dim", highlight=False)
 
 
-def _verdict(base: Attempt) -> str:
+def headline(fit: Fit) -> str:
+    """Return what was asked, in one line."""
+    resolved = fit.resolved
+    where = f"{words.count(fit.base.gpus)} x {resolved.gpu.name}" if fit.fewest is None else resolved.gpu.name
+    return f"{resolved.model.name} · {resolved.workload.phase} · {where} · {resolved.precision.name} · {resolved.engine.name}"
+
+
+def verdict(base: Attempt) -> str:
+    """Say whether it fits, and what is left or missing."""
     taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"
     if base.fits:
         spare = base.capacity - base.memory

@@ -34,11 +34,14 @@ class Column:
         Whether it holds numbers: to the right, on one line.
     leaves
         0: it stays; where columns must leave, those with the highest number leave first.
+    whole
+        Whether its words are never broken: names that people copy.
     """
 
     head: str
     number: bool = False
     leaves: int = 0
+    whole: bool = False
 
     def least(self, cells: Sequence[str]) -> int:
         """Return the characters that it needs, its head over several lines."""
@@ -46,7 +49,8 @@ class Column:
         if self.number:
             return max([head, *map(cell_len, cells)])
         words = [word for cell in cells for word in cell.split()]
-        return max(head, min(max(map(cell_len, words), default=1), _LEAST_NAME))
+        longest = max(map(cell_len, words), default=1)
+        return max(head, longest if self.whole else min(longest, _LEAST_NAME))
 
     def most(self, cells: Sequence[str]) -> int:
         """Return the characters that it takes on one line."""

@@ -22,12 +22,12 @@ _GRANULE = 2.0**20
 
 def print_served(console: Console, served: Served) -> None:
     """Print one answer: the load and what comes of it first, then limits, memory, cost, and the curve over loads."""
-    console.print(Text(_headline(served), style="bold"))
+    console.print(Text(headline(served), style="bold"))
     console.print(_requests(served), style="dim", highlight=False)
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
     table.add_column(overflow="fold")
-    for name, value in _rows(served):
+    for name, value in answer_rows(served):
         table.add_row(name, Text(value))
     console.print(table)
     console.print(_curve(served))
@@ -36,7 +36,8 @@ def print_served(console: Console, served: Served) -> None:
         console.print(f"Note: {note}.", style="yellow", highlight=False)
 
 
-def _headline(served: Served) -> str:
+def headline(served: Served) -> str:
+    """Return what serves, in one line."""
     plan = served.plan
     resolved = plan.resolved
     ranks = ((name, getattr(resolved.parallel, name)) for name in ("tensor", "pipeline", "expert", "context"))
@@ -68,7 +69,8 @@ def _requests(served: Served) -> str:
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 
-def _rows(served: Served) -> list[tuple[str, str]]:
+def answer_rows(served: Served) -> list[tuple[str, str]]:
+    """Return name and text of each line of the answer."""
     rows = [] if served.room.fits else [_no_room(served)]
     rows += _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
     rows += [

@@ -8,7 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from roofsim.report import words
-from roofsim.report.grid import Grid, number, text
+from roofsim.report.grid import Column, Grid, number, text
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int
 
 def _op_cells(row: dict[str, Any]) -> list[str]:
     return [
-        words.count(row["count"]),
+        words.count(row["launches"]),
         humanize(row["flops"], "FLOP", 3) if row["flops"] else "-",
         words.gibibytes(row["bytes"]),
         "-" if row["intensity"] is None else words.count(row["intensity"]),
@@ -55,7 +55,9 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print catalog rows."""
     first, *others = rows[0]
-    table = Grid([text(first), *(text(name, len(others) - place) for place, name in enumerate(others))])
+    figures = [name for name in others if all(str(row[name])[:1].isdigit() or row[name] == "-" for row in rows)]
+    columns = [Column(name, number=name in figures, leaves=place) for place, name in enumerate(others, 1)]
+    table = Grid([Column(first, whole=True), *columns])
     for row in rows:
         table.add(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
     console.print(table)

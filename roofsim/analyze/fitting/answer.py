@@ -11,6 +11,7 @@ from roofsim.analyze.fitting.layouts import Fewest, fewest_gpus
 from roofsim.analyze.fitting.models import LargestModel, family_of, largest_model
 from roofsim.analyze.fitting.sizes import checked_word, largest_size
 from roofsim.analyze.fitting.state import State, state_of
+from roofsim.analyze.printed import Printed
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec.scenario import with_override
 from roofsim.spec.sized import Sized, sized
@@ -29,8 +30,8 @@ FEWEST: Final = ("gpus",)
 USUAL_ENGINE: Final = "megatron-core"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fit:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Fit(Printed):
     """The answer; parts that were not asked for are None.
 
     Attributes

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
+from roofsim.analyze.printed import Printed
 from roofsim.analyze.serving import disaggregated, fetched, whole_run
 from roofsim.analyze.serving.bounds import bounds_of, turning
 from roofsim.analyze.serving.host_cache import hits_of
@@ -29,8 +30,8 @@ STEEP: Final = 0.8
 _GUESSES: Final = 3
 
 
-@dataclass(frozen=True, kw_only=True)
-class Served:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Served(Printed):
     """The answer. Rates are those of the whole server.
 
     Attributes

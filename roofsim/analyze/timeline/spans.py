@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from roofsim.analyze.printed import Printed
+
 #: Streams, in the order in which they are drawn; groups of collectives stand between compute and copies.
 COMPUTE: Final = "compute"
 TO_HOST: Final = "device to host"
@@ -69,8 +71,8 @@ class Lane:
     micro_batch: float
 
 
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Timeline(Printed):
     """A step, or one pass of inference.
 
     Attributes
@@ -97,6 +99,16 @@ class Timeline:
     def is_whole(self) -> bool:
         """Whether every micro batch is written out."""
         return self.shown_micro_batches == self.micro_batches
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one flat row per piece of work: whose, on which stream, when."""
+        return [
+            {
+                "lane": self.lanes[span.lane].name, "stream": span.stream, "name": span.name, "kind": span.kind,
+                "start": span.start, "time": span.seconds, **span.facts,
+            }
+            for span in self.spans
+        ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sums as plain data; spans are for traces and pictures."""

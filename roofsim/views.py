@@ -1,0 +1,290 @@
+"""Look into a scenario: its ops, its memory, when things happen, where a figure comes from; and what collectives take.
+
+Each function takes what `roofsim.run` takes and returns an answer whose `print` is the text of the command line's verb of that
+name, whose `to_rows` are flat rows and whose `to_dict` is plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from roofsim.analyze.printed import Table, flattened
+from roofsim.api import answer, resolve
+from roofsim.evaluate import evaluate
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from roofsim.analyze.allocation import Allocation, Measured
+    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.result import Memory
+    from roofsim.analyze.timeline import Timeline
+    from roofsim.evaluate import Evaluation
+    from roofsim.spec.workload import Scenario
+
+
+def _title(evaluation: Evaluation) -> str:
+    resolved = evaluation.resolved
+    return f"{resolved.model.name} · {resolved.workload.phase} · {resolved.gpus} x {resolved.gpu.name}"
+
+
+# -- ops ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OpsView(Table):
+    """The ops of a step, or groups of them; `rows` are the first `top` of `every`, or all."""
+
+    by: str
+    every: list[dict[str, Any]]
+    top: int | None = None
+
+
+def ops(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    by: str = "op",
+    sort: str = "time",
+    top: int | None = None,
+    **overrides: Any,
+) -> OpsView:
+    """List what runs in a step.
+
+    Parameters
+    ----------
+    by
+        One row per ``op``, ``class``, ``layer`` or ``phase``.
+    sort
+        ``time``, ``flops``, ``bytes``, ``intensity`` or ``program`` (the order of execution).
+    top
+        Keep so many rows.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    return ops_of(evaluate(resolve(scenario, **overrides)), by=by, sort=sort, top=top)
+
+
+def ops_of(evaluation: Evaluation, *, by: str = "op", sort: str = "time", top: int | None = None) -> OpsView:
+    """Return the ops of an evaluation."""
+    from roofsim.analyze.ops import op_rows
+
+    every = op_rows(evaluation, by=by, sort=sort)
+    return OpsView(title=_title(evaluation), rows=every[:top], by=by, every=every, top=top)
+
+
+# -- memory ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MemoryLedger(Table):
+    """What takes memory at the peak: one row per component; `to_dict` has the whole ledger."""
+
+    evaluation: Evaluation
+    ledger: Memory
+    allocation: Allocation | None = None
+    measured: Measured | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the ledger as plain data."""
+        from roofsim.analyze.intervals import memory_intervals
+        from roofsim.analyze.result import plain
+
+        fields = (
+            "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "shortfall", "peak_op",
+            "peak_phase", "components", "away",
+        )  # fmt: skip
+        row = {name: getattr(self.ledger, name) for name in fields}
+        row["peak"] = row["device_total"]
+        row["intervals"] = memory_intervals(self.ledger, self.evaluation.resolved)
+        row["phase_peaks"] = self.evaluation.profiles[0].phase_peaks
+        row["allocator"] = None if self.allocation is None else self.allocation.to_dict()
+        if self.measured is not None:
+            row["snapshot"] = self.measured.to_dict()
+        found: dict[str, Any] = plain(row)
+        return found
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MemoryView(Table):
+    """What is alive at the peak by op, layer, role or stage (`view`), the ``curve``, or the life of a ``tensor``."""
+
+    view: str
+    every: list[dict[str, Any]]
+    top: int | None = None
+
+
+def memory(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    by: str | None = None,
+    tensor: str | int | None = None,
+    curve: bool = False,
+    top: int | None = None,
+    **overrides: Any,
+) -> MemoryLedger | MemoryView:
+    """Show what takes memory.
+
+    Parameters
+    ----------
+    by
+        What is alive at the peak by ``op``, ``layer`` or ``role``; or each ``stage``. Left out: the ledger of the peak.
+    tensor
+        The name of a tensor, for its life. A number is the tensor-parallel degree, as everywhere.
+    curve
+        What is alive at every op, in program order.
+    top
+        Keep so many rows.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    from roofsim.errors import Problem, SpecError
+
+    if tensor is not None and not isinstance(tensor, str):
+        overrides, tensor = {**overrides, "tensor": tensor}, None
+    views = [name for name, given in (("by", by), ("tensor", tensor), ("curve", curve or None)) if given is not None]
+    if len(views) > 1:
+        raise SpecError(Problem(f"{' and '.join(views)} are different views; give one"))
+    evaluation = evaluate(resolve(scenario, **overrides), with_curve=True)
+    return memory_view_of(evaluation, by=by, tensor=tensor, top=top) if views else memory_ledger_of(evaluation)
+
+
+def memory_view_of(
+    evaluation: Evaluation, *, by: str | None = None, tensor: str | None = None, top: int | None = None
+) -> MemoryView:
+    """Return a view of the memory of an evaluation: by something, of a tensor, or the curve."""
+    from roofsim.analyze import alive
+
+    if tensor is not None:
+        view, every = "tensor", alive.tensor_rows(evaluation, tensor)
+    elif by is not None:
+        view, every = by, alive.alive_rows(evaluation, by=by)
+    else:
+        view, every = "curve", alive.curve_rows(evaluation)
+    return MemoryView(title=_title(evaluation), rows=every[:top], view=view, every=every, top=top)
+
+
+def memory_ledger_of(evaluation: Evaluation) -> MemoryLedger:
+    """Return the ledger of an evaluation."""
+    from roofsim.analyze.allocation import allocation_of
+    from roofsim.analyze.ledger import memory_of
+    from roofsim.analyze.result import plain
+    from roofsim.numeric import divide
+
+    ledger = memory_of(evaluation)
+    rows = [
+        {"name": name, "bytes": plain(amount), "share": plain(divide(amount, ledger.device_total))}
+        for name, amount in ledger.components.items()
+    ]
+    allocation = allocation_of(evaluation)
+    return MemoryLedger(
+        title=_title(evaluation), rows=rows, evaluation=evaluation, ledger=ledger, allocation=allocation
+    )
+
+
+# -- timeline, explain ----------------------------------------------------------------------------------------------
+
+
+def timeline(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Timeline:
+    """Say when each part of a step runs, and how much of the communication is hidden; rows are pieces of work."""
+    from roofsim.analyze.timeline import timeline as timeline_of
+
+    return timeline_of(evaluate(resolve(scenario, **overrides)))
+
+
+def explain(
+    scenario: str | Path | dict[str, Any] | Scenario, figure: str = "step_time", **overrides: Any
+) -> Explanation:
+    """Trace a figure back to ops, formulas, constants and sources; one row per line of the explanation.
+
+    Parameters
+    ----------
+    figure
+        A key of the result (``step_time``, ``memory.peak``, ``mfu`` ...) or the name of an op.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    from roofsim.analyze.explain import explain as unfold
+
+    evaluation = evaluate(resolve(scenario, **overrides))
+    return unfold(evaluation, answer(evaluation), figure)
+
+
+# -- collectives ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class CollectivesView(Table):
+    """Time and bandwidth of a collective: one row per size and number of ranks."""
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return flat rows."""
+        return [flattened(row) for row in self.rows]
+
+
+def collectives(
+    system: str,
+    op: str = "all_reduce",
+    *,
+    gpu: str | None = None,
+    ranks: Sequence[int] | None = None,
+    sizes: Sequence[float | str] | None = None,
+    stride: int = 1,
+    engine: str | None = None,
+) -> CollectivesView:
+    """Predict time and bandwidth of a collective on a system.
+
+    Parameters
+    ----------
+    system, gpu
+        Catalog names; the GPU left out is the system's own.
+    op
+        ``all_reduce``, ``all_gather``, ``reduce_scatter``, ``all_to_all``, ``broadcast`` or ``send_recv``.
+    ranks
+        Members of the group. Left out: powers of two up to a node, and some nodes.
+    sizes
+        Bytes of the full tensor, as numbers or as texts (``"64 MiB"``). Left out: 1 KiB to 4 GiB.
+    stride
+        Distance of neighbouring members in rank order.
+    engine
+        An engine, whose own all-reduce kernels are used where it has some.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    from roofsim.analyze.collectives import SIZES, collective_rows, system_and_gpu, usual_ranks
+    from roofsim.errors import Place, Problem, SpecError
+    from roofsim.units import parse
+
+    node, card = system_and_gpu(system, gpu)
+    counts = usual_ranks(node) if ranks is None else [int(count) for count in ranks]
+    if not counts:
+        message = f"{node.name} has one GPU and states no network: there is nothing to communicate with"
+        raise SpecError(Problem(message, Place("--system")))
+    wanted = SIZES if sizes is None else [parse(size, "B") if isinstance(size, str) else float(size) for size in sizes]
+    rows = collective_rows(node, card, op, counts, wanted, stride=stride, custom=_own_kernels(engine))
+    return CollectivesView(title=f"{rows[0]['op']} on {rows[0]['system']}", rows=rows)
+
+
+def _own_kernels(engine: str | None) -> str | None:
+    """Return the engine if it has all-reduce kernels of its own; others call the library."""
+    from roofsim.spec import catalog
+    from roofsim.spec.engine import Engine
+    from roofsim.spec.validate import validate
+
+    if engine is None:
+        return None
+    name = catalog.resolve_name("engine", engine)
+    return name if validate(Engine, catalog.load("engine", name)).all_reduce == "custom" else None
