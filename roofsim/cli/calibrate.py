@@ -11,13 +11,14 @@ from roofsim.cli.lazy import VerbCommand
 from roofsim.cli.request import checked_path, write_text
 
 app = typer.Typer(
-    help="Measure a card, and make constants of measurements.", no_args_is_help=True, rich_markup_mode=None
+    help="Measure a GPU, and turn measurements into constants.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Output = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE.py", help="Write the script to a new file instead of printing.")
+    Path | None,
+    typer.Option("--output", metavar="FILE.py", help="Write the script to a new file instead of printing it."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if there is one.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
 
 
 @app.callback()
@@ -32,7 +33,7 @@ def _group() -> None:
     "roofsim calibrate measure --output mycard.py --force",
 )
 def measure(*, output: Output = None, force: Force = False) -> None:
-    """Write a script, in need of PyTorch only, that measures the card of the machine it runs on."""
+    """Write a script that measures the GPU of the machine it runs on; it needs PyTorch only."""
     from roofsim.calibrate.script import script_text, write_script
 
     if output is None:
@@ -47,32 +48,34 @@ def measure(*, output: Output = None, force: Force = False) -> None:
 Data = Annotated[
     Path | None,
     typer.Argument(
-        metavar="DATA", help="Measured kernels as CSV, also gzipped (.csv.gz); with --aiconfigurator a folder, if any."
+        metavar="DATA", help="Measured kernels as CSV, gzipped or not (.csv.gz); with --aiconfigurator, a folder."
     ),
 ]
 Constants = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants, with their errors.")
+    Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants and their errors.")
 ]
-HoldOut = Annotated[bool, typer.Option("--hold-out", help="Also fit half of the rows and print errors on the others.")]
-Groups = Annotated[bool, typer.Option("--groups", help="Print every card, operation, format and engine.")]
+HoldOut = Annotated[bool, typer.Option("--hold-out", help="Fit half of the rows, and print the errors on the others.")]
+Groups = Annotated[bool, typer.Option("--groups", help="Print errors for every GPU, operation, format and engine.")]
 
 
-Card = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Catalog name of the card, for --overlay.")]
+Card = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Catalog name of the GPU, for --overlay.")]
 OverlayFile = Annotated[
     Path | None,
-    typer.Option("--overlay", metavar="CARD.yaml", help="Write what the rows say of one card, for --calibration."),
+    typer.Option("--overlay", metavar="CARD.yaml", help="Write the constants of one GPU, for --calibration."),
 ]
 
 Aiconfigurator = Annotated[
     bool,
     typer.Option(
         "--aiconfigurator",
-        help="Score the shipped constants on the tables of the installed aiconfigurator-core; --hold-out and --output fit.",
+        help="Score the shipped constants on the tables of the installed aiconfigurator-core; --hold-out and --output fit them.",
     ),
 ]
 Page = Annotated[
     Path | None,
-    typer.Option("--page", metavar="FILE.md", help="With --aiconfigurator: write to a file instead of printing."),
+    typer.Option(
+        "--page", metavar="FILE.md", help="With --aiconfigurator: write the page to a file instead of printing it."
+    ),
 ]
 
 
@@ -86,14 +89,14 @@ def fit(
     data: Data = None, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
     overlay: OverlayFile = None, gpu: Card = None, aiconfigurator: Aiconfigurator = False, page: Page = None,
 ) -> None:  # fmt: skip
-    """Fit the constants of the kernel models to a table of measured kernels, or make an overlay for one card of it."""
+    """Fit the constants of the kernel models to measured kernels, or write an overlay for one GPU."""
     if aiconfigurator:
         if overlay is not None:
-            raise _refused("--overlay does not go with --aiconfigurator")
+            raise _refused("--overlay and --aiconfigurator cannot be combined")
         _examine(data, output, page, hold_out=hold_out, groups=groups)
         return
     if page is not None:
-        raise _refused("--page goes with --aiconfigurator")
+        raise _refused("--page needs --aiconfigurator")
     if data is None:
         raise _refused("expected DATA: a table of measured kernels, or --aiconfigurator")
     if overlay is not None:
@@ -108,7 +111,11 @@ def fit(
     found = fit_kernels(table)
     scores = held_out(table)[1] if hold_out else fit_scores(table, found)
     title = "Errors on rows that were not fitted" if hold_out else "Errors on the rows that were fitted"
-    lines = [f"{len(table)} rows, {skipped} without a model left out", title, *report(scores, groups=groups)]
+    lines = [
+        f"{len(table)} rows, {skipped} left out because no model covers them",
+        title,
+        *report(scores, groups=groups),
+    ]
     write_text("\n".join(lines) + "\n")
     if output is not None:
         write_fit(output, found, scores)

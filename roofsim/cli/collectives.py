@@ -7,39 +7,53 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import catalog_names, choices
 from roofsim.cli.request import as_rows, checked_path, console
-from roofsim.cli.run import Csv, Json
+from roofsim.cli.run import PICTURES, Csv, Json
 
-SystemName = Annotated[str, typer.Option("--system", metavar="NAME", help="A file of hardware/systems.")]
-GpuName = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="The GPU; left out: the system's own.")]
+KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
+
+SystemName = Annotated[
+    str,
+    typer.Option(
+        "--system", metavar="NAME", autocompletion=catalog_names("system"), help="Node: `roofsim list systems`."
+    ),
+]
+GpuName = Annotated[
+    str | None,
+    typer.Option("--gpu", metavar="NAME", autocompletion=catalog_names("gpu"), help="GPU. [default: the system's own]"),
+]
 Op = Annotated[
     str,
     typer.Option(
-        "--op", metavar="OP", help="all_reduce, all_gather, reduce_scatter, all_to_all, broadcast or send_recv."
+        "--op",
+        metavar="NAME",
+        autocompletion=choices(KINDS),
+        show_default=False,
+        help=f"The collective. One of: {', '.join(KINDS)}. [default: all_reduce]",
     ),
 ]
 Ranks = Annotated[
     str | None,
-    typer.Option("--ranks", metavar="N,N", help="Members of the group; left out: up to a node, and some nodes."),
+    typer.Option("--ranks", metavar="N,N", help="Ranks in the group. [default: up to one node, and some nodes]"),
 ]
 Sizes = Annotated[
     str | None,
-    typer.Option("--sizes", metavar="SIZE,SIZE", help="Bytes of the full tensor, as 64 MiB; left out: 1 KiB to 4 GiB."),
+    typer.Option("--sizes", metavar="SIZE,SIZE", help="Size of the whole tensor: '64 MiB'. [default: 1 KiB to 4 GiB]"),
 ]
-Stride = Annotated[int, typer.Option("--stride", metavar="N", help="Distance of neighbouring members in rank order.")]
+Stride = Annotated[int, typer.Option("--stride", metavar="N", help="Distance between neighbouring members, in ranks.")]
 Engine = Annotated[
-    str | None, typer.Option("--engine", metavar="NAME", help="Engine with all-reduce kernels of its own (vllm ...).")
+    str | None,
+    typer.Option(
+        "--engine",
+        metavar="NAME",
+        autocompletion=catalog_names("engine"),
+        help="Engine, for those with all-reduce kernels of their own (vllm).",
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time and bus bandwidth.")]
-
-
-def _own_kernels(engine: str) -> str | None:
-    """Return the engine if it brings all-reduce kernels of its own; others call the library."""
-    from roofsim.spec import catalog
-    from roofsim.spec.engine import Engine
-    from roofsim.spec.validate import validate
-
-    return engine if validate(Engine, catalog.load("engine", engine)).all_reduce == "custom" else None
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time and bus bandwidth (.png, .svg, .pdf).")
+]
 
 
 def collectives(
@@ -47,31 +61,25 @@ def collectives(
     stride: Stride = 1, engine: Engine = None, json: Json = False, csv: Csv = False, plot: Plot = None,
 ) -> None:  # fmt: skip
     """Show time and bandwidth of collectives on a system, by message size and number of ranks."""
-    from roofsim.analyze.collectives import SIZES, collective_rows, system_and_gpu, usual_ranks
-    from roofsim.spec import catalog
+    from roofsim.views import collectives as view_of
 
-    checked_path(plot, ".png", ".svg", ".pdf")
-    node, card = system_and_gpu(system, gpu)
-    custom = None if engine is None else _own_kernels(catalog.resolve_name("engine", engine))
-    counts = usual_ranks(node) if ranks is None else _whole(ranks)
-    if not counts:
-        _refuse(f"{node.name} has one GPU and states no network: nothing to communicate with", "--system")
-    wanted = list(SIZES) if sizes is None else _bytes(sizes)
-    rows = collective_rows(node, card, op, counts, wanted, stride=stride, custom=custom)
-    if not as_rows(rows, json=json, csv=csv):
-        from roofsim.report.collective_plots import print_collectives
+    checked_path(plot, *PICTURES)
+    counts, wanted = None if ranks is None else _whole(ranks), None if sizes is None else _bytes(sizes)
+    view = view_of(system, op, gpu=gpu, ranks=counts, sizes=wanted, stride=stride, engine=engine)
+    if not as_rows(view.rows, json=json, csv=csv):
+        from roofsim.report.printed import show
 
-        print_collectives(console(), rows)
+        show(view, console())
     if plot is not None:
         from roofsim.report.collective_plots import draw_collectives
 
-        draw_collectives(rows, plot)
+        draw_collectives(view.rows, plot)
 
 
 def _whole(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and len(part) < 12 for part in parts):
-        _refuse(f"expected whole numbers as 8,16; got {text[:60]!r}", "--ranks")
+        _refuse(f"expected whole numbers such as 8,16; got {text[:60]!r}", "--ranks")
     return [int(part) for part in parts]
 
 

@@ -7,17 +7,24 @@ from typing import Annotated
 import typer
 
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, console, evaluated, write_text
-from roofsim.cli.run import Json, Scenario
+from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
+from roofsim.cli.run import Csv, Json, Scenario
 
 Figure = Annotated[
-    str, typer.Argument(help="A key of the result (step_time, memory.peak, mfu ...) or the name of an op.")
+    str,
+    typer.Argument(
+        metavar="FIGURE",
+        show_default=False,
+        help="A key of the result (step_time, memory.peak, mfu ...) or the name of an operation. [default: step_time]",
+    ),
 ]
 
 
 @scenario_options
-def explain(*, scenario: Scenario, figure: Figure = "step_time", json: Json = False, overrides: Overrides) -> None:
-    """Unfold a figure to the ops, formulas, constants and sources that it comes from."""
+def explain(
+    *, scenario: Scenario, figure: Figure = "step_time", json: Json = False, csv: Csv = False, overrides: Overrides
+) -> None:
+    """Trace a figure back to operations, formulas, constants and their sources."""
     from roofsim.analyze.explain import explain as unfold
     from roofsim.api import answer
 
@@ -27,7 +34,7 @@ def explain(*, scenario: Scenario, figure: Figure = "step_time", json: Json = Fa
         from roofsim.report.tabular import to_json
 
         write_text(to_json(explanation.to_dict()))
-        return
-    from roofsim.report.tables import print_explanation
+    elif not as_rows(explanation.to_rows() if csv else [], json=False, csv=csv):
+        from roofsim.report.printed import show
 
-    print_explanation(console(), explanation)
+        show(explanation, console())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofsim.cli.complete import choices, scenarios
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.run import Json
@@ -13,10 +14,15 @@ from roofsim.cli.run import Json
 if TYPE_CHECKING:
     from roofsim.analyze.fitting.answer import Fit
 
+LARGEST = ("micro-batch-size", "batch-size", "sequence-length", "image-size", "context-length", "model")
+
 Scenario = Annotated[
     str,
     typer.Argument(
-        help="A scenario or model file, a folder with a config.json, a catalog name, or a size: 100B, a decoder of GPT-3's shape."
+        metavar="SCENARIO",
+        autocompletion=scenarios,
+        help="A scenario or model file, a folder with a config.json, the name of a model in the catalog, or a size such as 100B: "
+        "a decoder in the shape of GPT-3.",
     ),
 ]
 Largest = Annotated[
@@ -24,17 +30,20 @@ Largest = Annotated[
     typer.Option(
         "--largest",
         metavar="WHAT",
-        help="micro-batch-size, batch-size, sequence-length, image-size, context-length, model.",
+        autocompletion=choices(LARGEST),
+        help=f"Find the largest that fits. One of: {', '.join(LARGEST)}. [default: micro-batch-size]",
     ),
 ]
-Fewest = Annotated[str | None, typer.Option("--fewest", metavar="gpus", help="Search the smallest number of GPUs.")]
+Fewest = Annotated[str | None, typer.Option("--fewest", metavar="gpus", help="Find the smallest number of GPUs.")]
 Family = Annotated[
     str | None,
-    typer.Option("--family", metavar="NAME", help="With --largest model: a folder of the catalog, or a prefix (gpt3)."),
+    typer.Option(
+        "--family",
+        metavar="NAME",
+        help="With --largest model: a folder of the catalog, or the beginning of names (gpt3).",
+    ),
 ]
-Csv = Annotated[
-    bool, typer.Option("--csv", help="Print the rows (layouts, models or changes; else the search) as CSV.")
-]
+Csv = Annotated[bool, typer.Option("--csv", help="Print the layouts, models or changes that were found as CSV.")]
 
 
 @scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))
@@ -42,7 +51,7 @@ def fit(
     *, scenario: Scenario, largest: Largest = None, fewest: Fewest = None, family: Family = None, json: Json = False,
     csv: Csv = False, overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Say whether it fits, the largest that does, the fewest GPUs, and the cheapest changes that make it fit."""
+    """Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do."""
     from roofsim.analyze.fitting.answer import fit_document
     from roofsim.api import resolve_document
 
@@ -53,9 +62,9 @@ def fit(
 
         write_text(to_json(found.to_dict()))
     elif not as_rows(_rows(found), json=False, csv=csv):
-        from roofsim.report.fit import print_fit
+        from roofsim.report.printed import show
 
-        print_fit(console(), found)
+        show(found, console())
 
 
 def _rows(found: Fit) -> list[dict[str, Any]]:

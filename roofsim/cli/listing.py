@@ -1,4 +1,4 @@
-"""List what the catalogs hold: ``roofsim list gpus``."""
+"""List what the catalogs hold: ``roofsim list``, ``roofsim list gpus``."""
 
 from __future__ import annotations
 
@@ -6,20 +6,35 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import choices
 from roofsim.cli.request import as_rows, console
 from roofsim.cli.run import Csv, Json
 
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 
-What = Annotated[str, typer.Argument(help=f"{', '.join(KINDS)}.")]
+What = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="CATALOG", autocompletion=choices(KINDS),
+        help=f"One of: {', '.join(KINDS)}. Left out: how many entries each has.",
+    ),
+]  # fmt: skip
 
 
-def list_names(*, what: What, json: Json = False, csv: Csv = False) -> None:
-    """List a catalog: GPUs, systems, engines, models or architectures."""
-    from roofsim.analyze.catalogs import catalog_rows
+def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> None:
+    """List the models, GPUs, systems, engines and architectures of the catalog."""
+    from roofsim.analyze.catalogs import catalog_rows, overview_rows
     from roofsim.errors import Problem, UnknownNameError, did_you_mean
 
-    kind = KINDS.get(what) or KINDS.get(f"{what}s")
+    if what is None:
+        rows = overview_rows(KINDS)
+        if not as_rows(rows, json=json, csv=csv):
+            from roofsim.report.tables import print_overview
+
+            print_overview(console(), rows)
+        return
+
+    kind = KINDS.get(what.lower()) or KINDS.get(f"{what.lower()}s")
     if kind is None:
         raise UnknownNameError(Problem(f"unknown catalog {what!r}", hint=did_you_mean(what, KINDS)))
     rows = catalog_rows(kind)

@@ -2,43 +2,61 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofsim.cli.complete import choices, scenarios
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
-from roofsim.cli.run import Csv, Json
+from roofsim.cli.run import PICTURES, Csv, Json, Top
 
 if TYPE_CHECKING:
     from roofsim.analyze.allocation import Allocation, Measured
+    from roofsim.analyze.printed import Table
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
 
 Scenario = Annotated[
-    str | None, typer.Argument(help="A scenario or model file, a folder with a config.json, or a catalog name.")
+    str | None,
+    typer.Argument(
+        metavar="SCENARIO",
+        autocompletion=scenarios,
+        help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
+    ),
 ]
-By = Annotated[str | None, typer.Option("--by", help="What is alive at the peak by op, layer or role; or each stage.")]
+VIEWS = ("op", "layer", "role", "stage")
+
+By = Annotated[
+    str | None,
+    typer.Option(
+        "--by", metavar="NAME", autocompletion=choices(VIEWS),
+        help=f"Show what is alive at the peak for each of these. One of: {', '.join(VIEWS)}.",
+    ),
+]  # fmt: skip
 Tensor = Annotated[
     list[str] | None,
     typer.Option(
         "--tensor",
-        metavar="NAME | DEGREE",
-        help="A name: the life of that tensor, who makes, keeps and frees it. A number: the tensor-parallel degree, as in all "
+        "--tp",
+        metavar="NAME|N",
+        help="The name of a tensor: which operations make, keep and free it. A number: GPUs that split each layer, as in all "
         "verbs. May be given twice.",
     ),
 ]
-Curve = Annotated[bool, typer.Option("--curve", help="What is alive at every op, in program order.")]
-Top = Annotated[int, typer.Option("--top", min=1, help="How many rows of --by to show.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw what is alive over the step.")]
+Curve = Annotated[bool, typer.Option("--curve", help="Show what is alive at every operation, in program order.")]
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw what is alive over the step (.png, .svg, .pdf).")
+]
 SnapshotFile = Annotated[
     Path | None,
     typer.Option(
         "--snapshot",
         metavar="FILE.pickle",
-        help="A file of torch.cuda.memory._dump_snapshot: show what was measured, beside the prediction if a scenario is "
-        "given. Nothing in the file is run.",
+        help="A file of torch.cuda.memory._dump_snapshot: show what was measured, next to the prediction if a scenario is "
+        "given. No code in the file is run.",
     ),
 ]
 
@@ -50,25 +68,29 @@ def memory(
     by: By = None,
     tensor: Tensor = None,
     curve: Curve = False,
-    top: Top = 30,
+    top: Top = None,
     json: Json = False,
     csv: Csv = False,
     plot: Plot = None,
     snapshot: SnapshotFile = None,
     overrides: Overrides,
 ) -> None:
-    """Show what takes memory at the peak, when the peak is, and how memory runs over the step."""
+    """Show what takes memory at the peak, when the peak occurs, and memory over the step."""
     name, degrees = _names_and_degrees(tensor or [])
     overrides = [*degrees, *overrides]
     views = {"--by": by, "--tensor": name, "--curve": curve or None}
     _checked(views, scenario, snapshot)
-    checked_path(plot, ".png", ".svg", ".pdf")
+    checked_path(plot, *PICTURES)
     if scenario is None:
         _measured_alone(snapshot, plot, overrides, json=json, csv=csv)
         return
+    from roofsim.views import memory_view_of
+
     evaluation = evaluated(scenario, overrides, with_curve=True)
     if any(views.values()):
-        _view(evaluation, by, name, top, json=json, csv=csv)
+        view = memory_view_of(evaluation, by=by, tensor=name, top=top)
+        if not as_rows(view.rows, json=json, csv=csv):
+            _show(view)
     else:
         _ledger(evaluation, snapshot, json=json, csv=csv)
     if plot is not None:
@@ -112,43 +134,20 @@ def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None)
     checked_view(views["--by"])
 
 
-def _view(evaluation: Evaluation, by: str | None, tensor: str | None, top: int, *, json: bool, csv: bool) -> None:
-    from roofsim.analyze import alive
-
-    if tensor is not None:
-        rows = alive.tensor_rows(evaluation, tensor)
-    else:
-        rows = alive.curve_rows(evaluation) if by is None else alive.alive_rows(evaluation, by=by)
-    if as_rows(rows, json=json, csv=csv):
-        return
-    from roofsim.report import memory as report
-
-    if tensor is not None:
-        report.print_lives(console(), rows)
-    elif by == "stage":
-        report.print_stages(console(), rows)
-    elif by is None:
-        report.print_curve(console(), rows)
-    else:
-        report.print_alive(console(), rows, by=by, top=top)
-
-
 def _ledger(evaluation: Evaluation, snapshot: Path | None, *, json: bool, csv: bool) -> None:
-    from roofsim.analyze.allocation import allocation_of
-    from roofsim.analyze.ledger import memory_of
+    from roofsim.views import memory_ledger_of
 
-    ledger, allocation = memory_of(evaluation), allocation_of(evaluation)
-    measured = None if snapshot is None else _measured(snapshot, ledger, allocation)
-    if as_rows([_row(ledger, evaluation, allocation, measured)], json=json, csv=csv):
-        return
-    from roofsim.report.allocation import print_allocation, print_snapshot
-    from roofsim.report.memory import print_memory
+    ledger = memory_ledger_of(evaluation)
+    if snapshot is not None:
+        ledger = replace(ledger, measured=_measured(snapshot, ledger.ledger, ledger.allocation))
+    if not as_rows([ledger.to_dict()] if json or csv else [], json=json, csv=csv):
+        _show(ledger)
 
-    print_memory(console(), evaluation, ledger)
-    if allocation is not None:
-        print_allocation(console(), allocation)
-    if measured is not None:
-        print_snapshot(console(), measured)
+
+def _show(view: Table) -> None:
+    from roofsim.report.printed import show
+
+    show(view, console())
 
 
 def _measured_alone(snapshot: Path | None, plot: Path | None, overrides: Overrides, *, json: bool, csv: bool) -> None:
@@ -171,24 +170,3 @@ def _measured(path: Path, ledger: Memory | None = None, allocation: Allocation |
     from roofsim.importers.snapshot import read_snapshot
 
     return measured_of(read_snapshot(path), ledger, allocation)
-
-
-def _row(
-    ledger: Memory, evaluation: Evaluation, allocation: Allocation | None, measured: Measured | None
-) -> dict[str, Any]:
-    from roofsim.analyze.intervals import memory_intervals
-    from roofsim.analyze.result import plain
-
-    fields = (
-        "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "shortfall", "peak_op",
-        "peak_phase", "components", "away",
-    )  # fmt: skip
-    row = {name: getattr(ledger, name) for name in fields}
-    row["peak"] = row["device_total"]
-    row["intervals"] = memory_intervals(ledger, evaluation.resolved)
-    row["phase_peaks"] = evaluation.profiles[0].phase_peaks
-    row["allocator"] = None if allocation is None else allocation.to_dict()
-    if measured is not None:
-        row["snapshot"] = measured.to_dict()
-    found: dict[str, Any] = plain(row)
-    return found

@@ -6,25 +6,38 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import choices
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
-from roofsim.cli.run import Csv, Json, Scenario
+from roofsim.cli.run import Csv, Json, Scenario, Top
 
-By = Annotated[str, typer.Option("--by", help="op, class, layer or phase.")]
+GROUPS = ("op", "class", "layer", "phase")
+ORDERS = ("time", "flops", "bytes", "intensity", "program")
+
+By = Annotated[
+    str,
+    typer.Option(
+        "--by", metavar="NAME", autocompletion=choices(GROUPS), show_default=False,
+        help=f"One row for each of these. One of: {', '.join(GROUPS)}. [default: op]",
+    ),
+]  # fmt: skip
 Sort = Annotated[
-    str, typer.Option("--sort", help="time, flops, bytes, intensity, or program (the order of execution).")
-]
-Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
-Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one op a line.")]
+    str,
+    typer.Option(
+        "--sort", metavar="NAME", autocompletion=choices(ORDERS), show_default=False,
+        help=f"Order of the rows; program: as they run. One of: {', '.join(ORDERS)}. [default: time]",
+    ),
+]  # fmt: skip
+Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one operation per line.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)
 def ops(
-    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = 30, listing: Listing = False,
+    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = None, listing: Listing = False,
     json: Json = False, csv: Csv = False, overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Show FLOPs, bytes, intensity, time and bound of every op, sorted or grouped."""
-    from roofsim.analyze.ops import op_rows
+    """List the operations of a step: FLOPs, bytes, time and bound of each, or of each group."""
+    from roofsim.views import ops_of
 
     evaluation = evaluated(scenario, overrides)
     if listing:
@@ -33,8 +46,8 @@ def ops(
         for stage in evaluation.program.stages:
             write_text(graph_listing(stage.graph))
         return
-    rows = op_rows(evaluation, by=by, sort=sort)
-    if not as_rows(rows, json=json, csv=csv):
-        from roofsim.report.tables import print_ops
+    view = ops_of(evaluation, by=by, sort=sort, top=top)
+    if not as_rows(view.rows, json=json, csv=csv):
+        from roofsim.report.printed import show
 
-        print_ops(console(), rows, by=by, top=top)
+        show(view, console())

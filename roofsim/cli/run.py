@@ -20,10 +20,20 @@ Scenario = Annotated[
         help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print the result as CSV.")]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory.")]
-
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: SI units, every figure.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: a header, one row per line.")]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        "--top", min=1, metavar="N", show_default=False,
+        help="Show the first N rows only. [default: 30 in text; all in JSON and CSV]",
+    ),
+]  # fmt: skip
+#: What pictures are written as.
+PICTURES = (".png", ".svg", ".pdf")
+Plot = Annotated[
+    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
+]
 
 Trace = Annotated[
     Path | None,
@@ -41,10 +51,10 @@ def run(
     trace: Trace = None,
     overrides: Overrides,
 ) -> None:
-    """Predict step time, throughput, limits and memory of one scenario."""
+    """Predict step time, throughput, memory and what limits a scenario."""
     from roofsim.api import answer
 
-    checked_path(plot, ".png", ".svg", ".pdf")
+    checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
     evaluation = evaluated(scenario, overrides, with_curve=plot is not None)
     result = answer(evaluation)
@@ -55,9 +65,9 @@ def run(
 
             write_text(to_json(result.to_dict()))
         else:
-            from roofsim.report.text import print_result
+            from roofsim.report.printed import show
 
-            print_result(console(), result)
+            show(result, console())
     if plot is not None:
         from roofsim.report.plot import draw_run
 

@@ -6,13 +6,22 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import choices
 from roofsim.cli.request import write_text
 
-What = Annotated[str, typer.Argument(help="scenario, model, gpu, system, engine or architecture.")]
+KINDS = ("scenario", "model", "gpu", "system", "engine", "architecture")
+
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", autocompletion=choices(KINDS), show_default=False,
+        help=f"Kind of file. One of: {', '.join(KINDS)}. [default: scenario]",
+    ),
+]  # fmt: skip
 
 
 def schema(*, what: What = "scenario") -> None:
-    """Print the JSON Schema that editors complete and check files with."""
+    """Print the JSON Schema of a file, for editors to complete and check it."""
     from roofsim.analyze.catalogs import json_schema
     from roofsim.report.tabular import to_json
 

@@ -9,18 +9,20 @@ import typer
 
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
-from roofsim.cli.run import Json, Scenario
+from roofsim.cli.run import PICTURES, Json, Scenario
 from roofsim.spec.serving import USUAL_ENGINE
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
     Path | None,
     typer.Option(
-        "--plot", metavar="FILE.png", help="Draw throughput against speed for users, and latency against load."
+        "--plot",
+        metavar="FILE.png",
+        help="Draw throughput over speed per user, and latency over load (.png, .svg, .pdf).",
     ),
 ]
 Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Run the same server step by step beside the estimate (needs simpy).")
+    bool, typer.Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
 ]
 
 
@@ -29,11 +31,11 @@ def serve(
     *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
     overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Say what a server does under a load: latencies, throughput, limits, what fits, cost of tokens."""
+    """Predict what a server does under load: latencies, throughput, room for requests, cost per token."""
     from roofsim.analyze.serving.answer import serve_document
     from roofsim.api import resolve_document
 
-    checked_path(plot, ".png", ".svg", ".pdf")
+    checked_path(plot, *PICTURES)
     served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
     data = served.to_dict() if json or csv else {}
     if json:
@@ -41,9 +43,9 @@ def serve(
 
         write_text(to_json(data))
     elif not csv:
-        from roofsim.report.serving import print_served
+        from roofsim.report.printed import show
 
-        print_served(console(), served)
+        show(served, console())
     else:
         as_rows(data["curve"], json=False, csv=True)
     if plot is not None:

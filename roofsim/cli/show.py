@@ -6,15 +6,22 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.complete import entries
 from roofsim.cli.request import console, write_text
 from roofsim.cli.run import Json
 
-What = Annotated[str, typer.Argument(help="gpu, system, engine, model or architecture; or a name that only one has.")]
-Name = Annotated[str | None, typer.Argument(help="The entry's name or alias.")]
+What = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME|KIND", autocompletion=entries,
+        help="A name; or a kind (gpu, system, engine, model, architecture), if the name follows.",
+    ),
+]  # fmt: skip
+Name = Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=entries, help="The entry's name or alias.")]
 
 
 def show(*, what: What, name: Name = None, json: Json = False) -> None:
-    """Show everything the catalog says of one GPU, system, engine, model or architecture."""
+    """Show one entry of the catalog: every figure, with its source."""
     from roofsim.analyze.catalogs import entry
 
     found = entry(what, name)

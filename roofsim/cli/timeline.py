@@ -9,11 +9,15 @@ import typer
 
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
-from roofsim.cli.run import Csv, Json, Scenario, Trace
+from roofsim.cli.run import PICTURES, Csv, Json, Scenario, Trace
 
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE.png", help="Draw micro batches by pipeline stage, or the streams of a GPU."),
+    typer.Option(
+        "--plot",
+        metavar="FILE.png",
+        help="Draw the micro batches of each pipeline stage, or the streams of a GPU (.png, .svg, .pdf).",
+    ),
 ]
 
 
@@ -27,10 +31,10 @@ def timeline(
     csv: Csv = False,
     overrides: Overrides,
 ) -> None:
-    """Show when things happen: stages and what they wait for, collectives and what of them shows."""
+    """Show when each part of a step runs, and how much communication is hidden."""
     from roofsim.analyze.timeline import timeline as timeline_of
 
-    checked_path(plot, ".png", ".svg", ".pdf")
+    checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
     found = timeline_of(evaluated(scenario, overrides))
     if json:
@@ -38,9 +42,9 @@ def timeline(
 
         write_text(to_json(found.to_dict()))
     elif not as_rows(found.collectives or found.to_dict()["lanes"], json=False, csv=csv):
-        from roofsim.report.timeline import print_timeline
+        from roofsim.report.printed import show
 
-        print_timeline(console(), found)
+        show(found, console())
     if trace is not None:
         from roofsim.report.trace import write_trace
 

@@ -18,14 +18,16 @@ if TYPE_CHECKING:
     from roofsim.calibrate.score import Prediction
 
 Source = Annotated[
-    list[str] | None, typer.Option("--source", metavar="NAME", help="Score the rows of one source; may be given again.")
+    list[str] | None,
+    typer.Option("--source", metavar="NAME", help="Score the measurements of one source only. May be repeated."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print a row for each case, as JSON.")]
-Write = Annotated[bool, typer.Option("--write", help="Write docs/accuracy.md and its pictures (in a checkout).")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per measurement.")]
+Write = Annotated[bool, typer.Option("--write", help="Write docs/accuracy.md and its plots (in a checkout).")]
 LeaveOut = Annotated[
     bool,
     typer.Option(
-        "--leave-cards-out", help="Fit without each card in turn first, for the page (minutes; in a checkout)."
+        "--leave-cards-out",
+        help="First fit again without each GPU in turn, for the page (takes minutes; in a checkout).",
     ),
 ]
 
@@ -38,7 +40,7 @@ def validate(
     write: Write = False,
     leave_cards_out: LeaveOut = False,
 ) -> None:
-    """Score predictions of published measurements: errors by source, beside a model of one constant."""
+    """Score predictions against published measurements."""
     cases = _chosen(source)
     docs = _docs(source) if write or leave_cards_out else None
     rows = _predicted(cases)
@@ -68,7 +70,7 @@ def _docs(sources: Sequence[str] | None) -> Path:
     from roofsim.spec import catalog
 
     if sources:
-        raise SpecError(Problem("--write and --leave-cards-out are for all rows; leave --source away"))
+        raise SpecError(Problem("--write and --leave-cards-out need all rows; leave out --source"))
     docs = catalog.root() / "docs"
     if not docs.is_dir():
         raise SpecError(Problem(f"cannot write the page: {catalog.root()} is not a checkout of the repository"))

@@ -64,6 +64,17 @@ def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(f"{len(rows)} entries", style="dim")
 
 
+def print_overview(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Print how many entries each catalog has, and how to see them."""
+    table = Grid([text("catalog"), number("entries"), text("for example")])
+    for row in rows:
+        table.add(row["catalog"], words.count(row["entries"]), ", ".join(row["examples"]))
+    console.print(table)
+    console.print(
+        "`roofsim list gpus` lists a catalog; `roofsim show h100` shows an entry with its sources.", style="dim"
+    )
+
+
 def print_entry(console: Console, data: dict[str, Any]) -> None:
     """Print a catalog entry with the source of each number beside it."""
     sources = data.get("sources") or {}
