@@ -260,21 +260,21 @@ def _basis(evaluation: Evaluation) -> list[str]:
     resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
     if resolved.override:
-        found.append("hardware was changed: the interval is that of cards without measured steps")
+        found.append("the hardware was changed, so the interval is that of GPUs without measured steps")
     elif not level.startswith("gpu"):
-        width = ", interval of measured inference" if served else ", interval of unseen cards"
-        found.append(f"no step of {resolved.gpu.name} was measured: constants {level}{width}")
+        width = ", with the interval of measured inference" if served else ", with the interval of unseen GPUs"
+        found.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}{width}")
     table = many_gpus.shipped()
     known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
     if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
         found.append(
-            f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured: the interval is half as wide "
-            "again as that of measured cards and engines"
+            f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured; the interval is 1.5 times "
+            "as wide as that of measured GPUs and engines"
         )
     if resolved.workload.phase not in ("train", "forward") and not served:
         found.append(
-            f"too few measured runs of {resolved.workload.phase} with {resolved.engine.name} on such cards stand behind the "
-            "interval: half as much again is allowed"
+            f"too few runs of {resolved.workload.phase} with {resolved.engine.name} on such GPUs were measured; the "
+            "interval is 1.5 times as wide as the measurements alone suggest"
         )
     return found
 
@@ -282,7 +282,7 @@ def _basis(evaluation: Evaluation) -> list[str]:
 def _unpriced(resolved: Resolved) -> list[str]:
     """Name the engine facts that the scenario overrides and that this version states, but does not price."""
     return [
-        f"engine fact {name} is stated, but not priced by this version"
+        f"engine fact {name} is stated, but this version does not model it"
         for name in resolved.workload.engine_facts
         if "not yet priced" in (type(resolved.engine).model_fields[name].description or "")
     ]
@@ -294,18 +294,16 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
     found += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         found.append(
-            f"no kernel of architecture {resolved.architecture.name} was measured; its achieved fractions are assumed"
+            f"no kernel was measured on architecture {resolved.architecture.name}; its achieved fractions are assumed"
         )
     if evaluation.device.vector_rate is None:
-        found.append(
-            f"{resolved.gpu.name} states no vector_peak.fp32: elementwise arithmetic is priced by its bytes alone"
-        )
+        found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
     if scalar and nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.model.family in DENOISERS and resolved.workload.phase == "forward":
         pipeline = getattr(resolved.model, "pipeline", None)
-        whole = f"; whole images: model {pipeline}" if pipeline else ""
+        whole = f"; for whole images, use model {pipeline}" if pipeline else ""
         found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
     if resolved.engine.launch == "graphs":
-        found.append("CUDA graphs: no host time per kernel is counted")
+        found.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
     return found

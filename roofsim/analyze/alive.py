@@ -105,7 +105,7 @@ def _scalars(evaluation: Evaluation) -> None:
     averaged = [stage.averaged for stage in evaluation.program.stages]
     peaks = [found.peak for found, over in zip(evaluation.profiles, averaged, strict=True) if not over]
     if not is_scalar(*peaks):
-        raise SpecError(Problem("sizes are arrays: what is alive at the peak is listed for single sizes only"))
+        raise SpecError(Problem("sizes are arrays; what is alive at the peak is only listed for single sizes"))
 
 
 # -- stages -------------------------------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def tensor_rows(evaluation: Evaluation, name: str) -> list[dict[str, Any]]:
         if wanted:
             rows += _Lives(evaluation, place, tensors).of(wanted)
     if not rows:
-        raise SpecError(Problem(f"no tensor is called {name!r}", path="--tensor", hint=did_you_mean(name, names)))
+        raise SpecError(Problem(f"there is no tensor {name!r}", path="--tensor", hint=did_you_mean(name, names)))
     return rows
 
 
@@ -250,5 +250,5 @@ def curve_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
             amounts = {"allocated": sum(live.values()), **live}
             rows.append({"stage": stage.name, "index": index, "op": op, "phase": phase, **amounts})
     if not rows:
-        raise SpecError(Problem("sizes are arrays: there is no single curve"))
+        raise SpecError(Problem("sizes are arrays; a memory curve needs single sizes"))
     return rows

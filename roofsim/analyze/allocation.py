@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
 #: What a snapshot cannot tell, whatever it holds.
 UNMATCHED = (
-    "a snapshot holds only what went through PyTorch's allocator: not the context, NCCL's buffers, other libraries' own",
-    "a snapshot does not say which block is a parameter, a gradient or an activation: sums are compared, not components",
+    "a snapshot covers only what PyTorch's allocator manages, not the CUDA context, NCCL buffers or memory of other libraries",
+    "a snapshot does not say which block is a parameter, a gradient or an activation, so totals are compared, not components",
 )
 
 
@@ -124,7 +124,7 @@ def measured_of(snapshot: Snapshot, ledger: Memory | None = None, allocation: Al
     rows += [
         _row("allocated in the snapshot", None, snapshot.allocated),
         _row("reserved in the snapshot", _reserved(ledger, allocation), snapshot.reserved),
-        _row("of that unused", None, snapshot.fragmentation),
+        _row("of it unused", None, snapshot.fragmentation),
     ]
     return Measured(snapshot=snapshot, comparison=tuple(rows), notes=tuple(_notes(snapshot, ledger)))
 
@@ -135,10 +135,10 @@ def _recorded(
     replayed = replay(snapshot)
     return [
         _row("allocated peak", None if ledger is None else float(ledger.allocated_peak), trace.allocated_peak),
-        _row("allocated at its lowest", _standing(ledger), trace.allocated_low),
+        _row("lowest allocated", _standing(ledger), trace.allocated_low),
         _row("reserved peak", _reserved(ledger, allocation), trace.reserved_peak),
         _row(
-            "reserved, simulated on the record",
+            "reserved, simulated from the record",
             None if replayed is None else replayed.reserved_peak,
             trace.reserved_peak,
         ),
@@ -167,15 +167,17 @@ def _notes(snapshot: Snapshot, ledger: Memory | None) -> list[str]:
     notes = [] if ledger is None else list(UNMATCHED)
     if snapshot.trace is None:
         notes.append(
-            "it has no record of events (torch.cuda.memory._record_memory_history): allocated and reserved are those of "
-            "the moment it was taken, not peaks"
+            "the snapshot has no event record (torch.cuda.memory._record_memory_history): allocated and reserved are those "
+            "of the moment it was taken, not peaks"
         )
     else:
         notes.append(
-            "peaks are those within the record; it may have begun after the largest, or lost its beginning (max_entries)"
+            "peaks are those within the record, which may have started after the highest one or lost its beginning (max_entries)"
         )
         if snapshot.trace.out_of_memory:
-            notes.append(f"{snapshot.trace.out_of_memory} allocation(s) of the record failed: out of memory")
+            notes.append(f"{snapshot.trace.out_of_memory} allocation(s) in the record failed with out of memory")
     if snapshot.devices > 1:
-        notes.append(f"it holds {snapshot.devices} devices; device {snapshot.device}, which reserves most, is shown")
+        notes.append(
+            f"the snapshot holds {snapshot.devices} devices; device {snapshot.device}, which reserves the most, is shown"
+        )
     return notes

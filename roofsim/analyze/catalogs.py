@@ -91,7 +91,7 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
     if kind is None and name is None:
         return _unique_entry(what)
     if kind is None or name is None:
-        problem = f"unknown catalog {what!r}" if kind is None else f"name the {kind} to show"
+        problem = f"unknown catalog {what!r}" if kind is None else f"expected the name of a {kind} to show"
         hint = did_you_mean(what, KINDS) if kind is None else f"`roofsim list {kind}s` shows all."
         raise UnknownNameError(Problem(problem, hint=hint))
     found = catalog.resolve_name(cast("catalog.Kind", kind), name)
@@ -106,12 +106,12 @@ def _unique_entry(name: str) -> dict[str, Any]:
         if catalog.normal(name) in (*catalog.names(key), *catalog.aliases(key)):
             return entry(kind, name)
         known += [*catalog.names(key), *catalog.aliases(key)]
-    raise UnknownNameError(Problem(f"no catalog has {name!r}", hint=_close(name, known)))
+    raise UnknownNameError(Problem(f"no catalog has an entry {name!r}", hint=_close(name, known)))
 
 
 def _close(name: str, known: list[str]) -> str:
     hint = did_you_mean(name, known)
-    return hint if hint.startswith("Did") else "`roofsim list gpus` (systems, engines, models) shows what there is."
+    return hint if hint.startswith("Did") else "`roofsim list` shows the catalogs."
 
 
 def json_schema(what: str) -> dict[str, Any]:

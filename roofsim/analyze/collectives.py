@@ -40,7 +40,7 @@ def system_and_gpu(system: str, gpu: str | None) -> tuple[System, Gpu]:
     found = validate(System, catalog.load("system", system, Place("--system")))
     name = gpu or found.gpu
     if name is None:
-        raise SpecError(Problem(f"{found.name} takes any GPU", Place("--gpu"), hint="Name one with --gpu."))
+        raise SpecError(Problem(f"{found.name} can hold any GPU", Place("--gpu"), hint="Name one with --gpu."))
     return found, validate(Gpu, catalog.load("gpu", name, Place("--gpu")))
 
 
@@ -119,9 +119,9 @@ def _check(system: System, ranks: Sequence[int], sizes: Sequence[float], stride:
     problems = []
     node = system.gpus_per_node
     if stride < 1 or (stride < node and node % stride) or (stride > node and stride % node):
-        near = f"Divisors and multiples of the {node} GPUs of a node fit."
+        near = f"Use a divisor or a multiple of the {node} GPUs of a node."
         problems.append(
-            Problem(f"{stride} ranks apart does not divide a node of {system.name}", Place("--stride"), hint=near)
+            Problem(f"a stride of {stride} ranks does not divide a node of {system.name}", Place("--stride"), hint=near)
         )
         members = node
     else:
@@ -132,7 +132,7 @@ def _check(system: System, ranks: Sequence[int], sizes: Sequence[float], stride:
             found = humanize(size, "B", 4, binary=False)
             problems.append(
                 Problem(
-                    f"expected more than nothing and at most {humanize(LARGEST, 'B', binary=False)}; got {found}",
+                    f"expected more than 0 B and at most {humanize(LARGEST, 'B', binary=False)}; got {found}",
                     Place("--sizes"),
                 )
             )
@@ -145,8 +145,8 @@ def _bad_ranks(ranks: int, members: int, system: str) -> Problem | None:
         return Problem(f"expected 1 to {MOST_RANKS:,} ranks; got {ranks}", Place("--ranks"))
     if ranks > members and ranks % members:
         below, above = ranks // members * members, -(-ranks // members) * members
-        hint = f"{below} and {above} do."
+        hint = f"{below} and {above} ranks do."
         return Problem(
-            f"{ranks} ranks do not fill nodes of {system} ({members} members each)", Place("--ranks"), hint=hint
+            f"{ranks} ranks do not fill whole nodes of {system} ({members} members each)", Place("--ranks"), hint=hint
         )
     return None

@@ -85,7 +85,7 @@ def _lookup(data: dict[str, Any], figure: str) -> Any:
         if not isinstance(at, dict) or part not in at:
             known = _keys(data)
             raise UnknownNameError(
-                Problem(f"no figure or op is called {figure[:80]!r}", hint=did_you_mean(figure, known))
+                Problem(f"there is no figure or op {figure[:80]!r}", hint=did_you_mean(figure, known))
             )
         at = at[part]
     return at
@@ -116,7 +116,7 @@ def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Ex
     """Time is the soft maximum of device, power and host; the device's is a sum over ops."""
     step = evaluation.step
     device = Explanation(
-        "device time", _seconds(float(step.device)), "sum over ops of (time of one launch x launches in a step)"
+        "device time", _seconds(float(step.device)), "sum over ops of time per launch x launches per step"
     )
     device.parts = _longest_ops(evaluation)
     resolved = evaluation.resolved
@@ -124,7 +124,7 @@ def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Ex
     host = Explanation(
         "host time",
         _seconds(float(step.host)),
-        f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
+        f"{forward} per kernel in the forward pass, {rest} per kernel elsewhere (engine {resolved.engine.name}, system "
         f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
         resolved.engine.sources.get("host_call_time", ""),
     )
@@ -136,8 +136,8 @@ def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Ex
     )
     root = Explanation(figure, _text(value, "s" if figure.split(".", maxsplit=1)[0] != "throughput" else ""))
     root.formula = {
-        "step_time": "soft maximum of device time, power and host time: they overlap, and the slowest sets the pace",
-        "throughput": "what a step handles / step_time",
+        "step_time": "soft maximum of device time, power and host time, which overlap: the slowest sets the pace",
+        "throughput": "tokens or samples per step / step_time",
     }.get(figure.split(".", maxsplit=1)[0], "a part of step_time")
     root.parts = [device, power, host, _constants(result)]
     return root
@@ -156,7 +156,7 @@ def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
     ]
     if len(rows) > SHOWN:
         rest = sum(row["time"] for row in rows[SHOWN:])
-        parts.append(Explanation(f"{len(rows) - SHOWN} other ops", _seconds(rest), "`roofsim ops` lists all"))
+        parts.append(Explanation(f"{len(rows) - SHOWN} other ops", _seconds(rest), "`roofsim ops` lists them all"))
     return parts
 
 
@@ -171,12 +171,12 @@ def _constants(result: Result) -> Explanation:
 def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
     """One op: its work, and the roofline of each kernel it launches."""
     context = evaluation.priced[0].context
-    root = Explanation(op.name, f"{type(op).__name__}, {op.phase}, runs {_text(op.count)} times a pass")
+    root = Explanation(op.name, f"{type(op).__name__}, {op.phase}, runs {_text(op.count)} times per pass")
     root.parts.append(Explanation("FLOPs", _text(op.flops(), "FLOP"), _dimensions(op)))
     if _text(op.executed_flops()) != _text(op.flops()):
         root.parts.append(
             Explanation(
-                "FLOPs executed", _text(op.executed_flops(), "FLOP"), "without what the mask hides; used for time"
+                "FLOPs executed", _text(op.executed_flops(), "FLOP"), "without masked scores; this sets the time"
             )
         )
     for name, tensors, amount in (
@@ -247,7 +247,7 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
         Explanation(
             "saved activations",
             _text(float(memory.saved_activations), "B"),
-            "storages made in the forward pass that a backward op reads, each once",
+            "storages that the forward pass makes and a backward op reads, each counted once",
         )
     )
     return root
@@ -259,9 +259,9 @@ def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> E
     formulas = {
         "mfu": f"model_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
         "hfu": f"hardware_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
-        "model_flops": "matmuls, convolutions and attention products of forward and backward; a multiply-add is two FLOPs; "
-        "causal scores counted in full; no recomputation",
-        "hardware_flops": "as model_flops, with recomputation and the second computation of scores in fused attention",
+        "model_flops": "GEMMs, convolutions and attention products of forward and backward; a multiply-add is two FLOPs; "
+        "causal scores count in full; recomputation does not count",
+        "hardware_flops": "like model_flops, plus recomputation, including the scores that fused attention computes twice",
     }
     root = Explanation(figure, _text(value, "FLOP" if "flops" in figure else ""), formulas.get(figure, "sum over ops"))
     for phase, classes in result.work.items():
@@ -297,10 +297,10 @@ def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
 
 def _plain(result: Result, figure: str, value: Any) -> Explanation:
     formulas = {
-        "elasticity": "d ln(step_time) / d ln(rate): the step priced again on hardware with the rate changed by 0.01 %",
+        "elasticity": "d ln(step_time) / d ln(rate): the step is priced again with the rate changed by 0.01 %",
         "bound": "the resource with the largest share of the step",
         "runner_up": "the resource with the second largest share; headroom: how much faster the bound one must get to tie",
-        "cost": "hourly price x time; the catalog's price and its date",
+        "cost": "hourly price x time, at the catalog's price of the date shown",
     }
     root = Explanation(figure, _text(value), formulas.get(figure.split(".", maxsplit=1)[0], ""))
     if isinstance(value, dict):

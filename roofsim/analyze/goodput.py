@@ -96,12 +96,14 @@ def goodput_of(evaluation: Evaluation) -> Goodput | None:
     found = 1.0 - share if mtbf is None else progress(interval, blocking, mtbf, restart + late)
     if found < HOPELESS:
         message = (
-            f"a failure every {humanize(float(mtbf or 0.0), 's', 3)} in the mean, {humanize(interval + blocking, 's', 3)} between "
-            f"checkpoints and {humanize(restart + late, 's', 3)} to start again: the job never gets on"
+            f"a failure every {humanize(float(mtbf or 0.0), 's', 3)} on average, {humanize(interval + blocking, 's', 3)} between "
+            f"checkpoints and {humanize(restart + late, 's', 3)} to restart: the job never makes progress"
         )
         raise SpecError(
             Problem(
-                message, path="hardware.mtbf", hint="Checkpoint more often, or state a longer time between failures."
+                message,
+                path="hardware.mtbf",
+                hint="Write checkpoints more often, or state a longer time between failures.",
             )
         )
     return Goodput(

@@ -56,7 +56,11 @@ def host_notes(evaluation: Evaluation, away: Away) -> list[str]:
         return []
     name, shown = evaluation.resolved.system.name, humanize(float(needed), "B", 3)
     if host.memory is None:
-        return [f"system {name} does not state host.memory: whether the {shown} offloaded per node fit is not known"]
+        return [
+            f"system {name} does not state host.memory, so it is unknown whether the {shown} offloaded per node fit"
+        ]
     if float(needed) > float(host.memory):
-        return [f"host memory of {name} ({humanize(float(host.memory), 'B', 3)}) does NOT hold the {shown} offloaded"]
+        return [
+            f"host memory of {name} ({humanize(float(host.memory), 'B', 3)}) cannot hold the {shown} that are offloaded"
+        ]
     return []

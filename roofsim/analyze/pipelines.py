@@ -33,7 +33,7 @@ def _kept_shards(evaluation: Evaluation) -> list[str]:
         return []
     name = resolved.engine.name
     return [
-        f"{name} keeps gathered parameters from the first micro batch of a pipeline to the last: memory as sharding: optimizer"
+        f"{name} keeps gathered parameters from the first micro batch to the last, so memory is that of sharding: optimizer"
     ]
 
 
@@ -50,5 +50,7 @@ def _approximation(program: Program, parallel: Parallel) -> list[str]:
     rounds = np.all(np.asarray(program.num_micro_batches) % stages == 0.0)
     table = LARGEST_ERROR if rounds else BROKEN_ROUNDS
     error = max(table[name], table["1f1b"])
-    far = f"at most {100.0 * error:.0f} % from the schedule run event by event"
-    return [f"sizes are arrays: pipelines are priced in closed form, {far} where no stage takes 1.6 times another"]
+    far = f"at most {100.0 * error:.0f} % from the event simulation of the schedule"
+    return [
+        f"sizes are arrays, so pipelines are priced in closed form, {far} where no stage takes 1.6 times as long as another"
+    ]

@@ -16,17 +16,28 @@ KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast"
 SystemName = Annotated[
     str,
     typer.Option(
-        "--system", metavar="NAME", autocompletion=catalog_names("system"), help="Node: `roofsim list systems`."
+        "--system",
+        rich_help_panel="Hardware",
+        metavar="NAME",
+        autocompletion=catalog_names("system"),
+        help="Node: `roofsim list systems`.",
     ),
 ]
 GpuName = Annotated[
     str | None,
-    typer.Option("--gpu", metavar="NAME", autocompletion=catalog_names("gpu"), help="GPU. [default: the system's own]"),
+    typer.Option(
+        "--gpu",
+        rich_help_panel="Hardware",
+        metavar="NAME",
+        autocompletion=catalog_names("gpu"),
+        help="GPU. [default: the system's own]",
+    ),
 ]
 Op = Annotated[
     str,
     typer.Option(
         "--op",
+        rich_help_panel="Workload",
         metavar="NAME",
         autocompletion=choices(KINDS),
         show_default=False,
@@ -35,17 +46,33 @@ Op = Annotated[
 ]
 Ranks = Annotated[
     str | None,
-    typer.Option("--ranks", metavar="N,N", help="Ranks in the group. [default: up to one node, and some nodes]"),
+    typer.Option(
+        "--ranks",
+        rich_help_panel="Workload",
+        metavar="N,N",
+        help="Ranks in the group. [default: up to one node, and some nodes]",
+    ),
 ]
 Sizes = Annotated[
     str | None,
-    typer.Option("--sizes", metavar="SIZE,SIZE", help="Size of the whole tensor: '64 MiB'. [default: 1 KiB to 4 GiB]"),
+    typer.Option(
+        "--sizes",
+        rich_help_panel="Workload",
+        metavar="SIZE,SIZE",
+        help="Size of the whole tensor: '64 MiB'. [default: 1 KiB to 4 GiB]",
+    ),
 ]
-Stride = Annotated[int, typer.Option("--stride", metavar="N", help="Distance between neighbouring members, in ranks.")]
+Stride = Annotated[
+    int,
+    typer.Option(
+        "--stride", rich_help_panel="Workload", metavar="N", help="Distance between neighbouring members, in ranks."
+    ),
+]
 Engine = Annotated[
     str | None,
     typer.Option(
         "--engine",
+        rich_help_panel="Hardware",
         metavar="NAME",
         autocompletion=catalog_names("engine"),
         help="Engine, for those with all-reduce kernels of their own (vllm).",

@@ -19,14 +19,14 @@ def print_allocation(console: Console, allocation: Allocation) -> None:
     """Print the simulation in two lines."""
     native, expandable, within = allocation.native, allocation.expandable, allocation.within
     console.print(
-        f"PyTorch's allocator, simulated: reserves {words.gibibytes(native.reserved_peak)} in separate segments, "
-        f"{words.gibibytes(expandable.reserved_peak)} in expandable ones"
-        + (" (this engine's)" if allocation.kind == "expandable" else "")
+        f"PyTorch's allocator would reserve {words.gibibytes(native.reserved_peak)} in separate segments, "
+        f"{words.gibibytes(expandable.reserved_peak)} in expandable ones (simulated)"
+        + ("; this engine uses these" if allocation.kind == "expandable" else "")
     )
     if within.out_of_memory is not None:
-        console.print("within the card's memory: out of memory even after giving back what is cached")
+        console.print("on this GPU: out of memory, even after the cache is released")
     elif within.retries:
-        console.print(f"within the card's memory: {within.retries} times it must give back what is cached, and wait")
+        console.print(f"on this GPU: the allocator must release its cache {within.retries} times, and wait each time")
 
 
 def print_snapshot(console: Console, measured: Measured) -> None:
@@ -47,9 +47,9 @@ def print_snapshot(console: Console, measured: Measured) -> None:
         console.print(_table(["pool", "stream", "segments", "reserved", "allocated"], pools, left=2))
     if snapshot.largest:
         blocks = [[words.gibibytes(block.size), block.where or "not recorded"] for block in snapshot.largest]
-        console.print(_table(["largest blocks", "from"], blocks, left=0, last_left=True))
+        console.print(_table(["largest blocks", "made by"], blocks, left=0, last_left=True))
     for note in measured.notes:
-        console.print(f"note: {note}", style="dim", highlight=False)
+        console.print(f"Note: {note}.", style="dim", highlight=False)
 
 
 def _cells(row: dict[str, Any], *, predicted: bool) -> list[str]:

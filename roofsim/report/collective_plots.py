@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: From light to dark: few ranks to many.
 COLOURS: Final = ("#8ecae6", "#4c9fc8", "#4c72b0", "#2f4b8a", "#c99a6b", "#dd8452", "#c44e52", "#8c2d3a", "#55a868")
-BOUNDS: Final = {"latency": "latency", "intra_node": "links of the node", "inter_node": "network"}
+BOUNDS: Final = {"latency": "latency", "intra_node": "node links", "inter_node": "network"}
 MARKS: Final = {"latency": "o", "intra_node": "s", "inter_node": "D"}
 
 
@@ -57,7 +57,7 @@ def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
     _lines(right, rows, "bus_bandwidth", "bus bandwidth", lambda value: humanize(value, "B/s", 3))
     right.set_ylim(bottom=0.0)
     handles = [left.plot([], [], MARKS[part], color="#444444", markersize=5)[0] for part in BOUNDS]
-    bounds = left.legend(handles, list(BOUNDS.values()), title="bound by", loc="lower right", fontsize=9)
+    bounds = left.legend(handles, list(BOUNDS.values()), title="limited by", loc="lower right", fontsize=9)
     left.add_artist(bounds)
     left.legend(title="ranks", loc="upper left", fontsize=9)
     figure.suptitle(f"{rows[0]['op']} on {rows[0]['system']}", fontsize=13)

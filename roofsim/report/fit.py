@@ -33,7 +33,6 @@ _ROLE_WORDS: Final = {
 }
 _BILLION: Final = 10.0**9
 _HOUR: Final = 3600.0
-_DAY: Final = 24.0 * _HOUR
 _FULL: Final = 0.95
 
 
@@ -79,12 +78,12 @@ def _certified(size: str, found: Certificate) -> str:
     if found.value is None:
         assert found.next is not None
         assert found.next_memory is not None
-        return f"no {name} fits: {found.next} already takes {words.gibibytes(found.next_memory)}"
+        return f"no {name} fits: {words.count(found.next)} alone takes {words.gibibytes(found.next_memory)}"
     assert found.memory is not None
-    held = f"largest {name}: {found.value:,} takes {_exactly(found.memory)}"
+    held = f"largest {name}: {words.count(found.value)} takes {_exactly(found.memory)}"
     if found.next is None or found.next_memory is None:
-        return f"{held}; the search ends here, larger ones may fit"
-    return f"{held} of {words.gibibytes(found.capacity)}; {found.next:,} would take {_exactly(found.next_memory)}"
+        return f"{held}; the search ends here, and larger ones may fit"
+    return f"{held} of {words.gibibytes(found.capacity)}; {words.count(found.next)} would take {_exactly(found.next_memory)}"
 
 
 def _exactly(amount: float) -> str:
@@ -124,7 +123,9 @@ def _print_fewest(console: Console, fit: Fit) -> None:
     gpu = fit.resolved.gpu.name
     if found.gpus is None:
         console.print(
-            f"fits on no number of {gpu} up to {found.limit:,}: {_closest(found)}", style="bold", highlight=False
+            f"does not fit on any number of {gpu} up to {words.count(found.limit)}: {_closest(found)}",
+            style="bold",
+            highlight=False,
         )
         if found.reason:
             console.print(f"{found.reason}.", highlight=False)
@@ -134,7 +135,7 @@ def _print_fewest(console: Console, fit: Fit) -> None:
     console.print(_fewest_certificate(found), highlight=False)
     console.print(_pace(best), highlight=False)
     if best.memory > _FULL * best.capacity:
-        console.print("more than 95 % full: a larger number leaves room for what is not foreseen", style="yellow")
+        console.print("more than 95 % full: more GPUs would leave a margin", style="yellow")
     console.print(_layout_table(found.layouts))
     if len(found.layouts) > _ROWS:
         console.print(f"... and {len(found.layouts) - _ROWS} more layouts that fit (--json has all)", style="dim")
@@ -148,11 +149,11 @@ def _fewest_certificate(found: Fewest) -> str:
 
 def _closest(found: Fewest) -> str:
     if found.closest is None:
-        return "no layout of them is possible"
+        return "no layout is possible on them"
     near = found.closest
     return (
-        f"of {found.tried_before} layout{'s' if found.tried_before > 1 else ''} the closest ({_layout_words(near.layout)}) lacks "
-        f"{words.gibibytes(near.shortfall)} a GPU"
+        f"the closest of {found.tried_before} layout{'s' if found.tried_before > 1 else ''} ({_layout_words(near.layout)}) lacks "
+        f"{words.gibibytes(near.shortfall)} per GPU"
     )
 
 
@@ -177,19 +178,13 @@ def _pace(best: Attempt) -> str:
     text = f"step {words.seconds(best.step_time)} of {words.count(best.units)} {best.unit}"
     amount, name = (_BILLION, "billion tokens") if best.unit == "tokens" else (_BILLION / 1000.0, "million images")
     seconds = amount / best.units_per_second
-    text += f"; {_long(seconds)} a {name}"
+    text += f"; {words.duration(seconds)} per {name}"
     if best.usd_per_hour is not None:
         text += (
-            f"; {best.usd_per_hour:,.2f} USD/h, {words.count(seconds / _HOUR * best.usd_per_hour)} USD a {name} "
+            f"; {words.dollars(best.usd_per_hour)} USD/h, {words.dollars(seconds / _HOUR * best.usd_per_hour)} USD per {name} "
             f"(price of {best.price_date})"
         )
     return text
-
-
-def _long(seconds: float) -> str:
-    if seconds >= _DAY:
-        return f"{seconds / _DAY:.3g} days"
-    return f"{seconds / _HOUR:.3g} h" if seconds >= _HOUR else words.seconds(seconds)
 
 
 def _layout_table(layouts: Sequence[Attempt]) -> Grid:
@@ -227,7 +222,7 @@ def _print_models(console: Console, found: LargestModel) -> None:
             style="bold", highlight=False,
         )  # fmt: skip
         if after is None:
-            console.print("it is the largest of the catalog", highlight=False)
+            console.print("it is the largest in the catalog", highlight=False)
     table = Grid(
         [text("model"), number("parameters", 2), number("memory"), number("of", 1), text("fits"), number("step", 3),
          number("speed", 2)], roomy=False,
@@ -260,26 +255,26 @@ def _print_remedies(console: Console, fit: Fit) -> None:
     found = fit.remedies
     assert found is not None
     if found.same:
-        console.print(Text("Changes on the same hardware that make it fit, by time per sample", style="bold"))
+        console.print(Text("Changes that make it fit on the same hardware, by time per sample", style="bold"))
         console.print(_remedy_table(found.same, fit.base))
     elif found.closest is not None:
         near = found.closest
         console.print(
-            f"No change on the same hardware makes it fit; {near.name} comes closest: {words.gibibytes(near.attempt.memory)}, "
+            f"No change makes it fit on the same hardware; {near.name} comes closest: {words.gibibytes(near.attempt.memory)}, "
             f"{words.gibibytes(near.attempt.shortfall)} missing.",
             highlight=False,
         )
     if found.other:
-        console.print(Text("With other or more hardware, by time per sample", style="bold"))
+        console.print(Text("Other or more hardware, by time per sample", style="bold"))
         console.print(_remedy_table(found.other, fit.base))
     elif not found.same:
         console.print(
-            "Nor does up to eight times the GPUs, or a card with more memory; see --fewest gpus.", highlight=False
+            "Nor do up to eight times as many GPUs, or a GPU with more memory; try --fewest gpus.", highlight=False
         )
     groups = {change.group for remedy in (*found.same, *found.other) for change in remedy.changes}
     if groups & {"precision", "optimizer"}:
-        console.print("Another precision or optimizer changes what is computed.", style="dim")
-    said = [f"{found.tried} combinations tried, {found.refused} of them refused", *found.notes]
+        console.print("A different precision or optimizer changes the result of training.", style="dim")
+    said = [f"{found.tried} combinations tried, {found.refused} of them invalid", *found.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 
 
@@ -298,7 +293,7 @@ def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Grid:
             words.gibibytes(attempt.memory),
             words.gibibytes(attempt.capacity),
             str(attempt.gpus),
-            "?" if attempt.usd_per_hour is None else f"{attempt.usd_per_hour:.2f}",
+            "?" if attempt.usd_per_hour is None else words.dollars(attempt.usd_per_hour),
         )
     if len(found) > _ROWS:
         table.caption = f"... and {len(found) - _ROWS} more (--json has all)"

@@ -47,10 +47,10 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     )
     _print_intervals(console, evaluation, ledger)
     console.print(
-        f"saved for backward at the end of the forward pass: {words.gibibytes(float(ledger.saved_activations))}"
+        f"saved for the backward pass when the forward pass ends: {words.gibibytes(float(ledger.saved_activations))}"
     )
     if ledger.away:
-        console.print(f"elsewhere: {words.elsewhere(ledger.away)} (each GPU)")
+        console.print(f"elsewhere: {words.elsewhere(ledger.away)} (per GPU)")
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         _print_stage(console, stage, profile)
@@ -65,7 +65,7 @@ def _print_intervals(console: Console, evaluation: Evaluation, ledger: Memory) -
     console.print(f"80 % intervals{basis}: {', '.join(shown)}")
     low, high = intervals["device_total"]
     if low < float(ledger.capacity) < high:
-        console.print("the capacity lies within the interval: it may or may not fit", style="yellow")
+        console.print("the capacity lies within the interval, so it may or may not fit", style="yellow")
 
 
 def _print_stage(console: Console, stage: Stage, profile: MemoryProfile) -> None:
@@ -77,7 +77,7 @@ def _print_stage(console: Console, stage: Stage, profile: MemoryProfile) -> None
     if _number(stage.in_flight) and float(stage.in_flight) > 1.0:
         waiting = words.gibibytes(float(waiting_bytes(profile, stage.in_flight)))
         console.print(
-            f"in flight: {words.count(float(stage.in_flight))} micro batches; those that wait hold {waiting}",
+            f"in flight: {words.count(float(stage.in_flight))} micro batches; the waiting ones hold {waiting}",
             style="dim",
         )
     if found.curve:
@@ -122,7 +122,7 @@ def print_alive(console: Console, rows: list[dict[str, Any]], *, by: str, top: i
     console.print(table)
     if len(rows) > top:
         rest = words.gibibytes(sum(row["bytes"] for row in rows[top:]))
-        console.print(f"... and {len(rows) - top} more, {rest} together (--top {len(rows)} shows all)", style="dim")
+        console.print(f"... and {len(rows) - top} more, {rest} in all (--top {len(rows)} shows them)", style="dim")
 
 
 def print_stages(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 #: Bytes below which no weights are meant.
 _GRANULE = 2.0**20
+
+
+#: Words for how requests arrive.
+ARRIVALS: Final = {"poisson": "Poisson", "constant": "evenly spaced"}
 
 
 def print_served(console: Console, served: Served) -> None:
@@ -54,19 +58,20 @@ def headline(served: Served) -> str:
 
 def _requests(served: Served) -> str:
     plan = served.plan
-    cached = f" ({plan.cached:.0f} of them cached)" if plan.cached else ""
+    cached = f" ({words.count(plan.cached)} of them cached)" if plan.cached else ""
+    arrivals = ARRIVALS[plan.serving.arrivals or "poisson"]
     load = {
-        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
-        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
+        "closed": f"{words.count(plan.concurrency or 0)} requests in flight at all times (closed loop)",
+        "open": f"{words.count(plan.request_rate or 0)} requests/s, {arrivals} arrivals (open loop)",
         "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
-        f"{served.max_requests:.0f}",
+        f"{words.count(served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
         whole = "" if served.kind == "closed" else ", all sent at once"
         load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (
             f", {load}" if served.kind == "closed" else ""
         )
-    return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
+    return f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens; {load}"
 
 
 def answer_rows(served: Served) -> list[tuple[str, str]]:
@@ -80,7 +85,7 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
     ]
     best = served.highest_rate
     tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
-    rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} a GPU)"))
+    rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} per GPU)"))
     rows += _prefixes(served) + _memory(served)
     if served.money()["usd_per_hour"] is not None:
         rows.append(("cost", _cost(served)))
@@ -97,30 +102,32 @@ def _no_room(served: Served) -> tuple[str, str]:
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
     rate, most = served.plan.request_rate or 0.0, words.count(served.highest_rate)
-    line = f"NOT sustainable: {rate:.4g} requests/s come, {most} are the most"
-    return [("verdict", f"{line}; the queue, and the time to the first token, grow without bound")]
+    line = f"NOT sustainable: {words.count(rate)} requests/s arrive, but the server can complete at most {most}"
+    return [("verdict", f"{line}; the queue and the time to first token grow without bound")]
 
 
 def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:
     ranges, rates = served.ranges(), served.rates(steady)
     first = f"{words.seconds(steady.time_to_first_token)}{_range(ranges['time_to_first_token'])}"
     if served.workers is not None:
-        first += f", {words.seconds(served.workers.transfer)} of it to send the cache"
+        first += f", {words.seconds(served.workers.transfer)} of it to transfer the cache"
     rows = [("first token", first)]
     if steady.time_per_output_token is not None:
         each = f"{words.seconds(steady.time_per_output_token)}{_range(ranges['time_per_output_token'])}"
         rows.append(
-            ("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s a user")
+            ("per output token", f"{each}: {words.count(rates['tokens_per_second_per_user'] or 0.0)} tokens/s per user")
         )
     rows.append(("whole request", words.duration(steady.end_to_end)))
     output, each, given = (
         words.count(rates[f"{name}_tokens_per_second{suffix}"] or 0.0)
         for name, suffix in (("output", ""), ("output", "_per_gpu"), ("input", ""))
     )
-    line = f"{output} output tokens/s ({each} a GPU), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
+    line = f"{output} output tokens/s ({each} per GPU), {given} input tokens/s, {words.count(steady.request_rate)} requests/s"
     rows.append(("throughput", line))
     share = words.percent(steady.prompt_share)
-    rows.append(("running", f"{words.count(steady.running)} requests decode; prompts take {share} of the time"))
+    rows.append(
+        ("running", f"{words.count(steady.running)} requests decode at a time; prompts take {share} of the time")
+    )
     return rows
 
 
@@ -132,30 +139,36 @@ def _bound(served: Served, phase: str) -> str:
     found = served.bounds[phase]
     what = f"{words.seconds(found['time'])} for a prompt"
     if phase == "decode":
-        what = f"{words.seconds(found['time'])} for a step of {words.count(found['requests'])} requests"
+        what = f"{words.seconds(found['time'])} for a step with {words.count(found['requests'])} requests"
         if served.load.batches > 1.0:
             what += f", one of {served.load.batches:.0f} in flight"
     first, second = (words.BOUND_WORDS[found[key]] for key in ("bound", "runner_up"))
-    return f"{what}, bound by {first}, then {second}"
+    return f"{what}, limited by {first}, then by {second}"
 
 
 def _turning(served: Served) -> str:
     def at(value: float | None) -> str:
-        return "never compute-bound" if value is None else f"compute-bound from {words.count(value)} requests on"
+        return "at no batch size" if value is None else f"from {words.count(value)} requests per step"
 
-    return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
+    return (
+        f"decode steps become compute-bound {at(served.compute_bound_at)}, their weight GEMMs alone "
+        f"{at(served.products_bound_at)}"
+    )
 
 
 def _prefixes(served: Served) -> list[tuple[str, str]]:
     plan, hits = served.plan, served.plan.hits
     if plan.serving.num_prefixes is None and hits.capacity <= 0.0:
         return []
-    found = f"{words.percent(hits.on_device)} of {plan.stated_cached:.0f} tokens found on the GPU"
+    found = f"{words.percent(hits.on_device)} of {words.count(plan.stated_cached)} tokens found on the GPU"
     if hits.capacity <= 0.0:
-        return [("prefixes", f"{found}, the others computed again")]
-    copies = f"{words.gibibytes(hits.loaded)} a request come in {words.seconds(hits.load)}, {words.gibibytes(hits.stored)} go"
-    line = f"{found}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} a GPU); {copies}"
-    return [("prefixes", f"{line}; the link takes {words.count(hits.most)} requests/s at most")]
+        return [("prefixes", f"{found}, the rest is computed again")]
+    copies = (
+        f"{words.gibibytes(hits.loaded)} per request are loaded in {words.seconds(hits.load)}, "
+        f"{words.gibibytes(hits.stored)} are stored"
+    )
+    line = f"{found}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} per GPU); {copies}"
+    return [("prefixes", f"{line}; the link carries at most {words.count(hits.most)} requests/s")]
 
 
 def _memory(served: Served) -> list[tuple[str, str]]:
@@ -163,31 +176,32 @@ def _memory(served: Served) -> list[tuple[str, str]]:
     weights = words.gibibytes(room.parameters)
     if any("parameters" in held for held in room.away.values()):  # the rest is an allocation's granule
         weights = "no" if room.parameters < _GRANULE else f"{weights} of the"
-    taken = f"{weights} weights, {words.gibibytes(room.working)} for steps"
-    elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (each GPU)")] if room.away else []
+    taken = f"{weights} weights, {words.gibibytes(room.working)} to run steps"
+    elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (per GPU)")] if room.away else []
     if not room.fits:
         return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
     there = any("key_value_cache" in held for held in room.away.values())
     cache = (
-        f"{taken}; the cache lies on the host"
+        f"{taken}; the cache is on the host"
         if there
         else (
-            f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} a request "
-            f"({words.gibibytes(room.waste)} of it in blocks that are not full)"
+            f"{taken}, {words.gibibytes(room.pool)} for the cache at {words.gibibytes(room.per_request)} per request "
+            f"({words.gibibytes(room.waste)} of it in partly filled blocks)"
         )
     )
     several = served.load.limit * served.load.batches
-    most = f"{several:.0f} requests at once on a replica; {room.max_context:,} tokens of one request"
+    most = f"{words.count(several)} requests at once per replica, or {words.count(room.max_context)} tokens of a single request"
     return [("memory", cache), *elsewhere, ("most", most)]
 
 
 def _cost(served: Served) -> str:
     money = served.money()
-    line = f"{money['usd_per_hour']:.2f} USD/h"
+    line = f"{words.dollars(money['usd_per_hour'])} USD/h"
     each = money["usd_per_million_output_tokens"]
     if each is not None:
-        apart = (money["usd_per_million_input_tokens_apart"], money["usd_per_million_output_tokens_apart"])
-        line += f", {each:.3g} USD per million output tokens (apart: input {apart[0]:.3g}, output {apart[1]:.3g})"
+        kinds = ("input", "output")
+        apart = ", ".join(f"{words.dollars(money[f'usd_per_million_{kind}_tokens_apart'])} {kind}" for kind in kinds)
+        line += f", {words.dollars(each)} USD per million output tokens (priced separately: {apart})"
     return f"{line} (price of {money['price_date']})"
 
 
@@ -203,7 +217,7 @@ def _simulated(served: Served) -> str:
     return (
         f"{found.requests} requests: first token {words.seconds(found.time_to_first_token)} "
         f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(found.request_rate)} requests/s"
-        f"{' a replica' if served.plan.replicas > 1 and served.workers is None else ''}"
+        f"{' per replica' if served.plan.replicas > 1 and served.workers is None else ''}"
     )
 
 

@@ -36,7 +36,7 @@ def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int
     if len(rows) > top:
         rest = sum(row["time"] for row in rows[top:])
         console.print(
-            f"... and {len(rows) - top} more, {words.seconds(rest)} together (--top {len(rows)} shows all)", style="dim"
+            f"... and {len(rows) - top} more, {words.seconds(rest)} in all (--top {len(rows)} shows them)", style="dim"
         )
 
 

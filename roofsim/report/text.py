@@ -63,7 +63,7 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
     if result.memory.away:
-        rows.append(("elsewhere", f"{words.elsewhere(result.memory.away)} (each GPU)"))
+        rows.append(("elsewhere", f"{words.elsewhere(result.memory.away)} (per GPU)"))
     if result.goodput is not None:
         rows += _goodput(result.goodput)
     if result.cost.get("usd_per_hour") is not None:
@@ -75,14 +75,14 @@ def _goodput(found: Goodput) -> list[tuple[str, str]]:
     """Return the lines of checkpoints and failures."""
     size, writing = words.gibibytes(found.checkpoint_bytes), words.duration(found.write_time)
     line = (
-        f"{size}, written in {writing}; every {words.duration(found.interval)} training waits "
-        f"{words.duration(found.blocking_time)}: {words.percent(found.checkpoint_share)} of the time"
+        f"{size}, written in {writing}; training waits {words.duration(found.blocking_time)} every "
+        f"{words.duration(found.interval)}, {words.percent(found.checkpoint_share)} of the time"
     )
     rows = [("checkpoints", line)]
     if found.mtbf is not None and found.daly is not None and found.goodput_at_daly is not None:
         line = (
-            f"{words.percent(found.goodput)} of the time is progress, {words.duration(found.mtbf)} between failures; best "
-            f"interval {words.duration(found.daly)}: {words.percent(found.goodput_at_daly)}"
+            f"{words.percent(found.goodput)} of the time is progress, with {words.duration(found.mtbf)} between failures; the best "
+            f"interval is {words.duration(found.daly)}, for {words.percent(found.goodput_at_daly)}"
         )
         rows.append(("goodput", line))
     return rows
@@ -197,7 +197,7 @@ def _elasticity_line(result: Result) -> str:
         for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
         if abs(slope) >= 0.0005
     ]
-    return f"Step time with 1 % more of: {', '.join(parts)}."
+    return f"Change of the step time with 1 % more: {', '.join(parts)}."
 
 
 def print_comparison(console: Console, results: list[Result]) -> None:

@@ -34,14 +34,14 @@ def print_timeline(console: Console, timeline: Timeline) -> None:
     if timeline.collectives:
         _print_collectives(console, timeline.collectives)
     if not timeline.collectives and len(timeline.lanes) == 1:
-        console.print("one GPU: no collectives; --trace and --plot show the ops of the step", style="dim")
+        console.print("one GPU, so no collectives; --trace and --plot show the ops of the step", style="dim")
     for note in timeline.notes:
         console.print(f"Note: {note}.", style="yellow", highlight=False)
 
 
 def _print_stages(console: Console, timeline: Timeline) -> None:
     table = Grid(
-        [text("stage"), number("ranks", 1), number("micro batch"), number("of the slowest", 2), number("busy"),
+        [text("stage"), number("ranks", 1), number("micro batch"), number("vs. slowest", 2), number("busy"),
          number("waits"), number("share")]
     )  # fmt: skip
     for first, last, row in _alike(timeline.to_dict()["lanes"]):
@@ -80,7 +80,7 @@ def _print_letters(console: Console, timeline: Timeline) -> None:
                 cells[first : max(last, first + 1)] = LETTERS[span.kind] * max(last - first, 1)
         console.print(f"{lane.name:>9} {''.join(cells[:width])}", highlight=False, no_wrap=True)
     console.print(
-        "F forward, B backward, W gradients of weights, o optimizer; blank: waits", style="dim", highlight=False
+        "F forward, B backward, W weight gradients, o optimizer; blank: waiting", style="dim", highlight=False
     )
 
 

@@ -49,10 +49,10 @@ RESOURCE_WORDS: Final = {
     "launch_rate": "kernel launch rate (device)",
     "host_issue_rate": "kernel issue rate (host)",
     "power": "power limit",
-    "host_link": "bandwidth of the link to the host",
-    "host_memory": "bandwidth of host memory",
-    "host_compute": "speed of the host's cores",
-    "storage": "bandwidth of storage",
+    "host_link": "host link bandwidth",
+    "host_memory": "host memory bandwidth",
+    "host_compute": "host CPU speed",
+    "storage": "storage bandwidth",
     "intra_node_link": "links inside the node",
     "inter_node_link": "network between nodes",
 }
@@ -68,7 +68,7 @@ def headline(result: Result) -> str:
     scenario = result.scenario
     hardware, workload = scenario["hardware"], scenario["workload"]
     return (
-        f"{scenario['model']['name']} · {workload['phase']} · {hardware['gpus']} x {hardware['gpu']} · "
+        f"{scenario['model']['name']} · {workload['phase']} · {count(hardware['gpus'])} x {hardware['gpu']} · "
         f"{workload['precision']['name']} · {workload['engine']}"
     )
 
@@ -87,7 +87,7 @@ def batch_line(result: Result) -> str:
     parts = [_batch_words(workload, result.scenario["model"]["family"])]
     if workload["phase"] == "train":
         micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
-        parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
+        parts.append(f"{count(micro)} micro batch{'es' if micro != 1 else ''} per step")
         parts.append(f"optimizer {workload['optimizer']}")
         if workload["adapter"] is not None:
             parts.append(_adapter_words(workload["adapter"]))
@@ -102,13 +102,13 @@ def layout_line(result: Result) -> str:
     if hardware["gpus"] == 1:
         return ""
     names = ("tensor", "context", "expert", "expert_tensor", "pipeline", "virtual_stages", "data")
-    parts = [f"{name.replace('_', ' ')} {parallel[name]}" for name in names if parallel[name] not in (1, None)]
+    parts = [f"{name.replace('_', ' ')} {count(parallel[name])}" for name in names if parallel[name] not in (1, None)]
     if parallel["context"] > 1:
-        parts[parts.index(f"context {parallel['context']}")] += f" by {parallel['context_communication']}"
+        parts[parts.index(f"context {count(parallel['context'])}")] += f" by {parallel['context_communication']}"
     if parallel["stage_layers"] is not None:
         parts.append(f"stages of {', '.join(map(str, parallel['stage_layers']))} layers")
     if parallel["expert_imbalance"] != 1:
-        parts.append(f"busiest expert rank {parallel['expert_imbalance']:g} x the mean")
+        parts.append(f"busiest expert rank at {parallel['expert_imbalance']:g} times the mean")
     if parallel["sequence"]:
         parts.append("sequence")
     if parallel["pipeline"] > 1 and result.scenario["workload"]["phase"] == "train":
@@ -123,35 +123,36 @@ def _sharding_words(sharding: Any) -> str:
 
 
 def _batch_words(workload: dict[str, Any], family: str) -> str:
-    batch, length, phase = workload["micro_batch_size"], workload["sequence_length"], workload["phase"]
-    encoded = f"{length} encoder positions, " if family == "encoder-decoder" and length else ""
+    length, phase = workload["sequence_length"], workload["phase"]
+    batch, one = count(workload["micro_batch_size"]), workload["micro_batch_size"] == 1
+    encoded = f"{count(length)} encoder positions, " if family == "encoder-decoder" and length else ""
     if phase in ("prefill", "generate"):
         return f"{batch} x {encoded}{_prompt_words(workload, decodes=bool(encoded))}"
     if phase == "decode":
         of_encoder = f" of {encoded}" if encoded else ", "
-        return f"{batch} sequences{of_encoder}one token each after {_cached_words(workload)}"
+        return f"{batch} sequence{'' if one else 's'}{of_encoder}one token each, after {_cached_words(workload)}"
     if workload["image_size"]:
-        return f"{batch} images of {workload['image_size']} pixels"
+        return f"{batch} image{'' if one else 's'} of {workload['image_size']} pixels"
     if encoded:
-        return f"{batch} x {encoded}{workload['target_length']} decoder tokens"
+        return f"{batch} x {encoded}{count(workload['target_length'])} decoder tokens"
     if length:
-        return f"{batch} x {length} tokens"
-    return f"{batch} samples"
+        return f"{batch} x {count(length)} tokens"
+    return f"{batch} sample{'' if one else 's'}"
 
 
 def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:
-    what = "tokens at the decoder's start" if decodes else "prompt tokens"
-    words = f"{workload['prompt_length']} {what}"
+    what = "tokens that the decoder starts from" if decodes else "prompt tokens"
+    words = f"{count(workload['prompt_length'])} {what}"
     if workload["phase"] == "prefill":
         return words
-    cached = f" after {workload['context_length']} cached" if workload["context_length"] else ""
-    return f"{words}{cached} + {workload['output_length']} output"
+    cached = f" after {count(workload['context_length'])} cached" if workload["context_length"] else ""
+    return f"{words}{cached} + {count(workload['output_length'])} output"
 
 
 def _cached_words(workload: dict[str, Any]) -> str:
     context, prompt = workload["context_length"], workload["prompt_length"]
-    parts = f" ({context} of the context and {prompt} of the prompt)" if prompt else ""
-    return f"{context + prompt}{parts} (output {workload['output_length']})"
+    parts = f" ({count(context)} of the context and {count(prompt)} of the prompt)" if prompt else ""
+    return f"{count(context + prompt)} cached tokens{parts} (output {count(workload['output_length'])})"
 
 
 def _adapter_words(adapter: dict[str, Any]) -> str:

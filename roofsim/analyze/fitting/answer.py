@@ -110,11 +110,11 @@ def fit_document(
 def _refuse_mixtures(largest: str | None, fewest: str | None, family: str | None) -> None:
     if fewest is not None and fewest.strip().lower() not in FEWEST:
         hint = did_you_mean(fewest, FEWEST)
-        raise SpecError(Problem(f"cannot search the fewest {fewest[:60]!r}", Place("--fewest"), "", hint))
+        raise SpecError(Problem(f"cannot find the fewest {fewest[:60]!r}", Place("--fewest"), "", hint))
     if largest is not None and fewest is not None:
-        raise SpecError(Problem("--largest and --fewest are two questions; ask one at a time"))
+        raise SpecError(Problem("--largest and --fewest cannot be combined"))
     if family is not None and (largest is None or checked_word(largest) != "model"):
-        raise SpecError(Problem("goes with --largest model", Place("--family")))
+        raise SpecError(Problem("needs --largest model", Place("--family")))
 
 
 def _with_engine(document: Document, shape: Sized | None) -> tuple[Document, list[str]]:
@@ -139,7 +139,7 @@ def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     assumed = [note for note in assumed if not note.startswith(("global_batch_size", "gpus:"))]
     if found.layouts and not bench.stated("workload.global_batch_size") and found.layouts[0].global_batch_size:
         batch = found.layouts[0].global_batch_size
-        why = "about what GPT-3 of this size was trained with" if shape else "four micro batches a GPU"
+        why = "about the batch that GPT-3 of this size was trained with" if shape else "four micro batches per GPU"
         assumed.append(f"global_batch_size: {batch}, {why}")
     return Fit(**given, fewest=found, state=state_of(bench), assumed=tuple(assumed))
 
@@ -154,8 +154,12 @@ def _server_notes(bench: Bench) -> tuple[str, ...]:
     engine = resolved.engine
     if engine.server is None or not takes_share(resolved):
         return ()
-    of = {"device": "memory", "static": "memory for weights and cache", "free": "memory beside weights and activations"}
-    return (f"{engine.name} takes {engine.preallocated_share:g} of the card's {of[engine.server.preallocated_of]}",)
+    of = {
+        "device": "memory",
+        "static": "memory for weights and cache",
+        "free": "memory that weights and activations leave",
+    }
+    return (f"{engine.name} takes {engine.preallocated_share:g} of the GPU's {of[engine.server.preallocated_of]}",)
 
 
 def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:
@@ -163,5 +167,5 @@ def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:
     if key == "model" and not any(bench.stated(f"workload.{name}") for name in lengths):
         return ("each model at its own sequence length or image size",)
     if key in ("micro_batch_size", "batch_size") and bench.stated("workload.global_batch_size"):
-        return ("the global batch goes along with the micro batch: the number of micro batches stays",)
+        return ("the global batch grows with the micro batch, so that the number of micro batches stays the same",)
     return ()

@@ -94,7 +94,7 @@ def beyond_reach(resolved: Resolved) -> str:
     """Say why more GPUs than a node has are not tried."""
     system = resolved.system
     return (
-        f"{system.name} has {resolved.places} GPUs, and no bandwidth is known of a network between such nodes "
+        f"{system.name} has {resolved.places} GPUs, and the network between such nodes has no stated bandwidth "
         "(system.node_network)"
     )
 

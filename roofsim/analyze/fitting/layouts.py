@@ -217,7 +217,7 @@ class _Search:
         if not self.space.splits:
             return "more GPUs no longer help"
         untried = "tensor beyond a node" + (", context and expert" if self.space.trains else "")
-        return f"more GPUs no longer help with what was tried; degrees of {untried} are tried only as stated"
+        return f"more GPUs no longer help with the layouts tried; {untried} parallelism is only tried as stated"
 
     def _gallop(self) -> tuple[int | None, int]:
         """Return the place of a number that fits (None: none does), and of one below it that does not (-1: none is)."""

@@ -35,7 +35,7 @@ def checked_word(word: str) -> str:
     """
     found = word.strip().lower().replace("_", "-")
     if found not in WORDS:
-        raise SpecError(Problem(f"cannot search the largest {word[:60]!r}", Place("--largest"), "", _hint(found)))
+        raise SpecError(Problem(f"cannot find the largest {word[:60]!r}", Place("--largest"), "", _hint(found)))
     return found.replace("-", "_")
 
 
@@ -96,8 +96,10 @@ def _refuse_foreign(key: str, phase: str, unit: str) -> None:
         able = [
             name for name in WORDS[:-1] if not wrong.get(name.replace("-", "_")) and name != "batch-size"
         ]  # fmt: skip
-        what = "a model of images" if images else f"phase {phase} of a model of tokens"
-        raise SpecError(Problem(f"{what} has no {word} to search", Place("--largest"), "", f"{' or '.join(able)} is."))
+        what = "an image model" if images else f"phase {phase} of a token model"
+        raise SpecError(
+            Problem(f"{what} has no {word} to search", Place("--largest"), "", f"Search {' or '.join(able)}.")
+        )
 
 
 def _image_grid(bench: Bench, own: int) -> tuple[int, int]:
@@ -111,4 +113,4 @@ def _image_grid(bench: Bench, own: int) -> tuple[int, int]:
         if taken(grid) and taken(grid + step):
             smaller = [grid // 2**halvings // step * step for halvings in range(_HALVINGS, 0, -1)]
             return step, next((size for size in smaller if size > 0 and taken(size)), grid)
-    raise SpecError(Problem(f"no images but of {own} pixels are taken by this model", Place("--largest")))
+    raise SpecError(Problem(f"this model only takes images of {own} pixels", Place("--largest")))

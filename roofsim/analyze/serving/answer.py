@@ -263,23 +263,25 @@ def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: f
     found = [*plan.resolved.warnings, *room.notes]
     if plan.concurrency is not None and plan.concurrency > _most(plan, load) and room.fits:
         found.append(
-            f"{plan.concurrency:.0f} requests, but {_most(plan, load):.0f} run at once: the others wait for room"
+            f"{plan.concurrency:.0f} requests are in flight, but only {_most(plan, load):.0f} run at once; the others wait for room"
         )
     if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
         found.append(
-            f"{plan.request_rate / highest:.0%} of the highest rate: the time to the first token is uncertain so close to it"
+            f"{plan.request_rate / highest:.0%} of the highest rate: so close to it, the time to first token is uncertain"
         )
     if load.alike and plan.request_rate is None:
         found.append(
-            "outputs are all equally long: prompts that fill several passes keep together, and requests decode in lockstep"
+            "all outputs have the same length: prompts that fill several passes stay together, and requests decode in lockstep"
             if plan.facts.batching == "apart"
-            else "outputs are all equally long: prompts may bunch, up to the upper end of the first token's range"
+            else "all outputs have the same length: prompts may bunch, up to the upper end of the range of the first token"
         )
     experts = bool(getattr(plan.resolved.model, "num_experts", 0))
     if experts:
-        found.append("mixture of experts: measured times per token lie further from the estimate")
+        found.append(
+            "mixture of experts: measured times per token differ more from the estimate than those of dense models"
+        )
     if experts and plan.serving.lora is not None:
-        found.append("experts have no adapters")
+        found.append("no adapters on experts")
     return tuple(found)
 
 

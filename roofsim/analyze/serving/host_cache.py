@@ -90,17 +90,26 @@ def check_host_cache(
     key = serving.host_key
     name = resolved.engine.name
     if serving.num_prefixes is not None and facts.slots:
-        message = f"slots of {name} keep the prompt that ran in them last; how many prefixes that makes is not priced"
-        raise problem(document, "serving.num_prefixes", message, "State what is found: prefix_cache_hit_rate.")
+        message = f"each slot of {name} keeps its last prompt; how many prefixes that finds is not modelled"
+        raise problem(
+            document, "serving.num_prefixes", message, "State the share that is found: prefix_cache_hit_rate."
+        )
     if serving.num_prefixes is not None and tokens[0] > tokens[1]:
-        message = f"a prompt of {tokens[0]:.0f} tokens without its prefix does not fit in a step of {tokens[1]:.0f}, and is not cut"
-        raise problem(document, "serving.num_prefixes", message, "Raise max_num_batched_tokens, or cut prompts.")
+        message = (
+            f"a prompt of {tokens[0]:.0f} tokens without its prefix exceeds a step of {tokens[1]:.0f}, and is not split"
+        )
+        raise problem(
+            document,
+            "serving.num_prefixes",
+            message,
+            "Raise max_num_batched_tokens, or let prompts be split (enable_chunked_prefill: true).",
+        )
     if key is None:
         return
     if facts.host_cache is None:
         raise problem(document, f"serving.{key}", f"{name} keeps no cache on the host", "Leave it out.")
     if serving.disaggregated is not None:
-        message = f"{key} beside disaggregated: which of the workers loads what is not priced"
+        message = f"{key} with disaggregated: which worker loads what is not modelled"
         raise problem(document, f"serving.{key}", message, "Leave one of them out.")
     links = (resolved.system.host_link, resolved.gpu.host_link)
     if all(link is None or link.bandwidth is None for link in links):

@@ -94,13 +94,13 @@ def _budget(
     own = resolved.engine.prefill_chunk or facts.max_num_batched_tokens
     tokens = serving.max_num_batched_tokens or own
     if tokens is None:
-        message = f"engine {resolved.engine.name} does not state how many tokens a step takes"
+        message = f"engine {resolved.engine.name} does not state the tokens per step"
         raise problem(document, "serving", message, "State max_num_batched_tokens.")
     chunked = serving.enable_chunked_prefill
     said = [] if serving.max_num_batched_tokens else [f"max_num_batched_tokens: {own}"]
     if chunked is None:
         chunked = resolved.engine.prefill_chunk is not None
-        said.append(f"prompts are {'cut' if chunked else 'not cut'} into pieces, as {resolved.engine.name} does")
+        said.append(f"prompts are {'split' if chunked else 'not split'} into chunks, as {resolved.engine.name} does")
     return float(tokens), chunked, said
 
 
@@ -117,12 +117,12 @@ def _requests(
     if most is None:
         usual = float(facts.max_num_seqs)
         if mixed and usual > budget:
-            return budget * batches, [f"max_num_seqs: {budget:.0f}, the tokens of a step (usually {usual:.0f})"]
+            return budget * batches, [f"max_num_seqs: {budget:.0f}, the tokens per step (usually {usual:.0f})"]
         return usual * batches, [f"max_num_seqs: {facts.max_num_seqs}"]
     if mixed and most > budget:
         name = resolved.engine.name
         message = (
-            f"{most} requests at once, but a step takes {budget:.0f} tokens, and each has one: {name} refuses that"
+            f"{most} requests at once need one token each, but a step takes {budget:.0f} tokens: {name} refuses that"
         )
         hint = f"At most {budget:.0f}, or a max_num_batched_tokens of at least {most}."
         raise problem(document, "serving.max_num_seqs", message, hint)
@@ -135,7 +135,7 @@ def _slots(
     """Return the limits of a server whose requests run in slots of one cache."""
     assert facts.max_num_batched_tokens is not None
     if serving.enable_chunked_prefill is False:
-        message = f"{resolved.engine.name} cuts prompts where a step is full"
+        message = f"{resolved.engine.name} splits prompts where a step is full"
         raise problem(document, "serving.enable_chunked_prefill", message, "Leave it out, or raise batch_size.")
     stated = serving.parallel or serving.max_num_seqs
     slots = float(stated or facts.max_num_seqs)
@@ -143,13 +143,13 @@ def _slots(
     budget = float(serving.batch_size or serving.max_num_batched_tokens or facts.max_num_batched_tokens)
     ubatch = min(float(serving.ubatch_size or resolved.engine.prefill_chunk or budget), budget)
     if slots > budget:
-        message = f"{slots:.0f} slots, but a step takes {budget:.0f} tokens, and each slot has one"
+        message = f"{slots:.0f} slots need one token each, but a step takes {budget:.0f} tokens"
         raise problem(document, "serving.batch_size", message, f"At least {slots:.0f}.")
     context, said = _context(serving, slots, tokens, unified=unified, document=document)
     said += [f"parallel: {slots:.0f}"] if stated is None else []
     if serving.kv_unified is None:
         said.append(
-            f"kv_unified: {str(unified).lower()}, as llama-server has it {'without' if unified else 'with'} parallel"
+            f"kv_unified: {str(unified).lower()}, as llama-server sets it {'without' if unified else 'with'} parallel"
         )
     if serving.batch_size is None and serving.max_num_batched_tokens is None:
         said.append(f"batch_size: {budget:.0f}")
@@ -169,10 +169,10 @@ def _context(
     padded = float(ceil(needed / SLOT_PAD)) * SLOT_PAD
     if serving.ctx_size is None:
         whole = padded * slots
-        return whole, [f"ctx_size: {whole:.0f}, what {slots:.0f} requests of {needed:.0f} tokens need"]
+        return whole, [f"ctx_size: {whole:.0f}, for {slots:.0f} requests of {needed:.0f} tokens"]
     own = float(serving.ctx_size) if unified else float(ceil(serving.ctx_size / slots / SLOT_PAD)) * SLOT_PAD
     if own < needed:
         share = "" if unified or slots == 1.0 else f", {own:.0f} for each of {slots:.0f} slots"
-        message = f"a cache of {serving.ctx_size} tokens{share}: no room for {needed:.0f} of a request"
+        message = f"a cache of {serving.ctx_size} tokens{share} has no room for a request of {needed:.0f}"
         raise problem(document, "serving.ctx_size", message, f"At least {padded * (1.0 if unified else slots):.0f}.")
     return (own if unified else own * slots), []

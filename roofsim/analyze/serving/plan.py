@@ -181,7 +181,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     cached = _cached(serving, prompt, document)
     if limits.budget < prompt - cached and not limits.chunked:
         given, most = f"{prompt - cached:.0f}", f"{limits.budget:.0f}"
-        message = f"a prompt of {given} tokens does not fit in max_num_batched_tokens {most}, and is not cut"
+        message = f"a prompt of {given} tokens does not fit in max_num_batched_tokens {most}, and is not split"
         raise problem(
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
@@ -194,8 +194,8 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
-        message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
-        raise problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
+        message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas would leave some replicas idle"
+        raise problem(document, "concurrency", message, f"Use at least {plan.replicas:.0f}, or fewer replicas.")
     return plan
 
 
@@ -222,8 +222,8 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
     if workload.context_length:
         raise problem(document, "context_length", "a request has a prompt_length and an output_length", "Leave it out.")
     if workload.concurrency is not None and workload.request_rate is not None:
-        message = "concurrency (so many requests at all times) and request_rate (arrivals) are two loads"
-        raise problem(document, "request_rate", message, "Give one; neither: as many requests as fit.")
+        message = "concurrency (a closed loop) and request_rate (an open loop) are different loads"
+        raise problem(document, "request_rate", message, "Give one, or neither for as many requests as fit.")
     if serving.num_prompts is not None:
         _refuse_run(workload, serving, document)
     if serving.arrivals is not None and workload.request_rate is None:
@@ -233,17 +233,17 @@ def _refuse(workload: Workload, serving: Serving, document: Document) -> None:
 def _refuse_run(workload: Workload, serving: Serving, document: Document) -> None:
     """Refuse a run of so many requests where it has no beginning, or is not priced."""
     if workload.request_rate is not None:
-        message = "num_prompts are those of a run with concurrency, or of one that sends all at once"
-        raise problem(document, "serving.num_prompts", message, "Leave it out: request_rate asks for a steady state.")
+        message = "num_prompts needs concurrency, or neither load to send all requests at once"
+        raise problem(document, "serving.num_prompts", message, "Leave it out; request_rate describes a steady state.")
     if serving.disaggregated is not None:
-        message = "a run of num_prompts beside disaggregated is not priced"
-        raise problem(document, "serving.num_prompts", message, "Leave it out: then a steady state is.")
+        message = "num_prompts with disaggregated is not modelled"
+        raise problem(document, "serving.num_prompts", message, "Leave it out for the steady state.")
     if (
         workload.concurrency is not None
         and serving.num_prompts is not None
         and serving.num_prompts < workload.concurrency
     ):
-        message = f"{serving.num_prompts} requests in all, but {workload.concurrency} under way"
+        message = f"{serving.num_prompts} requests in all, but {workload.concurrency} in flight"
         raise problem(document, "serving.num_prompts", message, f"At least {workload.concurrency}.")
 
 
@@ -261,7 +261,9 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
     if apart is None:
         return
     if (resolved.parallel.data or 1) > 1:
-        message = f"data {resolved.parallel.data} beside disaggregated: the numbers of workers say how many replicas there are"
+        message = (
+            f"data {resolved.parallel.data} with disaggregated: the numbers of workers are the numbers of replicas"
+        )
         place = document.place(("parallel", "data"))
         raise SpecError(Problem(message, place, "parallel.data", "Leave it out."))
     needed = resolved.gpus * (apart.prefill_workers + apart.decode_workers)
@@ -278,7 +280,7 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
         raise problem(document, "serving.disaggregated.transfer", message, "Use network.")
     by_network = apart.transfer == "network" or not within
     if by_network and apart.transfer_bandwidth is None and resolved.system.node_network is None:
-        message = f"nothing is known of a network between nodes of {resolved.system.name}"
+        message = f"{resolved.system.name} states no network between nodes"
         hint = "State transfer_bandwidth, or hardware.override: {system.node_network: 400 Gbit/s}."
         raise problem(document, "serving.disaggregated", message, hint)
 
@@ -293,7 +295,7 @@ def _check_cache(resolved: Resolved, document: Document) -> None:
         return
     key = "key_value_cache" if offload.key_value_cache != "none" and not attends else "parameters"
     path = ("parallel", "offload", key)
-    message = f"servers of {resolved.engine.name} are priced with the cache of what runs on the device"
+    message = f"servers of {resolved.engine.name} are only modelled with the cache on the device"
     hint = "Leave it out, or ask roofsim run for a batch (phase decode or generate)."
     raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
 
@@ -314,9 +316,11 @@ def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document
     if found.model.family in FAMILIES:
         return found
     name = found.model.name
-    message = f"{name} is {named(found.model)}; servers of {', '.join(FAMILIES)} models are priced"
+    message = f"{name} is {named(found.model)}; only servers of {', '.join(FAMILIES)} models are modelled"
     phase = "generate" if found.model.generates else "forward"
-    hint = f"`roofsim run {name} --phase {phase} --batch-size N` answers for a batch: its latency, and requests per second."
+    hint = (
+        f"`roofsim run {name} --phase {phase} --batch-size N` predicts a batch: its latency, and requests per second."
+    )
     raise SpecError(Problem(message, document.place(("model",)), "model", hint))
 
 
@@ -325,7 +329,7 @@ def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     facts = resolved.engine.server
     if facts is None:
         able = ", ".join(name for name in catalog.names("engine") if catalog.load("engine", name).data.get("server"))
-        message = f"engine {resolved.engine.name} runs static batches; nothing is known of a server"
+        message = f"engine {resolved.engine.name} runs static batches and has no server"
         raise problem(document, "engine", message, f"Engines that serve: {able}.")
     return facts
 

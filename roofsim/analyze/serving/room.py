@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
 _LENGTHS: Final = 65
 _LONGEST: Final = 2.0**27
-_PROMPTS_THERE: Final = "the host attends at the pace of its memory: processors are slower than that for prompts"
+_PROMPTS_THERE: Final = (
+    "attention on the host is priced by its memory bandwidth; for prompts, processors are slower than that"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,7 +36,7 @@ def timeline(evaluation: Evaluation) -> Timeline:
         For sizes or hardware that are arrays: one picture shows one step.
     """
     if not is_scalar(evaluation.step.step, evaluation.device.bandwidth, evaluation.program.num_micro_batches):
-        raise SpecError(Problem("a timeline needs single numbers; sizes or hardware are arrays"))
+        raise SpecError(Problem("sizes or hardware are arrays; a timeline needs single numbers"))
     return _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
 
 
@@ -80,7 +80,9 @@ def _chain_notes(program: Program) -> list[str]:
     """Say that stages of inference, which work side by side, are written out one behind the other."""
     if not program.chains():
         return []
-    return ["stages of the pipeline are written one behind the other, each with all its passes: longer than the step"]
+    return [
+        "pipeline stages are shown one after another, each with all its passes, so the timeline is longer than the step"
+    ]
 
 
 # -- pipelines ------------------------------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     if shown_count == count:
         spans += found.ends()
     else:
-        notes.append(f"the first {shown_count} of {count} micro batches are written out")
+        notes.append(f"only the first {shown_count} of {count} micro batches are shown")
     step_time = float(evaluation.step.step)
     if shown_count == count:
         notes += ends_early(spans, step_time)
@@ -124,7 +126,7 @@ def ends_early(spans: list[Span], step: float) -> list[str]:
     if not spans or end > ALL_BUT * step:
         return []
     return [
-        f"what is written out ends {100.0 * (1.0 - end / step):.1f} % before the step: the rest waits for slower ranks or samples"
+        f"the timeline ends {100.0 * (1.0 - end / step):.1f} % before the step does: the rest is waiting for stragglers or samples"
     ]
 
 

@@ -59,7 +59,7 @@ class Writer:
         hidden = _copies_shown(host, self._copies(body), self._computed(body))
         written = _length(body) <= MOST_OPS
         if not written:
-            self.notes.append(f"{stage.name}: too many ops to write out")
+            self.notes.append(f"{stage.name}: too many ops to show")
         for index in range(min(runs, WRITTEN) if written else 0):
             self._ops(body, each, shares, hidden, index)
         rest = runs - min(runs, WRITTEN) if written else runs
