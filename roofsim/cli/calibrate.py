@@ -42,7 +42,7 @@ def measure(*, output: Output = None, force: Force = False) -> None:
     checked_path(output, ".py")
     write_script(output, force=force)
     table = output.with_suffix(".csv").name
-    typer.echo(f"wrote {output}; on the machine with the card: python {output.name} --output {table}")
+    typer.echo(f"wrote {output}; run it on the machine with the GPU: python {output.name} --output {table}")
 
 
 Data = Annotated[

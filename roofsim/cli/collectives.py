@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from roofsim.cli.complete import catalog_names, choices
+from roofsim.cli.flags import PICTURES, Csv, Json
 from roofsim.cli.request import as_rows, checked_path, console
-from roofsim.cli.run import PICTURES, Csv, Json
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 

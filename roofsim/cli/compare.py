@@ -26,7 +26,7 @@ def compare(
     *, scenario: Scenario, cards: Cards = None, gpu: Gpu = None, json: Json = False, csv: Csv = False, plot: Plot = None,
     overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Compare GPUs on one scenario: time, limits, memory, price, speed per price."""
+    """Compare GPUs on one scenario: time, limits, memory, price, work per dollar."""
     from roofsim.api import answer
 
     _refuse_cards_as_number(overrides)

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.flags import Csv, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
-from roofsim.cli.run import Csv, Json, Scenario
 
 Figure = Annotated[
     str,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofsim.cli.complete import choices, scenarios
+from roofsim.cli.flags import Json
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
-from roofsim.cli.run import Json
 
 if TYPE_CHECKING:
     from roofsim.analyze.fitting.answer import Fit

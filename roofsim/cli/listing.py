@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from roofsim.cli.complete import choices
+from roofsim.cli.flags import Csv, Json
 from roofsim.cli.request import as_rows, console
-from roofsim.cli.run import Csv, Json
 
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from roofsim.cli.complete import choices, scenarios
+from roofsim.cli.flags import PICTURES, Csv, Json, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
-from roofsim.cli.run import PICTURES, Csv, Json, Top
 
 if TYPE_CHECKING:
     from roofsim.analyze.allocation import Allocation, Measured
@@ -130,7 +130,7 @@ def _checked(views: dict[str, Any], scenario: str | None, snapshot: Path | None)
     if given and scenario is None:
         raise SpecError(Problem(f"{given[0]} needs a scenario"))
     if given and snapshot is not None:
-        raise SpecError(Problem(f"{given[0]} shows a prediction alone; leave out --snapshot"))
+        raise SpecError(Problem(f"{given[0]} shows a prediction only; leave out --snapshot"))
     checked_view(views["--by"])
 
 
@@ -157,7 +157,7 @@ def _measured_alone(snapshot: Path | None, plot: Path | None, overrides: Overrid
         raise SpecError(Problem("expected a scenario, or --snapshot FILE; got neither"))
     if plot is not None or overrides:
         unused = "--plot" if plot is not None else overrides[0][0]
-        raise SpecError(Problem(f"{unused} needs a scenario beside --snapshot"))
+        raise SpecError(Problem(f"{unused} needs a scenario as well as --snapshot"))
     measured = _measured(snapshot)
     if not as_rows([measured.to_dict()], json=json, csv=csv):
         from roofsim.report.allocation import print_snapshot

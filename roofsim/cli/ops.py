@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from roofsim.cli.complete import choices
+from roofsim.cli.flags import Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
-from roofsim.cli.run import Csv, Json, Scenario, Top
 
 GROUPS = ("op", "class", "layer", "phase")
 ORDERS = ("time", "flops", "bytes", "intensity", "program")

@@ -7,37 +7,12 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli.complete import scenarios
+from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 
-Scenario = Annotated[
-    str,
-    typer.Argument(
-        metavar="SCENARIO",
-        show_default=False,
-        autocompletion=scenarios,
-        help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: SI units, every figure.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: a header, one row per line.")]
-Top = Annotated[
-    int | None,
-    typer.Option(
-        "--top", min=1, metavar="N", show_default=False,
-        help="Show the first N rows only. [default: 30 in text; all in JSON and CSV]",
-    ),
-]  # fmt: skip
-#: What pictures are written as.
-PICTURES = (".png", ".svg", ".pdf")
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
-]
-
-Trace = Annotated[
-    Path | None,
-    typer.Option("--trace", metavar="FILE.json", help="Write a trace for chrome://tracing or ui.perfetto.dev."),
 ]
 
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.flags import PICTURES, Json, Scenario
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
-from roofsim.cli.run import PICTURES, Json, Scenario
 from roofsim.spec.serving import USUAL_ENGINE
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]

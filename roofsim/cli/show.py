@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from roofsim.cli.complete import entries
+from roofsim.cli.flags import Json
 from roofsim.cli.request import console, write_text
-from roofsim.cli.run import Json
 
 What = Annotated[
     str,

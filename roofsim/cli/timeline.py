@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
+from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
-from roofsim.cli.run import PICTURES, Csv, Json, Scenario, Trace
 
 Plot = Annotated[
     Path | None,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from roofsim.cli.flags import Csv
 from roofsim.cli.request import as_rows, console
-from roofsim.cli.run import Csv
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -47,7 +47,7 @@ VERBS: Final = {
         "Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do.",
         (
             "roofsim fit llama3-8b --gpu rtx4090 --adapter qlora --seq-len 2k",
-            "roofsim fit llama3-8b --gpu h100 --phase decode --largest context-length",
+            "roofsim fit llama3-8b --gpu h100 --phase decode --context-length 4k --largest batch-size",
             "roofsim fit llama3-70b --gpu h100 --fewest gpus --seq-len 4k",
         ),
     ),

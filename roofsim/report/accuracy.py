@@ -52,15 +52,15 @@ def _head(card: Scorecard) -> str:
 
 This page compares predictions with {total} published measurements of whole steps on one GPU. They are facts of public
 repositories, listed with their sources in [measurements/README.md](../measurements/README.md); `roofsim validate` scores them
-again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks; what was read
-of the sources and did not become a row is listed in that README, with the reason. Memory is scored on
+again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks;
+what the sources state and is not a row is listed in that README, with the reason. Memory is scored on
 [a page of its own](memory-accuracy.md), steps of several GPUs [on another](multi-gpu-accuracy.md), decode,
 prefill, encoders and diffusion [on a third](inference-accuracy.md).
 
 - **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
   software and a hash of the name) may be used to fit
-  constants; the other {total - usable} only score. Of the third, fits leave away {" and ".join(UNFITTED)}
-  and steps that the host holds up; those count as "may be fitted" all the same. Tables show held-out rows unless they
+  constants; the other {total - usable} are only scored. Of the third, fits leave out {" and ".join(UNFITTED)}
+  and steps that the host limits; those count as "may be fitted" all the same. Tables show held-out rows unless they
   say otherwise.
 - **Error** is predicted / measured - 1. Median, mean, p90 and worst are of absolute errors; bias is the median of signed ones:
   above zero, predictions are too slow. Rank is Spearman's correlation of predicted and measured seconds; coverage is the
@@ -162,7 +162,7 @@ def _groups(card: Scorecard) -> str:
     }.items():
         texts.append(f"## {title}\n\nHeld-out rows.\n\n{tables.by(card, rows, *keys)}")
     both = tables.by(card, card.rows, "source", "rows")
-    texts.append(f"## The fitted third beside the held-out two thirds\n\n{both}")
+    texts.append(f"## The fitted third and the held-out two thirds\n\n{both}")
     return "\n".join(texts)
 
 
@@ -229,9 +229,9 @@ def _peers(card: Scorecard) -> str:
     del card
     return f"""## What others reach
 
-Mean absolute errors of other tools where they can express the rows: measured side by side on those rows, or published with
+Mean absolute errors of other tools where they can express the rows: measured on the same rows, or published with
 them. Only NeuSight's rows are among those of this page; none of these tools can express a training step of ResNet-50, so
-for the others there is nothing to set side by side here.
+for the others there is nothing to compare here.
 
 {tables.peers()}"""
 
@@ -251,7 +251,7 @@ Of all rows, fitted ones included.
 
 def _software(card: Scorecard) -> str:
     found = software_ages(card.rows)
-    return f"""## How far equal runs differ
+    return f"""## How much identical runs differ
 
 Scenarios that one source ran on one kind of card under several versions of the software, fitted rows too. What a prediction
 that knows nothing of versions cannot get right is about half of the last column.

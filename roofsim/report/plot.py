@@ -25,12 +25,12 @@ Pair = "tuple[Evaluation, Result]"
 Point = tuple[str, str, dict[str, float]]
 
 #: Activations of micro batches that wait for their backward pass, in pictures of pipeline stages.
-WAITING: Final = "activations of micro batches that wait"
-_KERNELS: Final = "kernels of the step, in program order (the optimizer's widened)"
+WAITING: Final = "activations of waiting micro batches"
+_KERNELS: Final = "kernels of the step in program order (the optimizer's drawn wider)"
 #: The parts of the memory curve, from below.
 _STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name) if name == "activations" else (name,)))
 
-#: Cards of known price from which a comparison draws speed against price.
+#: Cards of known price from which a comparison draws speed over price.
 FEWEST_PRICES: Final = 3
 #: Share of the memory picture that the optimizer takes at least.
 NARROWEST: Final = 0.07
@@ -72,7 +72,7 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
 
 
 def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
-    """Draw several cards: one roofline for all, time bars, memory bars, and speed against price where prices are known."""
+    """Draw several cards: one roofline for all, time bars, memory bars, and speed over price where prices are known."""
     sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) >= FEWEST_PRICES
     figure = _figure(16.0 if sold else 13.0, 9.0)
     grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0))
@@ -131,9 +131,9 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
             edgecolors="black", linewidths=0.5, zorder=3,
         )  # fmt: skip
     axes.margins(y=0.08)  # marks on the roof are drawn whole
-    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
+    axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s")
     _name_points(axes, [row for index, row in rows if index == 0])
-    axes.set_title("roofline: one mark a class of ops, its area its share of the step", fontsize=10)
+    axes.set_title("roofline: one marker per class of ops; its area is its share of the step", fontsize=10)
     axes.grid(visible=True, which="major", alpha=0.3)
     axes.legend(loc="lower right", fontsize=8)
 
@@ -239,7 +239,7 @@ def _prices(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
         below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
         axes.annotate(name, (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8)
     unit = "samples" if pairs[0][1].throughput["tokens_per_second"] is None else "tokens"
-    axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed against price")
+    axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed over price")
     axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
@@ -305,7 +305,9 @@ def _memory_curve(
     """Draw the stacked curve of live bytes with phases shaded, the peak marked and the capacity as a line."""
     curve = _widened(points)
     if not curve:
-        axes.text(0.5, 0.5, "sizes are arrays: no single curve", ha="center", transform=axes.transAxes)
+        axes.text(
+            0.5, 0.5, "sizes are arrays; a memory curve needs single sizes", ha="center", transform=axes.transAxes
+        )
         return
     steps = np.arange(len(curve))
     names = [name for name in _STACKED if name in curve[0][2]]

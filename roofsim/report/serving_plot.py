@@ -41,9 +41,9 @@ def _frontier(axes: Axes, served: Served) -> None:
     axes.plot(across, up, "o-", markersize=4)
     for (concurrency, _), x, y in list(zip(served.curve, across, up, strict=True))[::3]:
         axes.annotate(f"{concurrency:.0f}", (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8)
-    axes.set_xlabel("tokens/s that each user sees")
-    axes.set_ylabel("output tokens/s of a GPU")
-    axes.set_title("more requests at once, from right to left", fontsize=9, loc="left")
+    axes.set_xlabel("tokens/s per user")
+    axes.set_ylabel("output tokens/s per GPU")
+    axes.set_title("more requests in flight from right to left", fontsize=9, loc="left")
     axes.set_xlim(left=0.0)
     axes.set_ylim(bottom=0.0)
 

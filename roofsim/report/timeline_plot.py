@@ -45,7 +45,7 @@ def draw_timeline(timeline: Timeline, path: Path) -> None:
         axes = figure.add_subplot(len(panels), 1, place + 1)
         (_stages if piped else _streams)(axes, timeline, start, end)
         axes.set_title(title, fontsize=10, loc="left")
-    figure.axes[-1].set_xlabel("time since the step began")
+    figure.axes[-1].set_xlabel("time since the start of the step")
     _legend(figure, timeline)
     figure.suptitle(_headline(timeline), fontsize=12)
     figure.savefig(path, dpi=DPI)
@@ -157,7 +157,7 @@ def _legend(figure: Any, timeline: Timeline) -> None:
     ]
     handles = [Patch(color=COLOURS[kind], label=kind) for kind in kinds]
     if any(span.facts.get("chunk") for span in timeline.spans):
-        handles.append(Patch(facecolor="white", edgecolor="white", label="lighter: further chunks of a stage's layers"))
+        handles.append(Patch(facecolor="white", edgecolor="white", label="lighter: other chunks of a stage's layers"))
     if piped:
         handles.append(Patch(facecolor="#f4f4f4", edgecolor="#bbbbbb", label="waits for other stages"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), fontsize=8, frameon=False)

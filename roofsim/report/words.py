@@ -152,7 +152,7 @@ def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:
 def _cached_words(workload: dict[str, Any]) -> str:
     context, prompt = workload["context_length"], workload["prompt_length"]
     parts = f" ({count(context)} of the context and {count(prompt)} of the prompt)" if prompt else ""
-    return f"{count(context + prompt)} cached tokens{parts} (output {count(workload['output_length'])})"
+    return f"{count(context + prompt)} cached tokens{parts}, output {count(workload['output_length'])}"
 
 
 def _adapter_words(adapter: dict[str, Any]) -> str:

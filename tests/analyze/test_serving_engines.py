@@ -70,8 +70,8 @@ WRONG = [
     ("llama.cpp", {"parallel": 8, "ctx_size": 1024}, "128 tokens|256 for each of 8 slots"),
     ("llama.cpp", {"parallel": 300}, "at most 256"),
     ("llama.cpp", {"parallel": 4, "max_num_seqs": 4}, "say the same"),
-    ("llama.cpp", {"parallel": 64, "batch_size": 32}, "64 slots, but a step takes 32 tokens"),
-    ("llama.cpp", {"enable_chunked_prefill": False}, "cuts prompts where a step is full"),
+    ("llama.cpp", {"parallel": 64, "batch_size": 32}, "64 slots need one token each, but a step takes 32 tokens"),
+    ("llama.cpp", {"enable_chunked_prefill": False}, "splits prompts where a step is full"),
     ("vllm", {"parallel": 4}, "parallel is an option of llama.cpp, not of vllm"),
     ("vllm", {"hicache_ratio": 2.0}, "vllm calls it kv_offloading_size"),
     ("vllm", {"swap_space": "4 GiB"}, "computed again"),
@@ -79,7 +79,7 @@ WRONG = [
     ("vllm", {"host_cache_hit_rate": 0.5}, "goes with prefix_cache_hit_rate"),
     ("vllm", {"host_cache_hit_rate": 0.5, "prefix_cache_tokens": 9}, "goes with a cache on the host"),
     ("vllm", {"num_prefixes": 5}, "goes with prefix_cache_hit_rate"),
-    ("llama.cpp", {"num_prefixes": 5, "prefix_cache_tokens": 9}, "not priced"),
+    ("llama.cpp", {"num_prefixes": 5, "prefix_cache_tokens": 9}, "not modelled"),
 ]  # fmt: skip
 
 
@@ -180,8 +180,8 @@ def test_a_run_of_all_at_once():
 
 def test_runs_that_make_no_sense():
     for keys, message in (
-        ({"request_rate": 3.0}, "those of a run with concurrency"),
-        ({"concurrency": 100}, "10 requests in all, but 100 under way"),
+        ({"request_rate": 3.0}, "num_prompts needs concurrency"),
+        ({"concurrency": 100}, "10 requests in all, but 100 in flight"),
     ):
         with pytest.raises(roofsim.SpecError, match=message):
             served(serving={"num_prompts": 10}, **keys)

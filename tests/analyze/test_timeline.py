@@ -159,7 +159,7 @@ def test_long_schedules_are_written_out_in_part(monkeypatch):
     monkeypatch.setattr("roofsim.analyze.timeline.build.MOST_PIECES", 60)
     found = timeline(laid_out())
     assert found.shown_micro_batches == 4
-    assert found.notes == ["the first 4 of 8 micro batches are written out"]
+    assert found.notes == ["only the first 4 of 8 micro batches are shown"]
     assert found.to_dict()["micro_batches"] == 8
 
 

@@ -40,7 +40,7 @@ def file(tmp_path):
 
 
 def test_the_simulation_stands_beside_the_ledger(cli):
-    assert "PyTorch's allocator, simulated" in cli(*RESNET)
+    assert "PyTorch's allocator would reserve" in cli(*RESNET)
     (row,) = json.loads(cli(*RESNET, "--json"))
     allocator = row["allocator"]
     assert allocator["kind"] == "native"
@@ -81,7 +81,7 @@ def test_a_card_that_is_too_small_is_out_of_memory(cli):
 
 def test_a_snapshot_alone_shows_what_was_measured(cli, file):
     out = cli("--snapshot", file)
-    for words in ("measured", "24.5 MiB", "42 MiB", "largest blocks", "train.py:12 forward", "note:"):
+    for words in ("measured", "24.5 MiB", "42 MiB", "largest blocks", "train.py:12 forward", "Note:"):
         assert words in out, words
     (row,) = json.loads(cli("--snapshot", file, "--json"))
     assert row["reserved"] == 42 * MIB
@@ -97,7 +97,7 @@ def test_a_snapshot_stands_beside_the_prediction(cli, file):
     by_name = {each["name"]: each for each in row["snapshot"]["comparison"]}
     assert by_name["allocated peak"]["predicted"] == row["allocated_peak"]
     assert by_name["reserved peak"]["predicted"] == row["allocator"]["native"]["reserved"]
-    assert by_name["reserved, simulated on the record"]["difference"] == 0.0
+    assert by_name["reserved, simulated from the record"]["difference"] == 0.0
 
 
 class Evil:

@@ -33,8 +33,8 @@ def cli(monkeypatch, capsys):
 def test_latencies_limits_memory_and_cost(cli):
     out = cli("serve", *BASE, "--concurrency", 16)
     for words in (
-        "16 requests under way", "first token", "80 % range", "tokens/s a user", "output tokens/s", "prefill", "decode",
-        "bound by", "saturation", "for the cache", "requests at once", "USD per million output tokens", "Assumed: engine: vllm",
+        "16 requests in flight", "first token", "80 % range", "tokens/s per user", "output tokens/s", "prefill", "decode",
+        "limited by", "saturation", "for the cache", "requests at once", "USD per million output tokens", "Assumed: engine: vllm",
         "length_variation: 0.1",
     ):  # fmt: skip
         assert words in out, words
@@ -42,7 +42,7 @@ def test_latencies_limits_memory_and_cost(cli):
 
 def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
     out = cli("serve", *BASE, "--request-rate", 100_000)
-    assert "NOT sustainable: 1e+05 requests/s come" in out
+    assert "NOT sustainable: 100,000 requests/s arrive" in out
     assert "per output token" not in out
     assert "does NOT fit" in cli("serve", "llama3-70b", *BASE[1:])
     assert "85 %" not in out
@@ -50,7 +50,7 @@ def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
 
 def test_load_near_saturation_is_marked(cli):
     most = json.loads(cli("serve", *BASE, "--json"))["saturation"]["requests_per_second"]
-    assert "of the highest rate: the time to the first token is uncertain" in cli(
+    assert "of the highest rate: so close to it, the time to first token is uncertain" in cli(
         "serve", *BASE, "--request-rate", 0.95 * most
     )
 
@@ -103,21 +103,21 @@ def test_simulation_without_simpy(cli, monkeypatch):
 
 APART = "disaggregated: {prefill_workers: 1, decode_workers: 1"
 WRONG = {
-    "two loads": (("--concurrency", 4, "--request-rate", 2), "are two loads. Give one"),
+    "two loads": (("--concurrency", 4, "--request-rate", 2), "are different loads. Give one"),
     "no requests": (("--concurrency", 0), "workload.concurrency: expected a number more than 0"),
     "negative rate": (("--request-rate", -1), "workload.request_rate: expected a number more than 0"),
     "endless rate": (("--request-rate", ".inf"), "workload.request_rate: expected"),
     "a batch": (("--batch-size", 8), "a server's batch follows from its load"),
     "one phase": (("--phase", "decode"), "a server runs whole requests (generate), not phase decode"),
     "context": (("--context-length", 8), "a request has a prompt_length and an output_length"),
-    "engine without a server": (("--engine", "exllamav2"), "runs static batches; nothing is known of a server. Engines that serve"),
+    "engine without a server": (("--engine", "exllamav2"), "runs static batches and has no server. Engines that serve"),
     "unknown key": (("--serving", "{max_num_seq: 4}"), "unknown key 'max_num_seq'. Did you mean 'max_num_seqs'"),
     "zero sequences": (("--serving", "{max_num_seqs: 0}"), "max_num_seqs: expected a number more than 0"),
     "arrivals of nobody": (("--serving", "{arrivals: poisson}"), "workload.serving.arrivals: goes with request_rate"),
     "unknown arrivals": (("--serving", "{arrivals: bursty}", "--request-rate", 1), "expected one of"),
     "more requests than tokens": (
         ("--serving", "{max_num_batched_tokens: 256, max_num_seqs: 400}"),
-        "400 requests at once, but a step takes 256 tokens, and each has one: vllm refuses that. At most 256",
+        "400 requests at once need one token each, but a step takes 256 tokens: vllm refuses that. At most 256",
     ),
     "more requests than the usual tokens": (("--serving", "{max_num_seqs: 100000}"), "a max_num_batched_tokens of at least 100000"),
     "more than all": (("--serving", "{prefix_cache_hit_rate: 1.5}"), "expected a number at most 1; got 1.5"),
@@ -126,7 +126,7 @@ WRONG = {
     "shared nothing": (("--serving", "{prefix_shared: true}"), "prefix_shared goes with"),
     "prompt beyond a step": (
         ("--serving", "{max_num_batched_tokens: 100, enable_chunked_prefill: false}"),
-        "a prompt of 300 tokens does not fit in max_num_batched_tokens 100, and is not cut",
+        "a prompt of 300 tokens does not fit in max_num_batched_tokens 100, and is not split",
     ),
     "nobody guesses": (
         ("--serving", "{speculative: {num_speculative_tokens: 3, acceptance_rate: 0.5}}"),
@@ -146,9 +146,9 @@ WRONG = {
     ),
     "adapters of nothing": (("--serving", "{lora: {targets: [querry]}}"), "unknown target 'querry'"),
     "workers and GPUs": (("--serving", f"{{{APART}}}}}", "--gpus", 3), "3 GPUs, but 1 + 1 workers of 1 are 2"),
-    "workers and replicas": (("--serving", f"{{{APART}}}}}", "--data", 2), "the numbers of workers say how many replicas"),
+    "workers and replicas": (("--serving", f"{{{APART}}}}}", "--data", 2), "the numbers of workers are the numbers of replicas"),
     "no link between nodes": (
-        ("--serving", f"{{{APART}, transfer: network}}}}", "--gpu", "rtx4090"), "nothing is known of a network between nodes",
+        ("--serving", f"{{{APART}, transfer: network}}}}", "--gpu", "rtx4090"), "states no network between nodes",
     ),
     "workers beyond a node": (
         ("--serving", "{disaggregated: {prefill_workers: 8, decode_workers: 8, transfer: node}}"),
@@ -168,7 +168,7 @@ def test_refusals(cli, name):
 
 def test_models_that_do_not_generate(cli):
     assert "resnet50 is a resnet" in cli("serve", "resnet50", *BASE[1:], code=2)
-    assert "servers of decoder models are priced" in cli("serve", "whisper-small", *BASE[1:], code=2)
+    assert "only servers of decoder models are modelled" in cli("serve", "whisper-small", *BASE[1:], code=2)
 
 
 def test_other_verbs_send_servers_here(cli):

@@ -31,7 +31,7 @@ def called(*words):
 def test_text(scenario):
     found = called("timeline", scenario)
     assert found.exit_code == 0
-    for part in ("stage 0", "stage 1", "1f1b", "of the slowest", "shown share", "pipeline"):
+    for part in ("stage 0", "stage 1", "1f1b", "vs. slowest", "share exposed", "pipeline"):
         assert part in found.output
 
 

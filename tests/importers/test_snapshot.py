@@ -79,7 +79,7 @@ def test_segments_alone_are_a_snapshot_without_peaks(write):
     assert found.trace is None
     assert found.reserved == 42 * MIB
     assert replay(found) is None
-    assert any("no record" in note for note in measured_of(found).notes)
+    assert any("no event record" in note for note in measured_of(found).notes)
 
 
 def test_the_fullest_device_is_taken_unless_one_is_named(write):

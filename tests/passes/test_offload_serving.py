@@ -348,7 +348,7 @@ def test_a_system_without_a_link_is_an_error(offload):
 
 
 def test_a_server_wants_its_cache():
-    with pytest.raises(SpecError, match="servers of vllm are priced with the cache of what runs on the device"):
+    with pytest.raises(SpecError, match="servers of vllm are only modelled with the cache on the device"):
         roofsim.serve(request_of({"key_value_cache": "host"}, "generate", engine="vllm"))
 
 

@@ -130,7 +130,7 @@ def test_training_takes_what_it_can_update(name):
 
 TRAIN = {"phase": "train", "engine": "pytorch-eager", "context_length": None}
 WRONG = {
-    "near match": ("q4_k_n", {}, r"unknown precision 'q4_k_n'. Did you mean 'q4_k_s' or 'q4_k_m'"),
+    "near match": ("q4_k_n", {}, r"unknown precision 'q4_k_n'. Did you mean 'q4_k_s', 'q4_k_m'"),
     "exl2 without bits": ("exl2", {}, r"unknown precision 'exl2'. ExLlamaV2's names are exl2-2.0bpw to exl2-8.0bpw"),
     "too many bits": ("exl2-16bpw", {}, r"exl2-2.0bpw to exl2-8.0bpw"),
     "no fp4": ("nvfp4", {"engine": "tensorrt-llm"}, r"rtx4090 has no peak for fp4 arithmetic, in which precision 'nvfp4'"),

@@ -74,7 +74,7 @@ def test_words_without_effect_are_named(phase, settings, idle):
 def test_a_decode_behind_context_and_prompt_says_both():
     both = result_of("gpt2", "decode", context_length=100, prompt_length=28)
     one = result_of("gpt2", "decode", context_length=128)
-    assert "after 128 (100 of the context and 28 of the prompt)" in words.batch_line(both)
+    assert "after 128 cached tokens (100 of the context and 28 of the prompt)" in words.batch_line(both)
     assert float(both.step_time) == float(one.step_time)
 
 
@@ -91,7 +91,7 @@ def test_a_decoded_sequence_is_a_sample_once_its_output_is_done():
 def test_the_interval_is_called_wider_where_it_is(engine, gpu, widened):
     workload = {"phase": "decode", "context_length": 100, "engine": engine}
     result = roofsim.run({"model": "llama3-8b", "workload": workload, "hardware": {"gpu": gpu}})
-    assert any("half as much again" in note for note in result.warnings) is widened
+    assert any("1.5 times as wide" in note for note in result.warnings) is widened
 
 
 @pytest.mark.parametrize(
