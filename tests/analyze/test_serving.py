@@ -446,7 +446,9 @@ def test_no_more_requests_than_tokens_of_a_step():
     one = served(serving={"max_num_batched_tokens": 256})
     assert one.plan.max_num_seqs == 256.0
     assert "max_num_seqs: 256, the tokens per step (usually 1024)" in one.plan.assumed
-    with pytest.raises(roofsim.SpecError, match="400 requests at once need one token each, but a step takes 256 tokens"):
+    with pytest.raises(
+        roofsim.SpecError, match="400 requests at once need one token each, but a step takes 256 tokens"
+    ):
         served(serving={"max_num_batched_tokens": 256, "max_num_seqs": 400})
     # Prompts that run first share no step with decode.
     assert served(engine="sglang", serving={"max_num_batched_tokens": 256, "max_num_seqs": 400}).load.limit == 400.0

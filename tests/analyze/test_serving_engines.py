@@ -143,7 +143,7 @@ def test_a_server_may_attend_on_the_host():
     kept, away = (llama(concurrency=4, **keys) for keys in ({}, {"parallel__offload": {"key_value_cache": "host"}}))
     assert away.steady.time_per_output_token > 1.5 * kept.steady.time_per_output_token
     assert away.room.away["host"]["key_value_cache"] > 0.0
-    assert any("slower than that for prompts" in note for note in away.notes)
+    assert any("processors are slower" in note for note in away.notes)
 
 
 # -- benchmark runs -----------------------------------------------------------------------------------------------------
