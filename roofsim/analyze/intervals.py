@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
@@ -107,7 +107,7 @@ def inference_regime(evaluation: Evaluation) -> Regime | None:
         return "pipeline"
     if phase == "forward" and "train" in resolved.engine.phases and resolved.model.family != "decoder":
         return None
-    return None if phase == "train" else phase
+    return None if phase == "train" else cast("Regime", phase)
 
 
 def _inference(evaluation: Evaluation) -> tuple[float, bool]:

@@ -26,8 +26,9 @@ class VerbCommand(TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write arguments and options, one section for each kind."""
-        sections: dict[str, list[tuple[str, str]]] = {"Arguments": []} | {panel: [] for panel in PANELS}
-        for param in self.get_params(ctx):
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *PANELS)}
+        params: list[Any] = list(self.get_params(ctx))
+        for param in params:
             argument = param.param_type_name == "argument"
             record = (_shown(param), param.help or "") if argument else param.get_help_record(ctx)
             if record is not None:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import types
 import typing
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, overload
 
 import typer
 
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pydantic.fields import FieldInfo
+
+    Verb = Callable[..., None]
 
 #: Keys that only ``--set`` reaches: mappings of many keys.
 WITHOUT_FLAG: Final = ("engine_facts", "offload", "override")
@@ -108,8 +110,18 @@ def _metavar(field: FieldInfo) -> str:
     return next((shown for kind, shown in _METAVARS if kind in kinds), "{...}")
 
 
+@overload
+def scenario_options(verb: Verb) -> Verb: ...
+
+
+@overload
 def scenario_options(
-    verb: Any = None,
+    *, leave_out: tuple[str, ...] = ..., refused: tuple[str, ...] = ..., defaults: dict[str, str] | None = ...
+) -> Callable[[Verb], Verb]: ...
+
+
+def scenario_options(
+    verb: Verb | None = None,
     *,
     leave_out: tuple[str, ...] = (),
     refused: tuple[str, ...] = SERVING,

@@ -11,6 +11,8 @@ from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 
+__all__ = ["PICTURES", "Csv", "Json", "Plot", "Scenario", "Trace", "run"]
+
 Plot = Annotated[
     Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
 ]

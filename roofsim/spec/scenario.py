@@ -41,8 +41,9 @@ def _spelled_out(document: Document) -> Document:
     """Return the document with short keys (``parallel: {tp: 8}``) written out."""
     for name, schema in SECTIONS.items():
         section = document.data.get(name) if isinstance(document.data, dict) else None
-        short = [key for key in section if SHORT.get(key) in schema.model_fields] if isinstance(section, dict) else []
-        for key in short:
+        if not isinstance(section, dict):
+            continue
+        for key in [key for key in section if SHORT.get(key) in schema.model_fields]:
             place, long = document.place((name, key)), SHORT[key]
             if long in section:
                 raise SpecError(Problem(f"{key} and {long} mean the same; give one", place, name))
