@@ -192,7 +192,7 @@ def _unknown_option(name: str, command: Any, ctx: Any) -> Exception:
         hint = f"Did you mean {one_of(flags[flag] for flag in close[:3])}?"
     else:
         hint = f"`{path} --help` lists the options."
-    return UnknownNameError(Problem(f"{path} has no option {name[:80]!r}", hint=hint))
+    return UnknownNameError(Problem(f"{path.removeprefix('roofsim ')} has no option {name[:80]!r}", hint=hint))
 
 
 def _has(verb: str, flag: str) -> bool:

@@ -197,7 +197,7 @@ def _elasticity_line(result: Result) -> str:
         for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
         if abs(slope) >= 0.0005
     ]
-    return f"Change of the step time with 1 % more: {', '.join(parts)}."
+    return f"Step time with 1 % more of: {', '.join(parts)}."
 
 
 def print_comparison(console: Console, results: list[Result]) -> None:

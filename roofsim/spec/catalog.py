@@ -8,7 +8,7 @@ from pathlib import Path
 from string import ascii_lowercase
 from typing import Final, Literal
 
-from roofsim.errors import Place, Problem, UnknownNameError, near_matches
+from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
 from roofsim.spec.source import Document, parse_value, read_yaml
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
@@ -79,7 +79,7 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
         return meant[0]
     close = near_matches(key, [*names(kind), *aliases(kind)])
     close = meant or close
-    hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
+    hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 
 
