@@ -45,7 +45,7 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
         For an unknown card, or when no row says anything.
     """
     kernel_table(rows)  # refuses times and sizes that are none
-    gpu: Gpu = validate(Gpu, catalog.load("gpu", name))
+    gpu: Gpu = validate(Gpu, catalog.load("gpu", catalog.resolve_name("gpu", name, loosely=False)))
     compute = {dtype: value for dtype in _formats(rows) if (value := _compute(rows, gpu, dtype)) is not None}
     found: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
     floor, issue = _launch(rows), _issue(rows)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 import io
-from functools import singledispatch
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from rich.console import Console
 
-from roofsim.analyze.explain import Explanation
-from roofsim.analyze.fitting.answer import Fit
-from roofsim.analyze.printed import Table
-from roofsim.analyze.result import Result
-from roofsim.analyze.serving.answer import Served
-from roofsim.analyze.timeline import Timeline
 from roofsim.numeric import is_scalar
-from roofsim.report import allocation, collective_plots, fit, memory, serving, tables, text, timeline, words
+from roofsim.report import words
 from roofsim.report.width import width
-from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.fitting.answer import Fit
+    from roofsim.analyze.printed import Table
+    from roofsim.analyze.result import Result
+    from roofsim.analyze.serving.answer import Served
+    from roofsim.analyze.timeline import Timeline
+    from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
 #: Rows of a table that text shows where nobody says how many, and that a notebook shows.
 TOP: Final = 30
@@ -31,57 +31,72 @@ _HTML_ROWS: Final = 60
 # -- on a console ---------------------------------------------------------------------------------------------------
 
 
-@singledispatch
 def show(answer: Any, console: Console) -> None:
     """Print an answer on a console."""
-    del console
-    raise TypeError(f"nothing prints a {type(answer).__name__}")
+    _of(_SHOW, answer)(answer, console)
 
 
-@show.register
-def _(answer: Result, console: Console) -> None:
+def _of(table: dict[str, Callable[..., Any]], answer: Any) -> Callable[..., Any]:
+    """Return what a table has for an answer, by the names of its classes: those of other verbs are not imported."""
+    found = next((table[kind.__name__] for kind in type(answer).__mro__ if kind.__name__ in table), None)
+    if found is None:
+        raise TypeError(f"nothing prints a {type(answer).__name__}")
+    return found
+
+
+def _show_result(answer: Result, console: Console) -> None:
+    from roofsim.report.text import print_result
+
     if is_scalar(answer.step_time):
-        text.print_result(console, answer)
+        print_result(console, answer)
     else:
         console.print(line_of(answer), markup=False, highlight=False)
 
 
-@show.register
-def _(answer: Served, console: Console) -> None:
-    serving.print_served(console, answer)
+def _show_served(answer: Served, console: Console) -> None:
+    from roofsim.report.serving import print_served
+
+    print_served(console, answer)
 
 
-@show.register
-def _(answer: Fit, console: Console) -> None:
-    fit.print_fit(console, answer)
+def _show_fit(answer: Fit, console: Console) -> None:
+    from roofsim.report.fit import print_fit
+
+    print_fit(console, answer)
 
 
-@show.register
-def _(answer: Timeline, console: Console) -> None:
-    timeline.print_timeline(console, answer)
+def _show_timeline(answer: Timeline, console: Console) -> None:
+    from roofsim.report.timeline import print_timeline
+
+    print_timeline(console, answer)
 
 
-@show.register
-def _(answer: Explanation, console: Console) -> None:
-    tables.print_explanation(console, answer)
+def _show_explanation(answer: Explanation, console: Console) -> None:
+    from roofsim.report.tables import print_explanation
+
+    print_explanation(console, answer)
 
 
-@show.register
-def _(answer: OpsView, console: Console) -> None:
-    tables.print_ops(console, answer.every, by=answer.by, top=answer.top or TOP)
+def _show_ops(answer: OpsView, console: Console) -> None:
+    from roofsim.report.tables import print_ops
+
+    print_ops(console, answer.every, by=answer.by, top=answer.top or TOP)
 
 
-@show.register
-def _(answer: MemoryLedger, console: Console) -> None:
-    memory.print_memory(console, answer.evaluation, answer.ledger)
+def _show_ledger(answer: MemoryLedger, console: Console) -> None:
+    from roofsim.report.allocation import print_allocation, print_snapshot
+    from roofsim.report.memory import print_memory
+
+    print_memory(console, answer.evaluation, answer.ledger)
     if answer.allocation is not None:
-        allocation.print_allocation(console, answer.allocation)
+        print_allocation(console, answer.allocation)
     if answer.measured is not None:
-        allocation.print_snapshot(console, answer.measured)
+        print_snapshot(console, answer.measured)
 
 
-@show.register
-def _(answer: MemoryView, console: Console) -> None:
+def _show_memory(answer: MemoryView, console: Console) -> None:
+    from roofsim.report import memory
+
     if answer.view == "tensor":
         memory.print_lives(console, answer.every)
     elif answer.view == "stage":
@@ -92,9 +107,17 @@ def _(answer: MemoryView, console: Console) -> None:
         memory.print_alive(console, answer.every, by=answer.view, top=answer.top or TOP)
 
 
-@show.register
-def _(answer: CollectivesView, console: Console) -> None:
-    collective_plots.print_collectives(console, answer.rows)
+def _show_collectives(answer: CollectivesView, console: Console) -> None:
+    from roofsim.report.collective_plots import print_collectives
+
+    print_collectives(console, answer.rows)
+
+
+_SHOW: Final[dict[str, Callable[..., Any]]] = {
+    "Result": _show_result, "Served": _show_served, "Fit": _show_fit, "Timeline": _show_timeline,
+    "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
+    "CollectivesView": _show_collectives,
+}  # fmt: skip
 
 
 def text_of(answer: Any) -> str:
@@ -112,13 +135,11 @@ def line_of(answer: Any) -> str:
     return f"<{type(answer).__name__}: {' '.join(_line(answer).split())}>"
 
 
-@singledispatch
 def _line(answer: Any) -> str:
-    raise TypeError(f"nothing prints a {type(answer).__name__}")
+    return str(_of(_LINES, answer)(answer))
 
 
-@_line.register
-def _(answer: Result) -> str:
+def _line_of_result(answer: Result) -> str:
     if not is_scalar(answer.step_time):
         return f"{words.headline(answer)}: amounts are arrays"
     step, peak = words.seconds(float(answer.step_time)), words.gibibytes(float(answer.memory.device_total))
@@ -128,33 +149,37 @@ def _(answer: Result) -> str:
     return f"{words.headline(answer)}: step {step}{bound}, {peak} of {capacity}{room}"
 
 
-@_line.register
-def _(answer: Served) -> str:
-    first = dict(serving.answer_rows(answer))
-    kept = [
-        f"{name} {first[name].split('   ')[0]}" for name in ("verdict", "first token", "throughput") if name in first
-    ]
-    return f"{serving.headline(answer)}: {'; '.join(kept)}"
+def _line_of_served(answer: Served) -> str:
+    from roofsim.report.serving import answer_rows, headline
+
+    first = dict(answer_rows(answer))
+    names = ("verdict", "first token", "throughput")
+    shown = [f"{name} {first[name].partition('   ')[0]}" for name in names if name in first]
+    return f"{headline(answer)}: {'; '.join(shown)}"
 
 
-@_line.register
-def _(answer: Fit) -> str:
-    return f"{fit.headline(answer)}: {fit.verdict(answer.base)}"
+def _line_of_fit(answer: Fit) -> str:
+    from roofsim.report.fit import headline, verdict
+
+    return f"{headline(answer)}: {verdict(answer.base)}"
 
 
-@_line.register
-def _(answer: Timeline) -> str:
-    return f"{answer.title}: step {words.seconds(answer.step)}, {len(answer.spans)} pieces of work"
+def _line_of_timeline(answer: Timeline) -> str:
+    return f"{answer.title}: step {words.seconds(answer.step)}, {words.count(len(answer.spans))} pieces of work"
 
 
-@_line.register
-def _(answer: Explanation) -> str:
+def _line_of_explanation(answer: Explanation) -> str:
     return f"{answer.title} {answer.value}"
 
 
-@_line.register
-def _(answer: Table) -> str:
-    return f"{answer.title}: {len(answer.rows)} rows"
+def _line_of_table(answer: Table) -> str:
+    return f"{answer.title}: {words.count(len(answer.rows))} rows"
+
+
+_LINES: Final[dict[str, Callable[..., Any]]] = {
+    "Result": _line_of_result, "Served": _line_of_served, "Fit": _line_of_fit, "Timeline": _line_of_timeline,
+    "Explanation": _line_of_explanation, "Table": _line_of_table,
+}  # fmt: skip
 
 
 # -- in a notebook --------------------------------------------------------------------------------------------------
@@ -162,8 +187,8 @@ def _(answer: Table) -> str:
 
 def html_of(answer: Any) -> str:
     """Return an answer as an HTML table."""
-    if isinstance(answer, Result | Served | Fit):
-        return _table(("", ""), _facts(answer), _line(answer))
+    if not hasattr(answer, "to_rows"):
+        return _table(("", ""), _of(_FACTS, answer)(answer), _line(answer))
     rows = answer.to_rows()
     names = list(dict.fromkeys(name for row in rows for name in row))
     cells = [[_cell(row.get(name)) for name in names] for row in rows[:_HTML_ROWS]]
@@ -171,12 +196,27 @@ def html_of(answer: Any) -> str:
     return _table(names, cells, f"{_line(answer)}{more}")
 
 
-def _facts(answer: Result | Served | Fit) -> list[tuple[str, str]]:
-    if isinstance(answer, Result):
-        return text.answer_rows(answer) if is_scalar(answer.step_time) else []
-    if isinstance(answer, Served):
-        return serving.answer_rows(answer)
-    return [("memory", fit.verdict(answer.base)), *(("note", note) for note in answer.notes)]
+def _facts_of_result(answer: Result) -> list[tuple[str, str]]:
+    from roofsim.report.text import answer_rows
+
+    return answer_rows(answer) if is_scalar(answer.step_time) else []
+
+
+def _facts_of_served(answer: Served) -> list[tuple[str, str]]:
+    from roofsim.report.serving import answer_rows
+
+    return answer_rows(answer)
+
+
+def _facts_of_fit(answer: Fit) -> list[tuple[str, str]]:
+    from roofsim.report.fit import verdict
+
+    return [("memory", verdict(answer.base)), *(("note", note) for note in answer.notes)]
+
+
+_FACTS: Final[dict[str, Callable[..., Any]]] = {
+    "Result": _facts_of_result, "Served": _facts_of_served, "Fit": _facts_of_fit
+}  # fmt: skip
 
 
 def _cell(value: Any) -> str:

@@ -61,8 +61,8 @@ def normal(name: str) -> str:
     return name.strip().lower().replace("_", "-").replace(" ", "-")
 
 
-def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = "") -> str:
-    """Return the catalog name that `name` stands for.
+def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = "", *, loosely: bool = True) -> str:
+    """Return the catalog name that `name` stands for; `loosely`, also of a card without its maker, dashes or letters.
 
     Raises
     ------
@@ -75,7 +75,7 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
     if key in aliases(kind):
         return aliases(kind)[key]
     meant = _meant(kind, key)
-    if len(meant) == 1:
+    if loosely and len(meant) == 1:
         return meant[0]
     close = near_matches(key, [*names(kind), *aliases(kind)])
     close = meant or close
