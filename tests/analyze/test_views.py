@@ -114,12 +114,6 @@ def test_rows_of_the_ledger_sum_to_its_peak():
     assert sum(row["share"] for row in ledger.to_rows()) == pytest.approx(1.0)
 
 
-def test_rows_make_a_frame():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(roofsim.ops("resnet18").to_rows())
-    assert frame["share"].sum() == pytest.approx(1.0)
-
-
 def test_a_tensor_is_a_name_or_a_degree():
     assert "storage" in roofsim.memory("gpt2-124m", tensor="layers.mlp.up.out").to_rows()[0]
     assert roofsim.memory("gpt2-124m", tensor=2, gpus=2).evaluation.resolved.parallel.tensor == 2
@@ -159,9 +153,8 @@ def test_numbers_of_numpy_and_pandas_are_taken(number):
 
 
 def test_numbers_of_pandas_come_from_rows():
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame({"batch": [1, 2, None], "seq_len": [64, 32, 16]})
-    for row in frame.dropna().to_dict("records"):
+    # A column of a frame with a gap in it holds floats.
+    for row in ({"batch": 1.0, "seq_len": np.int64(64)}, {"batch": np.float64(2.0), "seq_len": 32.0}):
         assert roofsim.run(SCENARIO, **row).step_time > 0
 
 
