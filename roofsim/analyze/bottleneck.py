@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.analyze.sensitivity import RATES, both_sides, central, elasticities, priced_at
+from roofsim.cost.pricing import Scales
 
 if TYPE_CHECKING:
     from roofsim.analyze.sensitivity import Priced, Reprice
-    from roofsim.numeric import Array
+    from roofsim.numeric import Array, Real
     from roofsim.schedule.step import StepTime
 
 #: The waits of ranks for one another: no rate shortens them alone, fewer stages or more micro batches do.
@@ -83,6 +84,13 @@ def leverage(elasticity: dict[str, float], step: StepTime) -> dict[str, float]:
 def bound_of(step: StepTime, reprice: Reprice) -> str:
     """Return what binds a step (scalars only); `reprice` prices it again on scaled hardware."""
     return next(iter(leverage(elasticities(reprice), step)))
+
+
+def leverage_of(name: str, step: StepTime, reprice: Reprice) -> Real:
+    """Return the `leverage` of one resource, also where sizes are arrays: one pricing with a trifle more of it."""
+    more = reprice(Scales(**dict.fromkeys(RATES_OF[name], float(np.exp(_STEP)))))
+    found: Real = (np.log(step.step) - np.log(more.step)) / _STEP
+    return found
 
 
 def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
