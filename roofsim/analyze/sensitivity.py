@@ -43,7 +43,7 @@ def priced_at(reprice: Reprice, points: Array) -> Priced:
         Logarithms of factors on the rates: one row per point, one column for each of `RATES`.
     """
     factors = np.exp(points)
-    varied = points.any(axis=0)
+    varied: Array = np.any(points != 0.0, axis=0)
     scaled = reprice(
         Scales(**{name: factors[:, place : place + 1] for place, name in enumerate(RATES) if varied[place]})
     )

@@ -197,7 +197,9 @@ def _elasticity_line(result: Result) -> str:
         if abs(slope) >= 0.0005
     ]
     fixed = 1.0 + sum(result.elasticity.values())
-    rest = f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
+    rest = (
+        f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
+    )
     return f"Step time with 1 % more of: {', '.join(parts)}.{rest}"
 
 

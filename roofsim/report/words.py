@@ -37,7 +37,6 @@ _SHORT: Final = {
 
 #: The same in a sentence, where it needs an article.
 _NOUNS: Final = {
-    "power": "the power limit",
     "intra_node_link": "the links inside the node",
     "inter_node_link": "the network between nodes",
     "bubble": "the pipeline bubble",
@@ -287,6 +286,6 @@ def _member(result: Result) -> str:
         return " (fewer stages or more micro batches shorten it)" if staged else ""
     rates = {name: (result.elasticity or {}).get(name, 0.0) for name in _MEMBERS.get(str(result.bound), {})}
     leading = min(rates, key=lambda name: rates[name], default="")
-    if not leading or rates[leading] > MOST * sum(rates.values()):
+    if not leading or rates[leading] >= MOST * sum(rates.values()):
         return ""
     return f" ({_MEMBERS[str(result.bound)][leading]})"
