@@ -33,10 +33,10 @@ RATES_OF: Final[dict[str, tuple[str, ...]]] = {
     BUBBLE: (),
 }
 
-#: Factors on what binds at which the runner-up's turn is looked for, most of them close to 1; what leads at the last, which
-#: stands for "without limit", leads for good.
+#: Factors on what binds at which the runner-up's turn is looked for, from the second on and most of them close to 1; what
+#: leads at the last, which stands for "without limit", leads for good. The first helps to interpolate.
 _FACTORS: Final = np.array(
-    [1.0, 1.04, 1.09, 1.15, 1.25, 1.4, 1.6, 1.85, 2.2, 2.7, 3.5, 5.0, 8.0, 15.0, 40.0, 200.0, 1e4, 1e6]
+    [0.96, 1.0, 1.04, 1.09, 1.15, 1.25, 1.4, 1.6, 1.85, 2.2, 2.7, 3.5, 5.0, 8.0, 15.0, 40.0, 200.0, 1e4, 1e6]
 )
 #: Step of the difference quotients along the way, in the logarithm of a rate.
 _STEP: Final = 1e-6
@@ -161,21 +161,21 @@ class _Scan:
 
 def _takeover(scan: _Scan, at: Array, worth: Array, reprice: Reprice) -> tuple[str, float | None]:
     """Return the first resource to take over from what binds, and the factor at which it does; None: none ever does."""
-    behind = np.flatnonzero(scan.lead(worth) < 0.0)
+    behind = 1 + np.flatnonzero(scan.lead(worth[1:]) < 0.0)
     if not behind.size:
         last = scan.next_best(worth[-1])
-        return (last if worth[-1, scan.names.index(last)] > 0.0 else scan.next_best(worth[0])), None
+        return (last if worth[-1, scan.names.index(last)] > 0.0 else scan.next_best(worth[1])), None
     upper = int(behind[0])
     other = scan.next_best(worth[upper])
-    if upper == 0:  # a tie, decided by rounding alone
+    if upper == 1:  # a tie, decided by rounding alone
         return other, 1.0
     lead = scan.lead(worth, other)
     crossing = _crossing(at, lead, upper)
     if crossing is not None:
         return other, float(np.exp(crossing))
-    cut = np.linspace(at[upper - 1], at[upper], _CUTS + 2)
-    inside = scan.worth(priced_at(reprice, scan.points(cut[1:-1])), cut[1:-1])
-    return _takeover(scan, cut, np.concatenate([worth[upper - 1 : upper], inside, worth[upper : upper + 1]]), reprice)
+    cut = np.linspace(at[upper - 1], at[upper], _CUTS + 2)[1:-1]
+    worth = np.insert(worth, upper, scan.worth(priced_at(reprice, scan.points(cut)), cut), axis=0)
+    return _takeover(scan, np.insert(at, upper, cut), worth, reprice)
 
 
 def _crossing(at: Array, lead: Array, upper: int) -> float | None:
@@ -185,7 +185,7 @@ def _crossing(at: Array, lead: Array, upper: int) -> float | None:
     """
     if at[upper] - at[upper - 1] < _NARROW:
         return _zero(at[upper - 1 : upper + 1], lead[upper - 1 : upper + 1])
-    if upper < 2 or upper + 1 >= len(at):
+    if upper + 1 >= len(at):
         return None
     sides = [slice(upper - 2, upper + 1), slice(upper - 1, upper + 2)]
     if not all((np.diff(lead[side]) < 0.0).all() for side in sides):

@@ -86,11 +86,12 @@ def binds_by_elasticity(found, worth, evaluation):
     given_out = elasticities(evaluation.reprice)
     assert found.elasticity == pytest.approx(given_out, abs=1e-9)
     for name, rates in GROUPS.items():
-        assert -sum(given_out[rate] for rate in rates) == pytest.approx(worth[name], abs=2e-3)
+        assert -sum(given_out[rate] for rate in rates) == pytest.approx(worth[name], abs=TIE)
     if evaluation.resolved.gpus == 1:  # no messages, whose latency no rate shortens
         assert sum(given_out.values()) == pytest.approx(-1.0, abs=2e-3)
         shares = {name: float(seconds) / evaluation.step.step for name, seconds in evaluation.step.resources.items()}
-        assert all(share == pytest.approx(worth[name], abs=TIE) for name, share in shares.items())
+        near = TIE + worth["power"] / 10.0  # what power holds back is taken from all parts alike
+        assert all(share == pytest.approx(worth[name], abs=near) for name, share in shares.items())
 
 
 def growing_it_helps_most(found, worth, step):
@@ -111,11 +112,11 @@ def headroom_is_where_another_takes_over(found, step):
         return
     assert found.headroom >= 1.0
     before, behind = (step.worth(found.bound, max(found.headroom * side, 1.0)) for side in (1.0 / BESIDE, BESIDE))
-    assert before[found.bound] >= max(before.values()) - TIE / 4
-    assert behind[found.runner_up] >= max(behind.values()) - TIE / 4
+    assert before[found.bound] >= max(before.values()) - TIE
+    assert behind[found.runner_up] >= max(behind.values()) - TIE
     at = step.worth(found.bound, found.headroom)
     corner = abs(before[found.bound] - behind[found.bound]) > TIE
-    assert corner or at[found.bound] == pytest.approx(at[found.runner_up], abs=TIE / 4)
+    assert corner or at[found.bound] == pytest.approx(at[found.runner_up], abs=TIE)
 
 
 @st.composite
