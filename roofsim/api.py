@@ -14,7 +14,6 @@ from roofsim.analyze.networks import networks_of
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
-from roofsim.analyze.sensitivity import elasticities
 from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
@@ -151,7 +150,7 @@ def answer(evaluation: Evaluation) -> Result:
         parameters=parameters_of(evaluation),
         work=work_of(evaluation),
         memory=memory,
-        elasticity=elasticities(evaluation.reprice) if scalar else None,
+        elasticity=None if limits is None else limits.elasticity,
         cost=_cost(evaluation, step) if scalar else {},
         warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
         assumed=resolved.assumed,

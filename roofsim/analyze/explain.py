@@ -182,7 +182,10 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
 def _kernel(work: KernelWork, device: Device) -> Explanation:
     """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
     rate, drawn = work.flop_peak * work.compute_share, work.bandwidth_share * reach(work.load)
-    moved = device.bandwidth * drawn
+    moved, source = device.bandwidth * drawn, f"stream x {work.bandwidth_key}"
+    if work.limit < moved:
+        moved, source = work.limit, "what the loads of its compute units draw at most, with this engine's kernels"
+        drawn = moved / device.bandwidth
     arithmetic = f"{_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}"
     tiled = () if work.product is None else (f"tiles and waves {_text(work.tiling)}",)
     traffic = f"{_text(work.traffic, 'B')} / {_text(moved, 'B/s')}"
@@ -190,7 +193,7 @@ def _kernel(work: KernelWork, device: Device) -> Explanation:
         "kernel",
         f"norm({arithmetic}, {traffic}) + {_seconds(device.architecture.kernel_floor)}",
         f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join((*work.compute_keys, *tiled))}); "
-        f"{_text(drawn)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
+        f"{_text(drawn)} of {_text(device.bandwidth, 'B/s')} ({source}); "
         f"norm: power sum with exponent {device.constants.norm:g}",
         f"constants {device.level}: {device.constants.sources.get('compute', '')}",
     )
@@ -288,8 +291,8 @@ def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
 def _plain(result: Result, figure: str, value: Any) -> Explanation:
     formulas = {
         "elasticity": "d ln(step_time) / d ln(rate): the step priced again on hardware with the rate changed by 0.01 %",
-        "bound": "the resource with the largest share of the step",
-        "runner_up": "the resource with the second largest share; headroom: how much faster the bound one must get to tie",
+        "bound": "the resource with the largest elasticity, its rates together: 1 % more of it shortens the step most",
+        "runner_up": "the first resource to take its place as it gets faster; headroom: how many times as fast it is by then",
         "cost": "hourly price x time; the catalog's price and its date",
     }
     root = Explanation(figure, _text(value), formulas.get(figure.split(".", maxsplit=1)[0], ""))

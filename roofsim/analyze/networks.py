@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.bottleneck import bound_of
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import step_of
 from roofsim.graph.base import HEAVY_KINDS
@@ -40,5 +40,5 @@ def _row(evaluation: Evaluation, place: int, stage: Stage) -> dict[str, Any]:
         "time": step.step,
         "flops": sum((op.flops() * op.count for op in heavy), 0.0) * stage.times,
         "parameters": sum((tensor.numel * copies for tensor, copies in stage.graph.parameters().items()), 0.0),
-        "bound": bottleneck(step, reprice).bound if isinstance(step.step, float) else None,
+        "bound": bound_of(step, reprice) if isinstance(step.step, float) else None,
     }

@@ -13,7 +13,7 @@ from roofsim.cost.roofline import Price, price
 from roofsim.cost.sustained import Sustained, sustained, window
 from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import Kind, Phase
-from roofsim.numeric import Real, is_scalar, minimum
+from roofsim.numeric import Real, is_scalar, minimum, where
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -134,19 +134,17 @@ class PricedGraph:
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
         compute_scale = _choose(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
+        given = device.bandwidth * work.bandwidth_share * scales.memory_bandwidth * reached
+        allowed = work.limit * scales.vector_flops
         return price(
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
-            minimum(
-                device.bandwidth
-                * work.bandwidth_share
-                * scales.memory_bandwidth
-                * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
-                work.limit * scales.vector_flops,
-            ),
+            minimum(given, allowed),
             (work.launches * device.architecture.kernel_floor + work.floor) / scales.launch_rate,
             _norm(work.norm, device.constants.norm),
+            where(given > allowed, 1.0, 1.0 - reached * reached),
         )
 
     def seconds_by_class(self) -> dict[str, Real]:

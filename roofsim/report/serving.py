@@ -139,9 +139,11 @@ def _bound(served: Served, phase: str) -> str:
 
 def _turning(served: Served) -> str:
     def at(value: float | None) -> str:
-        return "never compute-bound" if value is None else f"compute-bound from {words.count(value)} requests on"
+        return "never" if value is None else f"from {words.count(value)} requests on"
 
-    return f"decode steps are {at(served.compute_bound_at)}; their products with weights {at(served.products_bound_at)}"
+    steps, products = at(served.compute_bound_at), at(served.products_bound_at)
+    same = f"decode steps are limited by compute or power {steps}"
+    return f"{same}; their products with weights {products}" if steps != products else f"{same}, as are their products"
 
 
 def _prefixes(served: Served) -> list[tuple[str, str]]:

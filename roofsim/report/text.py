@@ -196,7 +196,11 @@ def _elasticity_line(result: Result) -> str:
         for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
         if abs(slope) >= 0.0005
     ]
-    return f"Step time with 1 % more of: {', '.join(parts)}."
+    fixed = 1.0 + sum(result.elasticity.values())
+    rest = (
+        f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
+    )
+    return f"Step time with 1 % more of: {', '.join(parts)}.{rest}"
 
 
 def print_comparison(console: Console, results: list[Result]) -> None:

@@ -35,6 +35,37 @@ _SHORT: Final = {
     "bubble": "bubble",
 }  # fmt: skip
 
+#: The same in a sentence, where it needs an article.
+_NOUNS: Final = {
+    "intra_node_link": "the links inside the node",
+    "inter_node_link": "the network between nodes",
+    "bubble": "the pipeline bubble",
+    "host_link": "the link to the host",
+    "host_compute": "the CPU of the host",
+}
+
+#: What must change of that which binds for something else to bind, by so large a factor.
+_ONCE: Final = {
+    "compute": "compute is {} times as fast",
+    "memory_bandwidth": "memory is {} times as fast",
+    "launch": "kernel launches are {} times as fast",
+    "power": "the power limit is {} times as high",
+    "intra_node_link": "these links are {} times as fast",
+    "inter_node_link": "the network is {} times as fast",
+    "host_link": "this link is {} times as fast",
+    "host_memory": "host memory is {} times as fast",
+    "host_compute": "the CPU is {} times as fast",
+    "storage": "storage is {} times as fast",
+}
+
+#: Resources with several rates: in whose hands each is.
+_MEMBERS: Final = {
+    "compute": {"tensor_flops": "matrix units", "vector_flops": "vector units"},
+    "launch": {"launch_rate": "on the device", "host_issue_rate": "issued by the host"},
+}
+#: Share of a resource's elasticity from which one of its rates stands for it.
+MOST: Final = 0.7
+
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
     "vector_flops": "vector FLOP/s",
@@ -229,13 +260,32 @@ def bound_sentence(result: Result) -> str:
     """Return what binds, and what would bind next."""
     if result.bound is None or result.runner_up is None:
         return "varies over the array"
-    second, headroom = BOUND_WORDS[result.runner_up["bound"]], result.runner_up["headroom"]
-    first = BOUND_WORDS[result.bound]
-    if headroom is None and result.bound == "bubble":  # no rate shortens it: fewer stages or more micro batches do
-        return f"{first}: fewer stages or more micro batches would shorten it; {second} would be next"
+    second, headroom = _bound_noun(result.runner_up["bound"], result), result.runner_up["headroom"]
+    first = _bound_noun(result.bound, result) + _member(result)
     if headroom is None:
-        return f"{first}; {second} would come next, but not before {first} is 1000 times as fast"
-    factor = f"{headroom:.3g}"
-    if factor == "1":
-        return f"{first}; {second} limits as much"
-    return f"{first}; {second} would be next, once {first} is {factor} times as fast"
+        return f"{first} alone: nothing else takes over, however much more of it there is"
+    if count(headroom) == "1":
+        return f"{first} and {second}, about equally"
+    if result.bound == "bubble":
+        waits = "they are" if first.startswith("waits") else "it is"
+        return f"{first}; {second} would be next, once {waits} {percent(1.0 - 1.0 / headroom)} shorter"
+    return f"{first}; {second} would be next, once {_ONCE[result.bound].format(count(headroom))}"
+
+
+def _bound_noun(bound: str, result: Result) -> str:
+    """Return a resource as it stands in a sentence; ranks that do not wait for other stages wait for slower ranks."""
+    if bound == "bubble" and result.scenario["parallel"]["pipeline"] == 1:
+        return "waits for slower ranks"
+    return _NOUNS.get(bound, BOUND_WORDS[bound])
+
+
+def _member(result: Result) -> str:
+    """Say which of the rates of what binds it is, where one of them has most of it; or what shortens a bubble."""
+    if result.bound == "bubble":
+        staged = result.scenario["parallel"]["pipeline"] > 1
+        return " (fewer stages or more micro batches shorten it)" if staged else ""
+    rates = {name: (result.elasticity or {}).get(name, 0.0) for name in _MEMBERS.get(str(result.bound), {})}
+    leading = min(rates, key=lambda name: rates[name], default="")
+    if not leading or rates[leading] >= MOST * sum(rates.values()):
+        return ""
+    return f" ({_MEMBERS[str(result.bound)][leading]})"
