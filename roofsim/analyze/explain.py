@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.ops import op_rows
+from roofsim.analyze.ops import op_table
 from roofsim.cost.device import reach
 from roofsim.cost.kernels import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
@@ -25,13 +25,14 @@ SHOWN = 12
 
 @dataclass
 class Explanation:
-    """A figure, how it is computed, and what it is computed from."""
+    """A figure, how it is computed, and what it is computed from; `seconds` where parts of it are a sum of times."""
 
     title: str
     value: str
     formula: str = ""
     source: str = ""
     parts: list[Explanation] = field(default_factory=list)
+    seconds: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -40,6 +41,7 @@ class Explanation:
             "value": self.value,
             "formula": self.formula,
             "source": self.source,
+            "seconds": self.seconds,
             "parts": [part.to_dict() for part in self.parts],
         }
 
@@ -103,50 +105,78 @@ def _text(value: Any, unit: str = "") -> str:
 
 
 def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
-    """Time is the soft maximum of device, power and host; the device's is a sum over ops."""
-    step = evaluation.step
-    device = Explanation(
-        "device time", _seconds(float(step.device)), "sum over ops of (time of one launch x launches in a step)"
-    )
-    device.parts = _longest_ops(evaluation)
-    resolved = evaluation.resolved
-    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
-    host = Explanation(
-        "host time",
-        _seconds(float(step.host)),
-        f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
-        f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
-        resolved.engine.sources.get("host_call_time", ""),
-    )
-    power = Explanation(
-        "power",
-        _seconds(float(step.power)),
-        "energy of FLOPs and bytes / the card's power",
-        resolved.constants.sources.get("energy", ""),
-    )
-    root = Explanation(figure, _text(value, "s" if figure.split(".", maxsplit=1)[0] != "throughput" else ""))
+    """Time is a sum over ops and waits; how long the kernels take is a soft maximum of device, power and host."""
+    head = figure.split(".", maxsplit=1)[0]
+    root = Explanation(figure, _text(value, "s" if head != "throughput" else ""))
     root.formula = {
-        "step_time": "soft maximum of device time, power and host time: they overlap, and the slowest sets the pace",
+        "step_time": "kernels + waits",
         "throughput": "what a step handles / step_time",
-    }.get(figure.split(".", maxsplit=1)[0], "a part of step_time")
-    root.parts = [device, power, host, _constants(result)]
+    }.get(head, "a part of step_time, or of the passes that make it")
+    made = _step(evaluation)
+    if figure == "step_time":
+        root.seconds, root.parts = made.seconds, made.parts
+    else:
+        root.parts = [made]
+    root.parts = [*root.parts, _limits(evaluation), _constants(result)]
     return root
 
 
-def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
-    rows = op_rows(evaluation)
-    parts = [
+def _step(evaluation: Evaluation) -> Explanation:
+    """Unfold a step into the kernels of a rank and what else it waits for."""
+    table = op_table(evaluation)
+    ops = [row for row in table.rows if row["kind"] == "op"]
+    seconds = sum(row["time"] for row in ops)
+    kernels = _of_seconds("kernels", seconds, "sum over ops of (time of one launch x launches in a step)")
+    kernels.parts = _longest_ops(ops)
+    root = _of_seconds("step", table.total["time"], "; ".join(table.notes))
+    root.parts = [kernels]
+    root.parts += [_of_seconds(row["name"], row["time"]) for row in table.rows if row["kind"] == "wait"]
+    return root
+
+
+def _of_seconds(title: str, seconds: float, formula: str = "") -> Explanation:
+    return Explanation(title, _seconds(seconds), formula, seconds=seconds)
+
+
+def _limits(evaluation: Evaluation) -> Explanation:
+    """Say how long device, power and host would take alone."""
+    step, resolved = evaluation.step, evaluation.resolved
+    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
+    root = Explanation(
+        "limits", "", "device, power and host overlap: the slowest sets the pace, with a soft corner (a soft maximum)"
+    )
+    root.parts = [
+        Explanation("device time", _seconds(float(step.device)), "kernels at full clock, and what they wait for"),
         Explanation(
+            "power",
+            _seconds(float(step.power)),
+            "energy of FLOPs and bytes / the card's power; what it adds belongs to kernels by the energy that they draw",
+            resolved.constants.sources.get("energy", ""),
+        ),
+        Explanation(
+            "host time",
+            _seconds(float(step.host)),
+            f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
+            f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
+            resolved.engine.sources.get("host_call_time", ""),
+        ),
+    ]
+    return root
+
+
+def _longest_ops(rows: list[dict[str, Any]]) -> list[Explanation]:
+    parts = [
+        _of_seconds(
             row["name"],
-            f"{_seconds(row['time'])} ({100 * row['share']:.1f} %)",
-            f"{row['count']:g} launches, {humanize(row['flops'], 'FLOP', 4)}, {humanize(row['bytes'], 'B', 4)} in all; "
-            f"bound by {row['bound'].replace('_', ' ')}",
+            row["time"],
+            f"{100 * row['share']:.1f} % of the step: {row['count']:g} launches, {humanize(row['executed_flops'], 'FLOP', 4)}, "
+            f"{humanize(row['bytes'], 'B', 4)} in all" + (f"; bound by {row['bound'].replace('_', ' ')}" if row["bound"] else ""),
         )
         for row in rows[:SHOWN]
     ]
     if len(rows) > SHOWN:
         rest = sum(row["time"] for row in rows[SHOWN:])
-        parts.append(Explanation(f"{len(rows) - SHOWN} other ops", _seconds(rest), "`roofsim ops` lists all"))
+        parts.append(_of_seconds(f"{len(rows) - SHOWN} other ops", rest, "`roofsim ops` lists all"))
     return parts
 
 

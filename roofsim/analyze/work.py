@@ -19,11 +19,15 @@ if TYPE_CHECKING:
 
 
 def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
-    """Return FLOPs, bytes and seconds of one step by phase and class of op, on one rank: of a pipeline, on the slowest."""
+    """Return FLOPs, bytes and seconds of one step by phase and class of op, on one rank: of a pipeline, on the slowest.
+
+    Kernels take the seconds that they take at the clock which the card's power allows: with `waits_of` they are the step.
+    Collectives and copies, which run beside them, take all of theirs, hidden or not.
+    """
     table: dict[str, dict[str, dict[str, Real]]] = {}
     micro = evaluation.program.num_micro_batches
     several = any_above(evaluation.resolved.gpus, 1.0)
-    beside = _beside_the_slowest(evaluation)
+    beside, stretch = _beside_the_slowest(evaluation), evaluation.step.stretch
     for place, (stage, priced) in enumerate(zip(evaluation.program.stages, evaluation.priced, strict=True)):
         if place in beside:
             continue
@@ -34,7 +38,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
             row = table.setdefault(str(op.phase), {}).setdefault(
                 str(op.group), {"flops": 0.0, "bytes_read": 0.0, "bytes_written": 0.0, "time": 0.0}
             )
-            time = cost.time
+            time, stretched = cost.time + cost.held, _over(cost.drawn * count, averaged=stage.averaged) * stretch
             if messages is not None and isinstance(op, Collective):
                 time = messages.time_of(op, Scales()).seconds if op.function not in FREE else 0.0
             elif isinstance(op, HostCompute | HostTransfer | HostUpdate):
@@ -43,6 +47,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
             amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
             for key, amount in zip(row, amounts, strict=True):
                 row[key] = row[key] + _over(amount * count, averaged=stage.averaged) * times
+            row["time"] = row["time"] + stretched * times
     for classes in table.values():
         classes.pop("view", None)
     return table

@@ -26,10 +26,10 @@ TIME_KEYS: Final = (
 
 
 #: What a step waits for beside its kernels, in the order of tables: launches by a host that is slower than the device, what a
-#: server does between two passes, communication and copies that show, the host's update of parameters, other stages of a
-#: pipeline, ranks that are slower by chance, samples.
+#: server does between two passes, communication that shows, copies and other work of the host that show, its update of
+#: parameters, other stages of a pipeline, ranks that are slower by chance, samples.
 WAITS: Final = (
-    "launches", "between_passes", "intra_node_link", "inter_node_link", "host_transfer", "host_update", "bubble", "stragglers",
+    "launches", "between_passes", "intra_node_link", "inter_node_link", *RESOURCES, "host_update", "bubble", "stragglers",
     "input",
 )  # fmt: skip
 
@@ -218,8 +218,8 @@ def _settled(
     for table in (breakdown, resources):
         table["launch"] = table["launch"] + whole * (1.0 - card)
     resources["power"] = each * limited * (1.0 - busy)
-    beside = dict.fromkeys(WAITS, 0.0 * step) | waits.get("exposed_communication", {})
-    beside |= {"launches": whole - together, "between_passes": overhead, "host_transfer": copies, "host_update": work}
+    beside = dict.fromkeys(WAITS, 0.0 * step) | waits.get("exposed_communication", {}) | waits.get("host_transfer", {})
+    beside |= {"launches": whole - together, "between_passes": overhead, "host_update": work}
     return StepTime(
         step=step, breakdown=breakdown, resources=resources, waits=beside, device=device + links + copies + work,
         busy=together + work, host=host + work, power=body.power + update.power + links + copies + work,
