@@ -10,6 +10,7 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
+from roofsim.numeric import is_scalar
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -54,18 +55,19 @@ def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
     UnknownNameError
         With near matches.
     """
-    op = next((op for stage in evaluation.program.stages for op in stage.graph if op.name == figure), None)
-    if op is not None:
-        return _op(evaluation, op)
+    for place, stage in enumerate(evaluation.program.stages):
+        op = next((op for op in stage.graph if op.name == figure), None)
+        if op is not None:
+            return _op(evaluation, place, op)
     data = result.to_dict()
     value = _lookup(data, figure)
     head = figure.split(".", maxsplit=1)[0]
-    if head in ("step_time", "time", "throughput", "latency"):
+    if head in ("step_time", "time", "waits", "throughput", "latency"):
         return _time(evaluation, result, figure, value)
     if head in ("memory",):
         return _memory(evaluation, result, figure, value)
-    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work"):
-        return _flops(evaluation, result, figure, value)
+    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work", "utilization"):
+        return _flops(result, figure, value)
     if head == "parameters":
         return _parameters(evaluation, figure, value)
     return _plain(result, figure, value)
@@ -170,7 +172,8 @@ def _longest_ops(rows: list[dict[str, Any]]) -> list[Explanation]:
             row["name"],
             row["time"],
             f"{100 * row['share']:.1f} % of the step: {row['count']:g} launches, {humanize(row['executed_flops'], 'FLOP', 4)}, "
-            f"{humanize(row['bytes'], 'B', 4)} in all" + (f"; bound by {row['bound'].replace('_', ' ')}" if row["bound"] else ""),
+            f"{humanize(row['bytes'], 'B', 4)} in all"
+            + (f"; bound by {row['bound'].replace('_', ' ')}" if row["bound"] else ""),
         )
         for row in rows[:SHOWN]
     ]
@@ -188,9 +191,9 @@ def _constants(result: Result) -> Explanation:
     return root
 
 
-def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
-    """One op: its work, and the roofline of each kernel it launches."""
-    context = evaluation.priced[0].context
+def _op(evaluation: Evaluation, place: int, op: AbstractOp) -> Explanation:
+    """One op of a stage: its work, the roofline of each kernel it launches, and what the power limit makes of it."""
+    context = evaluation.priced[place].context
     root = Explanation(op.name, f"{type(op).__name__}, {op.phase}, runs {_text(op.count)} times a pass")
     root.parts.append(Explanation("FLOPs", _text(op.flops(), "FLOP"), _dimensions(op)))
     if _text(op.executed_flops()) != _text(op.flops()):
@@ -206,6 +209,11 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
         parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
         root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
     root.parts += [_kernel(work, context.device) for _, work in kernels_of_all([op], context)]
+    cost = next(one for one in evaluation.priced[place].per_op() if one.op is op)
+    if is_scalar(cost.time, evaluation.step.step) and cost.time:
+        alone, lasting = float(cost.time), float(cost.lasting(evaluation.step.stretch))
+        text = f"{_seconds(alone)} at full clock, {_seconds(lasting - alone)} for the power that it draws"
+        root.parts.append(Explanation("time of one launch", _seconds(lasting), text, seconds=lasting))
     return root
 
 
@@ -273,15 +281,16 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
     return root
 
 
-def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
-    peak, _ = evaluation.device.rate(evaluation.resolved.precision.math)
-    math = evaluation.resolved.precision.math
+def _flops(result: Result, figure: str, value: Any) -> Explanation:
+    used = result.utilization
+    peak = f"{_text(float(used.peak), 'FLOP/s')} dense {used.math} peak"
     formulas = {
-        "mfu": f"model_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
-        "hfu": f"hardware_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
+        "mfu": f"model_flops / (step_time x {peak} x GPUs), without what Winograd's algorithm spares",
+        "hfu": f"hardware_flops / (step_time x {peak} x GPUs)",
         "model_flops": "matmuls, convolutions and attention products of forward and backward; a multiply-add is two FLOPs; "
-        "causal scores counted in full; no recomputation",
-        "hardware_flops": "as model_flops, with recomputation and the second computation of scores in fused attention",
+        f"of scores what the mask shows ({_text(float(used.usual), 'FLOP')} with the masked ones); no recomputation",
+        "hardware_flops": "what kernels run: as model_flops, with recomputation, the second computation of scores in fused "
+        "attention, and masked scores where a kernel does not skip them",
     }
     root = Explanation(figure, _text(value, "FLOP" if "flops" in figure else ""), formulas.get(figure, "sum over ops"))
     for phase, classes in result.work.items():

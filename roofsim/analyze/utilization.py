@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from roofsim.cost.pricing import PricedGraph
+    from roofsim.cost.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.graph.base import AbstractOp
 
@@ -36,8 +37,10 @@ class Utilization:
         model's where Winograd's algorithm needs fewer than the direct convolution.
     spared
         Those of `model` that Winograd's algorithm makes needless.
-    math, peak
-        The fastest number format in which a kernel of these multiplies, and its dense peak on one GPU.
+    math, stated
+        The fastest number format in which a kernel of these multiplies, and its dense peak on the datasheet of one GPU.
+    peak
+        The same, or what the fastest of these kernels reaches where boards hold clocks above the stated one.
     seconds, gpus
         Of the step.
     """
@@ -47,6 +50,7 @@ class Utilization:
     hardware: Real
     spared: Real
     math: str
+    stated: Real
     peak: Real
     seconds: Real
     gpus: Real
@@ -66,6 +70,7 @@ class Utilization:
         return {
             "convention": CONVENTION,
             "math": self.math,
+            "stated_peak": self.stated,
             "peak": self.peak,
             "model_flops_with_masked": self.usual,
             "flops_per_second_per_gpu": divide(self.model, self.seconds * self.gpus),
@@ -76,11 +81,12 @@ class Utilization:
 def utilization_of(evaluation: Evaluation) -> Utilization:
     """Return how much of the card's arithmetic a step uses."""
     model, hardware = flops_of(evaluation)
-    math, peak = _peak(evaluation)
+    math, stated = _stated(evaluation)
     needed = _summed(evaluation, lambda op: op.needed_flops(), spared=True)
     return Utilization(
         model=model, usual=_summed(evaluation, lambda op: op.model_flops()), hardware=hardware, spared=model - needed,
-        math=math, peak=peak, seconds=evaluation.step.step, gpus=real(evaluation.resolved.gpus),
+        math=math, stated=stated, peak=maximum(stated, _reached(evaluation)),
+        seconds=evaluation.step.step, gpus=real(evaluation.resolved.gpus),
     )  # fmt: skip
 
 
@@ -114,25 +120,41 @@ def _left(priced: PricedGraph) -> dict[int, Real]:
         whole, done = sums.get(index, (0.0, 0.0))
         sums[index] = whole + work.flops, done + work.flops / work.spared
     return {
-        index: divide(done, whole) for index, (whole, done) in sums.items() if not is_scalar(done, whole) or done != whole
+        index: divide(done, whole)
+        for index, (whole, done) in sums.items()
+        if not is_scalar(done, whole) or done != whole
     }
 
 
-def _heavy(priced: PricedGraph) -> Iterator[tuple[int, Any]]:
+def _heavy(priced: PricedGraph) -> Iterator[tuple[int, KernelWork]]:
     """Iterate over the kernels with matrix arithmetic, with the number of their op."""
     ops = priced.graph.ops
     return ((index, work) for index, work in priced.works if ops[index].group in HEAVY_KINDS)
 
 
-def _peak(evaluation: Evaluation) -> tuple[str, Real]:
-    """Return the fastest number format that matrix arithmetic of the step runs in, and its dense peak."""
-    device, best = evaluation.device, None
+def _stated(evaluation: Evaluation) -> tuple[str, Real]:
+    """Return the fastest number format that matrix arithmetic of the step runs in, and its dense peak on the datasheet."""
+    device, math, best = evaluation.device, evaluation.resolved.precision.math, None
     for priced in evaluation.priced:
         for _, work in _heavy(priced):
             best = work.flop_peak if best is None else maximum(best, work.flop_peak)
-    math = evaluation.resolved.precision.math
     if best is None:  # the host computes everything
         return math, device.rate(math)[0]
-    rates = {math: device.rate(math)[0]} | device.tensor | device.vector
-    name = next((one for one, rate in rates.items() if is_scalar(rate, best) and rate == best), math)
-    return name, best
+    own = {math: device.rate(math)[0]} if device.has(math) else {}
+    rates = (*own.items(), *device.tensor.items(), *device.vector.items())
+    same = (name for name, rate in rates if is_scalar(rate, best) and rate == best)
+    return next(same, math), best
+
+
+def _reached(evaluation: Evaluation) -> Real:
+    """Return the FLOP/s of the fastest op with matrix arithmetic, at full clock."""
+    best: Real = 0.0
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        left, costs = _left(priced), priced.per_op()
+        for index in {index for index, _ in _heavy(priced)}:
+            op, time = costs[index].op, costs[index].time
+            flops = op.executed_flops() * left.get(index, 1.0)
+            if stage.averaged:
+                flops, time = mean_over_contexts(flops), mean_over_contexts(time)
+            best = maximum(best, divide(flops, time))
+    return best

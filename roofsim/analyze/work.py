@@ -13,7 +13,6 @@ from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransf
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
 from roofsim.program import whole_model
-from roofsim.spec.layout import layout_of
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation

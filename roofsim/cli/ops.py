@@ -16,7 +16,8 @@ Sort = Annotated[
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
 Stage = Annotated[
-    str | None, typer.Option("--stage", help="Of a training pipeline: the stage to show, not the one that sets the pace.")
+    str | None,
+    typer.Option("--stage", help="Of a training pipeline: the stage to show, not the one that sets the pace."),
 ]
 Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one op a line.")]
 
@@ -33,8 +34,8 @@ def ops(
     if listing:
         from roofsim.graph.text import listing as graph_listing
 
-        for stage in evaluation.program.stages:
-            write_text(graph_listing(stage.graph))
+        for one in evaluation.program.stages:
+            write_text(graph_listing(one.graph))
         return
     found = op_table(evaluation, by=by, sort=sort, stage=stage)
     if not as_rows(found.rows, json=json, csv=csv):

@@ -127,8 +127,8 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
         colour = LINES[index % len(LINES)]
         size = 30.0 + 900.0 * row["share"]
         axes.scatter(
-            row["intensity"], row["executed_flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour, alpha=0.65,
-            edgecolors="black", linewidths=0.5, zorder=3,
+            row["intensity"], row["executed_flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour,
+            alpha=0.65, edgecolors="black", linewidths=0.5, zorder=3,
         )  # fmt: skip
     axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")

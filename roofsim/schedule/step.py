@@ -109,7 +109,9 @@ def compose(
 class _Kernels:
     """Sums over the kernels of some passes: seconds at full clock by what takes them, long products apart, and energy."""
 
-    parts: dict[str, Real] = field(default_factory=lambda: dict.fromkeys(("compute", "memory_bandwidth", "launch"), 0.0))
+    parts: dict[str, Real] = field(
+        default_factory=lambda: dict.fromkeys(("compute", "memory_bandwidth", "launch"), 0.0)
+    )
     apart: Sustained = field(default_factory=Sustained)
     power: Real = 0.0
 
@@ -225,6 +227,8 @@ def _settled(
         busy=together + work, host=host + work, power=body.power + update.power + links + copies + work,
         stretch=stretch, pace=pace,
     )  # fmt: skip
+
+
 def _lines(body: _Kernels, update: _Kernels, stretch: Real, each: Real) -> dict[str, Real]:
     """Return the lines of the breakdown that kernels take; launches are as long at any clock."""
     launch, working = body.parts["launch"], body.parts["compute"] + body.parts["memory_bandwidth"]
