@@ -143,7 +143,7 @@ class Writer:
         """Fill what is left of the step."""
         after = {name: made.waits[name] for name in AFTERWARDS}
         end = max((span.start + span.seconds for span in self.spans), default=0.0)
-        self.spans += waits_after(0, max(end, self.now), made.step, WAIT_NAMES["launches"][0], after)
+        self.spans += waits_after(0, end, made.step, WAIT_NAMES["launches"][0], after)
 
     def _wait(self, name: str, seconds: float) -> None:
         if seconds > 0.0:
