@@ -15,7 +15,8 @@ from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
 from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
-from roofsim.analyze.work import flops_of, parameters_of, work_of
+from roofsim.analyze.utilization import utilization_of
+from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
 from roofsim.spec import many_gpus
@@ -127,8 +128,7 @@ def _import_model(path: Path) -> dict[str, Any]:
 def answer(evaluation: Evaluation) -> Result:
     """Say what an evaluation means."""
     resolved, step = evaluation.resolved, evaluation.step
-    model_flops, hardware_flops = flops_of(evaluation)
-    peak, _ = evaluation.device.rate(resolved.precision.math)
+    used = utilization_of(evaluation)
     memory = memory_of(evaluation)
     scalar = is_scalar(step.step, evaluation.device.bandwidth)
     limits = bottleneck(step, evaluation.reprice) if scalar else None
@@ -138,15 +138,17 @@ def answer(evaluation: Evaluation) -> Result:
         step_time_interval=interval(evaluation, crowded=nearly_full(memory)) if scalar else None,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
-        model_flops=model_flops,
-        hardware_flops=hardware_flops,
-        mfu=divide(model_flops, step.step * peak * resolved.gpus),
-        hfu=divide(hardware_flops, step.step * peak * resolved.gpus),
+        model_flops=used.model,
+        hardware_flops=used.hardware,
+        mfu=used.mfu,
+        hfu=used.hfu,
+        utilization=used,
         bound=None if limits is None else limits.bound,
         runner_up=None if limits is None else {"bound": limits.runner_up, "headroom": limits.headroom},
         time=step.breakdown,
         host_time=step.host,
-        device_time=step.device,
+        device_time=step.busy,
+        waits=step.waits,
         parameters=parameters_of(evaluation),
         work=work_of(evaluation),
         memory=memory,

@@ -302,8 +302,9 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
         return cost
     forward = dict(cost.device["forward"])
     # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    forward["launch"] = forward["launch"] + stage.overhead / without_axis(scales.host_issue_rate)
-    return replace(cost, device=cost.device | {"forward": forward})
+    overhead = stage.overhead / without_axis(scales.host_issue_rate)
+    forward["launch"] = forward["launch"] + overhead
+    return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
 
 
 def _has_contexts(resolved: Resolved, graph: OpGraph) -> bool:

@@ -15,26 +15,30 @@ Sort = Annotated[
     str, typer.Option("--sort", help="time, flops, bytes, intensity, or program (the order of execution).")
 ]
 Top = Annotated[int, typer.Option("--top", min=1, help="How many rows to show.")]
+Stage = Annotated[
+    str | None,
+    typer.Option("--stage", help="Of a training pipeline: the stage to show, not the one that sets the pace."),
+]
 Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one op a line.")]
 
 
 @scenario_options
 def ops(
-    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = 30, listing: Listing = False,
-    json: Json = False, csv: Csv = False, overrides: Overrides,
+    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = 30, stage: Stage = None,
+    listing: Listing = False, json: Json = False, csv: Csv = False, overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Show FLOPs, bytes, intensity, time and bound of every op, sorted or grouped."""
-    from roofsim.analyze.ops import op_rows
+    """Show FLOPs, bytes, intensity, time and bound of every op, sorted or grouped, and what else a step waits for."""
+    from roofsim.analyze.ops import op_table
 
     evaluation = evaluated(scenario, overrides)
     if listing:
         from roofsim.graph.text import listing as graph_listing
 
-        for stage in evaluation.program.stages:
-            write_text(graph_listing(stage.graph))
+        for one in evaluation.program.stages:
+            write_text(graph_listing(one.graph))
         return
-    rows = op_rows(evaluation, by=by, sort=sort)
-    if not as_rows(rows, json=json, csv=csv):
+    found = op_table(evaluation, by=by, sort=sort, stage=stage)
+    if not as_rows(found.rows, json=json, csv=csv):
         from roofsim.report.tables import print_ops
 
-        print_ops(console(), rows, by=by, top=top)
+        print_ops(console(), found, by=by, top=top)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
@@ -183,12 +183,14 @@ def _unfused(
     q, k, v = _contiguous(layers, heads, q, k, v)
     if heads.wide_scores:
         q, k = layers.cast(q, FP32), layers.cast(k, FP32)
-    scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), groups, heads.head_size)
+    seen = visible_share(length * layers.shares.context_shards, kv_length, causal=heads.causal, window=heads.window)
+    products = {"batch": groups, "scores": True, "visible": seen}
+    scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), heads.head_size, products)
     weights = _softmax_of_scores(layers, heads, scores, added, sinks)
     if heads.wide_softmax or heads.wide_scores:
         weights = layers.cast(weights, v)
     weights = layers.dropout(weights, heads.dropout)
-    context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), groups, kv_length)
+    context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), kv_length, products)
     return layers.copy(context, "transpose", (batch, length, heads.heads * size))
 
 
@@ -209,12 +211,10 @@ def _contiguous(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -
 
 
 def _product(
-    layers: Layers, leaf: str, left: Tensor, right: Tensor, shape: tuple[Real, ...], groups: Real, inner: Real
+    layers: Layers, leaf: str, left: Tensor, right: Tensor, shape: tuple[Real, ...], inner: Real, facts: dict[str, Any]
 ) -> Tensor:
     out = layers.b.tensor(leaf, *shape)
-    layers.b.emit(
-        Matmul, leaf, inputs=(left, right), outputs=(out,), m=shape[2], n=shape[3], k=inner, batch=groups, scores=True
-    )
+    layers.b.emit(Matmul, leaf, inputs=(left, right), outputs=(out,), m=shape[2], n=shape[3], k=inner, **facts)
     return out
 
 

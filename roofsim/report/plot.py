@@ -127,8 +127,8 @@ def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
         colour = LINES[index % len(LINES)]
         size = 30.0 + 900.0 * row["share"]
         axes.scatter(
-            row["intensity"], row["flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour, alpha=0.65,
-            edgecolors="black", linewidths=0.5, zorder=3,
+            row["intensity"], row["executed_flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour,
+            alpha=0.65, edgecolors="black", linewidths=0.5, zorder=3,
         )  # fmt: skip
     axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte moved", ylabel="FLOP/s")
@@ -142,8 +142,8 @@ def _name_points(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """Write the class beside each mark, from above; lower where another name stands already."""
     taken: list[tuple[float, float]] = []
     scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
-    for row in sorted(rows, key=lambda row: -row["flops"] / row["time"]):
-        at = row["intensity"], row["flops"] / row["time"]
+    for row in sorted(rows, key=lambda row: -row["executed_flops"] / row["time"]):
+        at = row["intensity"], row["executed_flops"] / row["time"]
         x, y = (float(length) * scale for length in axes.transData.transform(at))
         drop = 10.0
         while any(abs(x - other) < 85.0 and abs(y - drop - height) < 10.0 for other, height in taken):
@@ -154,6 +154,7 @@ def _name_points(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _class_points(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return the classes of ops: what their kernels run, in the time that these take at the clock that power allows."""
     rows = op_rows(evaluation, by="class")
     return [row for row in rows if row["intensity"] and row["time"] and row["share"] > 0.002]
 

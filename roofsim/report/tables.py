@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import SIMPLE
 from rich.table import Table
@@ -16,10 +16,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.ops import OpTable
+
+#: Share of a step up to which a table does not show a wait.
+UNSEEN: Final = 5e-5
 
 
-def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
-    """Print the rows of `op_rows`, the first `top` of them, and a line for the rest."""
+def print_ops(console: Console, found: OpTable, *, by: str, top: int) -> None:
+    """Print the first `top` rows, a line for the rest, and their sum: the step."""
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     heads = [by, "phase", "class"] if by == "op" else [by]
     for name in heads:
@@ -27,26 +31,39 @@ def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int
     for name in ("launches", "FLOPs", "bytes", "FLOP/B", "time", "share"):
         table.add_column(name, justify="right")
     table.add_column("bound")
-    for row in rows[:top]:
-        first = [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
-        table.add_row(*first, *_op_cells(row))
+    seen = [row for row in found.rows if row["kind"] != "wait" or abs(row["share"]) > UNSEEN]
+    rest = seen[top:]
+    more = [_summed(rest, found.total)] if rest else []
+    for row in (*seen[:top], *more):
+        table.add_row(*_op_heads(row, by), *_op_cells(row))
+    table.add_section()
+    table.add_row(*_op_heads(found.total, by), *_op_cells(found.total))
     console.print(table)
-    if len(rows) > top:
-        rest = sum(row["time"] for row in rows[top:])
-        console.print(
-            f"... and {len(rows) - top} more, {words.seconds(rest)} together (--top {len(rows)} shows all)", style="dim"
-        )
+    if rest:
+        console.print(f"--top {len(seen)} shows all", style="dim")
+    for note in found.notes:
+        console.print(f"{note[0].upper()}{note[1:]}.", style="dim", highlight=False)
+
+
+def _summed(rows: list[dict[str, Any]], total: dict[str, Any]) -> dict[str, Any]:
+    """Return rows as one."""
+    sums = {key: sum(row[key] or 0.0 for row in rows) for key in ("count", "executed_flops", "bytes", "time", "share")}
+    return total | sums | {"name": f"{len(rows)} more", "intensity": None}
+
+
+def _op_heads(row: dict[str, Any], by: str) -> list[str]:
+    return [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
 
 
 def _op_cells(row: dict[str, Any]) -> list[str]:
     return [
-        words.count(row["count"]),
-        humanize(row["flops"], "FLOP", 3) if row["flops"] else "-",
-        words.gibibytes(row["bytes"]),
+        words.count(row["count"]) if row["count"] else "-",
+        humanize(row["executed_flops"], "FLOP", 3) if row["executed_flops"] else "-",
+        words.gibibytes(row["bytes"]) if row["bytes"] else "-",
         "-" if row["intensity"] is None else words.count(row["intensity"]),
-        words.seconds(row["time"]),
-        words.percent(row["share"]),
-        words.short_bound(row["bound"]),
+        words.seconds(row["time"]) if row["time"] else "-",
+        words.percent(row["share"]) if row["time"] else "-",
+        words.short_bound(row["bound"]) if row["bound"] else "",
     ]
 
 

@@ -55,9 +55,7 @@ def _answer_rows(result: Result) -> list[tuple[str, str]]:
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
     rows.append(("throughput", _throughput(result)))
     rows.append(("limited by", words.bound_sentence(result)))
-    rows.append(
-        ("utilization", f"MFU {words.percent(_f(result.mfu))}, HFU {words.percent(_f(result.hfu))} of the dense peak")
-    )
+    rows.append(("utilization", words.utilization(result)))
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
     if result.memory.away:

@@ -82,9 +82,25 @@ RESOURCE_WORDS: Final = {
 }
 
 
+#: Factor below which two figures count as the same.
+ABOVE: Final = 1.0 + 1e-9
+
+
 def short_bound(bound: str) -> str:
     """Return what binds in a word or two, for narrow columns."""
     return _SHORT.get(bound, BOUND_WORDS[bound])
+
+
+def utilization(result: Result) -> str:
+    """Return MFU and HFU with the peak that they are shares of, and what the first does not count."""
+    used = result.utilization
+    peak, stated = float(used.peak), float(used.stated)
+    name = used.math.replace("_fp16", " (sums in fp16)")
+    text = f"MFU {percent(float(result.mfu))}, HFU {percent(float(result.hfu))}"
+    text += f" of the dense {name} peak, {humanize(peak, 'FLOP/s', 3)}"
+    if peak > stated * ABOVE:
+        text += f" at the clock that boards hold (datasheet: {humanize(stated, 'FLOP/s', 3)})"
+    return f"{text}; without masked scores" if float(used.usual) > float(used.model) * ABOVE else text
 
 
 def seconds(value: float) -> str:

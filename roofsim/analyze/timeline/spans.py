@@ -10,9 +10,11 @@ COMPUTE: Final = "compute"
 TO_HOST: Final = "device to host"
 FROM_HOST: Final = "host to device"
 HOST: Final = "host"
+#: What a rank waits for while nothing of its own runs.
+WAITS: Final = "waits"
 STREAMS: Final = (
     COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "pipeline", "data", "replica",
-    TO_HOST, FROM_HOST, HOST,
+    TO_HOST, FROM_HOST, HOST, WAITS,
 )  # fmt: skip
 
 
@@ -27,8 +29,8 @@ class Span:
     stream
         One of `STREAMS`.
     kind
-        ``forward``, ``backward``, ``weight gradients``, ``recompute``, ``optimizer``, ``communication``, ``copy`` or
-        ``host``.
+        ``forward``, ``backward``, ``weight gradients``, ``recompute``, ``optimizer``, ``communication``, ``copy``, ``host`` or
+        ``wait``.
     start, seconds
         When it begins after the step has, and how long it lasts.
     facts
@@ -57,7 +59,7 @@ class Lane:
     busy
         Seconds in which one of them works or communicates, of the step.
     waits
-        Seconds in which it waits for other stages.
+        Seconds in which it waits for other stages, slower ranks or samples.
     micro_batch
         Seconds of one micro batch.
     """
