@@ -27,7 +27,16 @@ def _generates(engine: str) -> bool:
     return "generate" in validate(Engine, catalog.load("engine", engine)).phases
 
 
-MODELS = ["gpt2-124m", "llama3-8b", "mixtral-8x7b", "deepseek-v2-lite", "t5-base", "whisper-small", TINY_LLAMA, TINY_EXPERTS]
+MODELS = [
+    "gpt2-124m",
+    "llama3-8b",
+    "mixtral-8x7b",
+    "deepseek-v2-lite",
+    "t5-base",
+    "whisper-small",
+    TINY_LLAMA,
+    TINY_EXPERTS,
+]
 ENGINES = [name for name in catalog.names("engine") if _generates(name)]
 CARDS = ["rtx3090", "rtx4090", "t4", "v100", "a100", "h100", "b200", "mi300x"]
 LAYOUTS: list[dict[str, Any]] = [
@@ -127,7 +136,10 @@ LOADS: list[dict[str, Any]] = [
     {"request_rate": 4.0, "serving": {"arrivals": "constant"}},
     {"concurrency": 8, "serving": {"disaggregated": {"prefill_workers": 1, "decode_workers": 2}}},
     {"request_rate": 2.0, "serving": {"disaggregated": {"prefill_workers": 1, "decode_workers": 2}}},
-    {"concurrency": 16, "serving": {"speculative": {"method": "ngram", "num_speculative_tokens": 3, "acceptance_rate": 0.6}}},
+    {
+        "concurrency": 16,
+        "serving": {"speculative": {"method": "ngram", "num_speculative_tokens": 3, "acceptance_rate": 0.6}},
+    },
     {"concurrency": 16, "serving": {"prefix_cache_tokens": 100}},
 ]
 SERVERS = [name for name in ENGINES if catalog.load("engine", name).data.get("server")]
