@@ -35,6 +35,9 @@ def ops(
         return
     rows = op_rows(evaluation, by=by, sort=sort)
     if not as_rows(rows, json=json, csv=csv):
+        from roofsim.analyze.ledger import memory_of
+        from roofsim.report.memory import print_shortfall
         from roofsim.report.tables import print_ops
 
+        print_shortfall(console(), memory_of(evaluation))
         print_ops(console(), rows, by=by, top=top)

@@ -45,6 +45,15 @@ def test_run_prints_the_answer_first(cli):
         assert words in out
 
 
+@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 1)])
+def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
+    large = ("llama3-8b", "--gpu", "rtx4090", "--sequence-length", 2048)
+    lines = cli(verb, *large).splitlines()
+    assert "does NOT fit" in lines[line]
+    assert "GiB missing" in lines[line]
+    assert "does NOT fit" not in cli(verb, *RESNET)
+
+
 def test_run_json_is_the_contract(cli):
     data = json.loads(cli("run", *RESNET, "--json"))
     assert data["schema"] == "roofsim/result/1"
