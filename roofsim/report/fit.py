@@ -30,12 +30,13 @@ _ROLE_WORDS: Final = {
     "parameters": "parameters",
     "gradients": "gradients",
     "optimizer_state": "optimizer state",
-    "key_value_cache": "key-value cache",
 }
 _BILLION: Final = 10.0**9
 _HOUR: Final = 3600.0
 _DAY: Final = 24.0 * _HOUR
 _FULL: Final = 0.95
+#: Of what each sample adds: below this share, bytes that no sample adds are not worth a line.
+_NOTABLE: Final = 0.001
 
 
 def print_fit(console: Console, fit: Fit) -> None:
@@ -94,17 +95,22 @@ def _state_table(state: State, fit: Fit) -> Table:
     count = words.parameters(state.parameters)
     trains = "gradients" in state.roles
     for name, amount in state.roles.items():
-        each = "" if name == "key_value_cache" else f"{amount / state.parameters:.3g}"
-        named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
-        table.add_row(named, each, words.gibibytes(amount))
+        if name != "key_value_cache":  # by sequence, below
+            named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
+            table.add_row(named, f"{amount / state.parameters:.3g}", words.gibibytes(amount))
     if trains:
         table.add_section()
         table.add_row("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
-    if state.saved_per_sample > 0.0:
-        sample = "image" if fit.base.unit == "images" else "sequence"
-        table.add_row(
-            f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample)
-        )
+    sample = "image" if fit.base.unit == "images" else "sequence"
+    copies = " (autocast's copies of weights)" if fit.resolved.precision.autocast and trains else ""
+    for what, found in (
+        (f"activations of each {sample}, recompute {_policy(fit)}", state.saved),
+        (f"key-value cache of each {sample}", state.cache),
+    ):
+        if found.each > 0.0:
+            table.add_row(what, "", words.gibibytes(found.each))
+        if found.constant > _NOTABLE * found.each:
+            table.add_row(f"kept at any batch size{copies}", "", words.gibibytes(found.constant))
     return table
 
 
