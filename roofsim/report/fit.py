@@ -52,7 +52,7 @@ def print_fit(console: Console, fit: Fit) -> None:
     else:
         console.print(_verdict(fit.base), highlight=False)
         if fit.certificate is not None and fit.size is not None:
-            console.print(_certified(fit.size, fit.certificate), highlight=False)
+            console.print(_certified(fit, fit.size, fit.certificate), highlight=False)
     for note in fit.notes:
         console.print(f"({note})", style="dim", highlight=False)
     if fit.state is not None:
@@ -71,14 +71,18 @@ def _verdict(base: Attempt) -> str:
     return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
 
 
-def _certified(size: str, found: Certificate) -> str:
-    name = size.replace("_", " ")
+def _certified(fit: Fit, size: str, found: Certificate) -> str:
+    serves = fit.resolved.workload.phase != "train"
+    batch = size in ("micro_batch_size", "batch_size")
+    replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1
+    name = "batch size" if serves and batch else size.replace("_", " ")
     if found.value is None:
         assert found.next is not None
         assert found.next_memory is not None
         return f"no {name} fits: {found.next} already takes {words.gibibytes(found.next_memory)}"
     assert found.memory is not None
-    held = f"largest {name}: {found.value:,} takes {_exactly(found.memory)}"
+    value = words.on_replicas(found.value, replicas) + "," if replicas > 1 else f"{found.value:,}"
+    held = f"largest {name}: {value} takes {_exactly(found.memory)}"
     if found.next is None or found.next_memory is None:
         return f"{held}; the search ends here, larger ones may fit"
     return f"{held} of {words.gibibytes(found.capacity)}; {found.next:,} would take {_exactly(found.next_memory)}"

@@ -56,9 +56,10 @@ def _requests(served: Served) -> str:
     plan = served.plan
     cached = f" ({plan.cached:.0f} of them cached)" if plan.cached else ""
     load = {
-        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
-        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
-        "saturated": f"as many requests as fit: {served.max_requests:.0f}",
+        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times{_dealt(served, plan.concurrency)}",
+        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals"
+        f"{_dealt(served, plan.request_rate)}",
+        "saturated": f"as many requests as fit: {served.max_requests:.0f}{_dealt(served, served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
         whole = "" if served.kind == "closed" else ", all sent at once"
@@ -66,6 +67,14 @@ def _requests(served: Served) -> str:
             f", {load}" if served.kind == "closed" else ""
         )
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
+
+
+def _dealt(served: Served, load: float | None) -> str:
+    """Return what each replica has of a load that is stated for the whole server."""
+    replicas = served.plan.replicas
+    if replicas == 1.0 or served.workers is not None or not load:
+        return ""
+    return f", {load / replicas:.4g} on each of {replicas:.0f} replicas"
 
 
 def _rows(served: Served) -> list[tuple[str, str]]:

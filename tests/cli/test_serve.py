@@ -47,6 +47,19 @@ def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
     assert "85 %" not in out
 
 
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (("--concurrency", 16), "16 requests under way at all times, 4 on each of 4 replicas"),
+        (("--request-rate", 6), "6 requests/s, poisson arrivals, 1.5 on each of 4 replicas"),
+        ((), "on each of 4 replicas"),
+    ],
+)
+def test_a_load_is_dealt_out_to_replicas(cli, load, words):
+    assert words in " ".join(cli("serve", *BASE, *load, "--gpus", 4).split())
+    assert "on each of" not in cli("serve", *BASE, *load)
+
+
 NO_ROOM = ("serve", "llama-3.1-405b", "--gpu", "h200", "--prompt-length", 512, "--output-length", 128)
 
 
