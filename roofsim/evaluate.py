@@ -25,7 +25,7 @@ from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
-from roofsim.schedule.step import StepTime, compose
+from roofsim.schedule.step import StepTime, compose, one_after_another
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
@@ -65,18 +65,17 @@ class Evaluation:
         return step_of(self.resolved, self.program, self.priced, scales)[0]
 
     def stage_time(self, name: str) -> Real:
-        """Return the seconds of one run of a phase, of a prefill those of all its pieces, the slower of device and host."""
+        """Return the seconds of one run of a phase, of a prefill those of all its pieces: what `step` holds of it."""
         stages = self.program.stages
-        costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
-        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
         places = [place for place, stage in enumerate(stages) if stage.phase == name]
         if not places:
             return 0.0
+        costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
+        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
         runs = [stages[place].times / stages[place].parts if name == "prefill" else 1.0 for place in places]
         weighted = [(costs[place], ways[place] * often) for place, often in zip(places, runs, strict=True)]
-        return compose(
-            weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else []
-        ).step
+        step = compose(weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else [])
+        return _surrounded(self.resolved, step, Scales()).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
@@ -128,8 +127,17 @@ def step_of(
     weighted = [
         (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
     ]
-    step = compose(weighted, program.num_micro_batches, shown)
-    return _surrounded(resolved, step, scales), slowest_places(program, costs, shown)
+    # The first token is sampled before the next one's kernels can be issued: a host that is ahead in one phase gains
+    # nothing in the next.
+    phases = [
+        compose(
+            [weighted[place] for place in places],
+            program.num_micro_batches,
+            [shown[place] for place in places] if shown else [],
+        )
+        for places in program.phases()
+    ]
+    return _surrounded(resolved, one_after_another(phases), scales), slowest_places(program, costs, shown)
 
 
 def ways_of(

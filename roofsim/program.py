@@ -93,10 +93,14 @@ class Program:
 
     def chains(self) -> list[list[int]]:
         """Return the places of the stages of each pipeline of inference; none where there is no pipeline."""
+        return [] if self.pipelined or self.networks else [places for places in self.phases() if len(places) > 1]
+
+    def phases(self) -> list[list[int]]:
+        """Return the places of the stages of each phase; a phase begins when the one before it has ended."""
         found: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
             found.setdefault(stage.phase, []).append(place)
-        return [] if self.pipelined or self.networks else [places for places in found.values() if len(places) > 1]
+        return list(found.values())
 
 
 def build(resolved: Resolved) -> Program:

@@ -39,6 +39,9 @@ def ops(
         return
     found = op_table(evaluation, by=by, sort=sort, stage=stage)
     if not as_rows(found.rows, json=json, csv=csv):
+        from roofsim.analyze.ledger import memory_of
+        from roofsim.report.memory import print_shortfall
         from roofsim.report.tables import print_ops
 
+        print_shortfall(console(), memory_of(evaluation))
         print_ops(console(), found, by=by, top=top)

@@ -34,17 +34,18 @@ def serve(
 
     checked_path(plot, ".png", ".svg", ".pdf")
     served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
-    data = served.to_dict() if json or csv else {}
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(data))
+        write_text(to_json(served.to_dict()))
     elif not csv:
         from roofsim.report.serving import print_served
 
         print_served(console(), served)
     else:
-        as_rows(data["curve"], json=False, csv=True)
+        from roofsim.analyze.serving.data import curve_rows
+
+        as_rows(curve_rows(served), json=False, csv=True)
     if plot is not None:
         from roofsim.report.serving_plot import draw_served
 

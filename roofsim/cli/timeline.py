@@ -32,14 +32,18 @@ def timeline(
 
     checked_path(plot, ".png", ".svg", ".pdf")
     checked_path(trace, ".json")
-    found = timeline_of(evaluated(scenario, overrides))
+    evaluation = evaluated(scenario, overrides)
+    found = timeline_of(evaluation)
     if json:
         from roofsim.report.tabular import to_json
 
         write_text(to_json(found.to_dict()))
     elif not as_rows(found.collectives or found.to_dict()["lanes"], json=False, csv=csv):
+        from roofsim.analyze.ledger import memory_of
+        from roofsim.report.memory import print_shortfall
         from roofsim.report.timeline import print_timeline
 
+        print_shortfall(console(), memory_of(evaluation))
         print_timeline(console(), found)
     if trace is not None:
         from roofsim.report.trace import write_trace

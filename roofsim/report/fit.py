@@ -30,12 +30,13 @@ _ROLE_WORDS: Final = {
     "parameters": "parameters",
     "gradients": "gradients",
     "optimizer_state": "optimizer state",
-    "key_value_cache": "key-value cache",
 }
 _BILLION: Final = 10.0**9
 _HOUR: Final = 3600.0
 _DAY: Final = 24.0 * _HOUR
 _FULL: Final = 0.95
+#: Of what each sample adds: below this share, bytes that no sample adds are not worth a line.
+_NOTABLE: Final = 0.001
 
 
 def print_fit(console: Console, fit: Fit) -> None:
@@ -51,7 +52,7 @@ def print_fit(console: Console, fit: Fit) -> None:
     else:
         console.print(_verdict(fit.base), highlight=False)
         if fit.certificate is not None and fit.size is not None:
-            console.print(_certified(fit.size, fit.certificate), highlight=False)
+            console.print(_certified(fit, fit.size, fit.certificate), highlight=False)
     for note in fit.notes:
         console.print(f"({note})", style="dim", highlight=False)
     if fit.state is not None:
@@ -70,14 +71,18 @@ def _verdict(base: Attempt) -> str:
     return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
 
 
-def _certified(size: str, found: Certificate) -> str:
-    name = size.replace("_", " ")
+def _certified(fit: Fit, size: str, found: Certificate) -> str:
+    serves = fit.resolved.workload.phase != "train"
+    batch = size in ("micro_batch_size", "batch_size")
+    replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1
+    name = "batch size" if serves and batch else size.replace("_", " ")
     if found.value is None:
         assert found.next is not None
         assert found.next_memory is not None
         return f"no {name} fits: {found.next} already takes {words.gibibytes(found.next_memory)}"
     assert found.memory is not None
-    held = f"largest {name}: {found.value:,} takes {_exactly(found.memory)}"
+    value = words.on_replicas(found.value, replicas) + "," if replicas > 1 else f"{found.value:,}"
+    held = f"largest {name}: {value} takes {_exactly(found.memory)}"
     if found.next is None or found.next_memory is None:
         return f"{held}; the search ends here, larger ones may fit"
     return f"{held} of {words.gibibytes(found.capacity)}; {found.next:,} would take {_exactly(found.next_memory)}"
@@ -94,17 +99,22 @@ def _state_table(state: State, fit: Fit) -> Table:
     count = words.parameters(state.parameters)
     trains = "gradients" in state.roles
     for name, amount in state.roles.items():
-        each = "" if name == "key_value_cache" else f"{amount / state.parameters:.3g}"
-        named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
-        table.add_row(named, each, words.gibibytes(amount))
+        if name != "key_value_cache":  # by sequence, below
+            named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
+            table.add_row(named, f"{amount / state.parameters:.3g}", words.gibibytes(amount))
     if trains:
         table.add_section()
         table.add_row("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
-    if state.saved_per_sample > 0.0:
-        sample = "image" if fit.base.unit == "images" else "sequence"
-        table.add_row(
-            f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample)
-        )
+    sample = "image" if fit.base.unit == "images" else "sequence"
+    copies = " (autocast's copies of weights)" if fit.resolved.precision.autocast and trains else ""
+    for what, found in (
+        (f"activations of each {sample}, recompute {_policy(fit)}", state.saved),
+        (f"key-value cache of each {sample}", state.cache),
+    ):
+        if found.each > 0.0:
+            table.add_row(what, "", words.gibibytes(found.each))
+        if found.constant > _NOTABLE * found.each:
+            table.add_row(f"kept at any batch size{copies}", "", words.gibibytes(found.constant))
     return table
 
 

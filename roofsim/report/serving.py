@@ -30,7 +30,8 @@ def print_served(console: Console, served: Served) -> None:
     for name, value in _rows(served):
         table.add_row(name, value)
     console.print(table)
-    console.print(_curve(served))
+    if served.curve:
+        console.print(_curve(served))
     console.print(f"Assumed: {'; '.join(served.plan.assumed)}.", style="dim", highlight=False)
     for note in served.notes:
         console.print(f"Note: {note}.", style="yellow", highlight=False)
@@ -55,10 +56,10 @@ def _requests(served: Served) -> str:
     plan = served.plan
     cached = f" ({plan.cached:.0f} of them cached)" if plan.cached else ""
     load = {
-        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times",
-        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals",
-        "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
-        f"{served.max_requests:.0f}",
+        "closed": f"{plan.concurrency or 0:.0f} requests under way at all times{_dealt(served, plan.concurrency)}",
+        "open": f"{plan.request_rate or 0:.4g} requests/s, {plan.serving.arrivals or 'poisson'} arrivals"
+        f"{_dealt(served, plan.request_rate)}",
+        "saturated": f"as many requests as fit: {served.max_requests:.0f}{_dealt(served, served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
         whole = "" if served.kind == "closed" else ", all sent at once"
@@ -68,9 +69,18 @@ def _requests(served: Served) -> str:
     return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
 
 
+def _dealt(served: Served, load: float | None) -> str:
+    """Return what each replica has of a load that is stated for the whole server."""
+    replicas = served.plan.replicas
+    if replicas == 1.0 or served.workers is not None or not load:
+        return ""
+    return f", {load / replicas:.4g} on each of {replicas:.0f} replicas"
+
+
 def _rows(served: Served) -> list[tuple[str, str]]:
-    rows = [] if served.room.fits else [_no_room(served)]
-    rows += _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
+    if not served.room.fits:
+        return [_no_room(served), *_memory(served), *_hourly(served)]
+    rows = _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
     rows += [
         ("prefill", _bound(served, "prefill")),
         ("decode", _bound(served, "decode")),
@@ -88,9 +98,17 @@ def _rows(served: Served) -> list[tuple[str, str]]:
 
 
 def _no_room(served: Served) -> tuple[str, str]:
-    missing, context = words.gibibytes(served.room.shortfall), served.plan.limits.context
-    whose = "one request" if context is None else f"a cache of {context:.0f} tokens"
-    return "verdict", f"does NOT fit: {missing} missing for {whose}; what follows is as if it did"
+    plan, reason = served.plan, (served.reason or "").replace("does not fit", "does NOT fit", 1)
+    tokens = plan.limits.context or plan.prompt + plan.output
+    search = f"`roofsim fit` with --phase decode --context-length {tokens:.0f} --fewest gpus searches how many"
+    ways = f"More GPUs for each replica (tensor, pipeline) or narrower weights would help: {search}"
+    return "verdict", f"{reason}, so there is no rate. {ways}"
+
+
+def _hourly(served: Served) -> list[tuple[str, str]]:
+    money = served.money()
+    hourly = money["usd_per_hour"]
+    return [] if hourly is None else [("cost", f"{hourly:.2f} USD/h (price of {money['price_date']})")]
 
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:

@@ -51,7 +51,8 @@ def _answer(result: Result) -> Table:
 
 
 def _answer_rows(result: Result) -> list[tuple[str, str]]:
-    rows = [("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}")]
+    rows = [] if result.memory.fits else [("verdict", f"{_missing(result)}; times and rates hold for a card with room")]
+    rows.append(("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}"))
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
     rows.append(("throughput", _throughput(result)))
     rows.append(("limited by", words.bound_sentence(result)))
@@ -127,12 +128,12 @@ def _parameters(result: Result) -> str:
 def _memory(result: Result) -> str:
     memory = result.memory
     peak, capacity = _f(memory.device_total), _f(memory.capacity)
-    verdict = (
-        f"fits, {words.gibibytes(capacity - peak)} left"
-        if memory.fits
-        else f"does NOT fit, {words.gibibytes(_f(memory.shortfall))} missing"
-    )
+    verdict = f"fits, {words.gibibytes(capacity - peak)} left" if memory.fits else _missing(result)
     return f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}: {verdict} (peak in {memory.peak_phase}, {memory.peak_op})"
+
+
+def _missing(result: Result) -> str:
+    return f"does NOT fit, {words.gibibytes(_f(result.memory.shortfall))} missing"
 
 
 def _cost(result: Result) -> str:

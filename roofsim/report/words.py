@@ -179,7 +179,7 @@ def unit_of(result: Result) -> str:
 def batch_line(result: Result) -> str:
     """Return the sizes of the batch and what is done with it, in one line."""
     workload = result.scenario["workload"]
-    parts = [_batch_words(workload, result.scenario["model"]["family"])]
+    parts = [_batch_words(workload, result.scenario["model"]["family"], result.scenario["parallel"]["data"])]
     if workload["phase"] == "train":
         micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
         parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
@@ -217,21 +217,38 @@ def _sharding_words(sharding: Any) -> str:
     return sharding if isinstance(sharding, str) else f"full over {sharding['full']}"
 
 
-def _batch_words(workload: dict[str, Any], family: str) -> str:
-    batch, length, phase = workload["micro_batch_size"], workload["sequence_length"], workload["phase"]
+def on_replicas(batch: int, replicas: int) -> str:
+    """Return a batch of inference, which each data replica has for itself, with what all of them have.
+
+    >>> on_replicas(256, 32), on_replicas(256, 1)
+    ('256 on each of 32 replicas, 8,192 in all', '256')
+    """
+    return str(batch) if replicas == 1 else f"{batch:,} on each of {replicas:,} replicas, {batch * replicas:,} in all"
+
+
+def _batch_words(workload: dict[str, Any], family: str, replicas: int) -> str:
+    """Return the sizes of a batch; of training those of a micro batch."""
+    batch, phase = workload["micro_batch_size"], workload["phase"]
+    times, each = _sample_words(workload, family)
+    if phase != "train" and replicas > 1:
+        return f"{on_replicas(batch, replicas)}: {each}"
+    return f"{batch}{times}{each}"
+
+
+def _sample_words(workload: dict[str, Any], family: str) -> tuple[str, str]:
+    """Return what stands between a number of samples and what each of them is, and that."""
+    length, phase = workload["sequence_length"], workload["phase"]
     encoded = f"{length} encoder positions, " if family == "encoder-decoder" and length else ""
     if phase in ("prefill", "generate"):
-        return f"{batch} x {encoded}{_prompt_words(workload, decodes=bool(encoded))}"
+        return " x ", f"{encoded}{_prompt_words(workload, decodes=bool(encoded))}"
     if phase == "decode":
         of_encoder = f" of {encoded}" if encoded else ", "
-        return f"{batch} sequences{of_encoder}one token each after {_cached_words(workload)}"
+        return " ", f"sequences{of_encoder}one token each after {_cached_words(workload)}"
     if workload["image_size"]:
-        return f"{batch} images of {workload['image_size']} pixels"
+        return " ", f"images of {workload['image_size']} pixels"
     if encoded:
-        return f"{batch} x {encoded}{workload['target_length']} decoder tokens"
-    if length:
-        return f"{batch} x {length} tokens"
-    return f"{batch} samples"
+        return " x ", f"{encoded}{workload['target_length']} decoder tokens"
+    return (" x ", f"{length} tokens") if length else (" ", "samples")
 
 
 def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host import RESOURCES
@@ -10,6 +11,8 @@ from roofsim.cost.sustained import Sustained
 from roofsim.numeric import Real, divide, maximum, smooth_shares
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.overlap import Exposed
 
@@ -246,6 +249,27 @@ def _sum(seconds: dict[str, Real]) -> Real:
     for value in seconds.values():
         total = total + value
     return total
+
+
+def one_after_another(steps: Sequence[StepTime]) -> StepTime:
+    """Return what steps take of which each waits for the one before: every part is the sum of theirs."""
+    return reduce(_added, steps)
+
+
+def _added(first: StepTime, second: StepTime) -> StepTime:
+    tables = [
+        {name: a.get(name, 0.0) + b.get(name, 0.0) for name in (*a, *(name for name in b if name not in a))}
+        for a, b in ((first.breakdown, second.breakdown), (first.resources, second.resources))
+    ]
+    return StepTime(
+        step=first.step + second.step,
+        breakdown=tables[0],
+        resources=tables[1],
+        device=first.device + second.device,
+        host=first.host + second.host,
+        power=first.power + second.power,
+        once=first.once + second.once,
+    )
 
 
 def with_bubble(step: StepTime, idle: Real) -> StepTime:

@@ -65,7 +65,9 @@ class Workload(_Strict):
     micro_batch_size: Positive | None = Field(
         default=None, description="Sequences (or images) per pass of one rank; 1."
     )
-    batch_size: Positive | None = Field(default=None, description="The inference word for the same.")
+    batch_size: Positive | None = Field(
+        default=None, description="The inference word for the same: sequences (or images) of each data replica."
+    )
     global_batch_size: Positive | None = Field(
         default=None, description="Sequences per optimizer step, over all ranks."
     )

@@ -15,6 +15,7 @@ from roofsim.analyze.fitting.bench import Bench
 from roofsim.analyze.fitting.changes import flags_of
 from roofsim.analyze.fitting.layouts import Space
 from roofsim.analyze.fitting.search import largest
+from roofsim.analyze.fitting.state import state_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, resolve_document
 from roofsim.errors import SpecError, UnknownNameError
@@ -22,9 +23,54 @@ from roofsim.evaluate import evaluate
 from roofsim.spec.mesh import with_values
 from roofsim.spec.scenario import load_scenario
 from roofsim.spec.sized import SHAPES, sized
-from tests.scenarios import TINY
+from tests.scenarios import FAMILIES, TINY
 
 GIB = 2.0**30
+
+# -- what each sample adds, and what none does --------------------------------------------------------------------
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from(sorted(FAMILIES)), st.sampled_from(["bf16", "fp16-amp", "fp32"]), st.sampled_from(["none", "full"]),
+    st.integers(1, 5), st.integers(1, 40), st.booleans(),
+)  # fmt: skip
+def test_activations_of_any_batch_are_those_of_each_sample_and_a_constant(
+    family, precision, recompute, micro, batch, whole
+):
+    case = FAMILIES[family]
+    workload = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": micro}
+    if whole:  # a global batch that is stated goes along
+        workload["global_batch_size"] = 3 * micro
+    bench = Bench(load_scenario({"model": case["model"], "workload": workload}, {}), resolve_document)
+    state = state_of(bench)
+    asked = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": batch}
+    run = roofsim.run({"model": case["model"], "workload": asked})
+    assert state.saved.of(batch) == pytest.approx(run.memory.saved_activations, rel=1e-9)
+    assert state.saved.each > 0.0
+    assert state.to_dict()["saved_activations_per_sample"] == state.saved.each
+
+
+def test_copies_of_weights_are_no_activations_of_a_sequence():
+    """BERT under autocast: 208 MiB of 16-bit weights are kept whatever the batch; a sequence adds 71 MiB."""
+    found = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128).state
+    plain = roofsim.fit("bert-base", precision="fp32", gpu="a100", sequence_length=128).state
+    assert found.saved.constant == pytest.approx(2.0 * found.parameters, rel=0.01)  # but for positions and norms
+    assert plain.saved.constant < 0.001 * plain.saved.each < 0.001 * found.saved.constant
+    eight = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128, micro_batch_size=8).state
+    assert (eight.saved.each, eight.saved.constant) == pytest.approx((found.saved.each, found.saved.constant), rel=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_the_cache_of_each_sequence_does_not_depend_on_the_batch(batch):
+    found = roofsim.fit(
+        "llama3-8b", phase="decode", context_length=1000, engine="vllm", gpu="h100", batch_size=batch
+    ).state
+    blocks = -(-1001 // 16) * 16  # the token of the step included, in whole blocks
+    assert found.cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
+    assert found.cache.constant == pytest.approx(0.0, abs=1.0)
+    assert found.roles["key_value_cache"] == pytest.approx(batch * found.cache.each)
+
 
 # -- the search ---------------------------------------------------------------------------------------------------
 

@@ -45,6 +45,54 @@ def test_run_prints_the_answer_first(cli):
         assert words in out
 
 
+@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 1)])
+def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
+    large = ("llama3-8b", "--gpu", "rtx4090", "--sequence-length", 2048)
+    lines = cli(verb, *large).splitlines()
+    assert "does NOT fit" in lines[line]
+    assert "GiB missing" in lines[line]
+    assert "does NOT fit" not in cli(verb, *RESNET)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("llama3-8b", "--phase", "decode", "--context-length", 512), "sequences, one token each after 512"),
+        (("llama3-8b", "--phase", "prefill", "--prompt-length", 64), "64 prompt tokens"),
+        (
+            ("gpt2-124m", "--phase", "generate", "--prompt-length", 64, "--output-length", 3),
+            "64 prompt tokens + 3 output",
+        ),
+        (("resnet50", "--phase", "forward"), "images of 224 pixels"),
+        (("bert-base", "--phase", "forward", "--sequence-length", 128), "128 tokens"),
+    ],
+)
+def test_a_batch_of_inference_is_that_of_each_replica(cli, arguments, line):
+    asked = (*arguments, "--gpu", "h100", "--gpus", 32, "--batch-size", 256)
+    said = f"256 on each of 32 replicas, 8,192 in all: {line}"
+    assert said in cli("run", *asked)
+    model, *flags = asked
+    del flags[flags.index("--gpu") : flags.index("--gpu") + 2]
+    assert said in cli("compare", model, "h100", "a100", *flags)
+    assert "replicas" not in cli("run", *arguments, "--gpu", "h100", "--batch-size", 256)
+    data = json.loads(cli("run", *asked, "--json"))
+    rate, steps = data["throughput"]["samples_per_second"], data["scenario"]["workload"]["output_length"] or 1
+    assert rate * data["step_time"] * (1 if "generate" in arguments else steps) == pytest.approx(8192)
+
+
+def test_a_replica_of_training_has_micro_batches(cli):
+    assert "replicas" not in cli("run", *RESNET, "--gpus", 8)
+
+
+def test_the_largest_batch_of_inference_is_that_of_each_replica(cli):
+    asked = ("fit", "llama3-8b", "--phase", "decode", "--context-length", 512, "--gpu", "h100")
+    one = json.loads(cli(*asked, "--gpus", 4, "--json"))["largest"]["value"]
+    assert f"largest batch size: {one:,} on each of 4 replicas, {4 * one:,} in all, takes" in cli(*asked, "--gpus", 4)
+    alone = cli(*asked)
+    assert "largest batch size: " in alone
+    assert "on each of" not in alone
+
+
 def test_run_json_is_the_contract(cli):
     data = json.loads(cli("run", *RESNET, "--json"))
     assert data["schema"] == "roofsim/result/1"

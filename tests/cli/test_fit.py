@@ -39,7 +39,7 @@ def test_verdict_certificate_and_state(cli):
         "largest micro batch size",
         "would take",
         "B/parameter",
-        "activations of one sequence",
+        "activations of each sequence",
         "Assumed:",
     ):
         assert words in out

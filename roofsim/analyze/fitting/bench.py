@@ -162,6 +162,16 @@ class Bench:
             document = with_override(document, path, value, "fit")
         return self.resolve(document)
 
+    def with_batch(self, samples: int) -> Changes:
+        """Return the changes that give each pass so many samples; a global batch that is stated goes along."""
+        found: Changes = {"workload.micro_batch_size": samples, "workload.batch_size": None}
+        if not self.stated("workload.global_batch_size"):
+            return found
+        workload = self.resolved({}).workload
+        assert workload.global_batch_size is not None
+        passes = workload.global_batch_size // (workload.micro_batch_size or 1)
+        return found | {"workload.global_batch_size": samples * passes}
+
     def stated(self, path: str) -> bool:
         """Tell whether the scenario itself says something of a key."""
         at = self.document.data
