@@ -52,6 +52,8 @@ class Evaluation:
     priced: tuple[PricedGraph, ...]
     step: StepTime
     profiles: tuple[MemoryProfile, ...]
+    phases: tuple[StepTime, ...] = ()
+    """The steps of `Program.phases` by themselves, of which the whole is the sum; none of a training pipeline."""
     paces: tuple[int, ...] = ()
     """Of pipelines: the places of the kinds of stages that set their pace."""
 
@@ -59,6 +61,13 @@ class Evaluation:
     def pace(self) -> int:
         """Place of the kind of stage that sets the pace of a training pipeline."""
         return self.paces[0] if self.paces else 0
+
+    def own_step(self, place: int) -> StepTime:
+        """Return the step whose clock and host the kernels of a stage share: that of its phase."""
+        for phase, step in zip(self.program.phases(), self.phases, strict=bool(self.phases)):
+            if place in phase:
+                return step
+        return self.step
 
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
@@ -90,7 +99,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))
-    step, paces = step_of(resolved, program, priced, Scales())
+    step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
@@ -98,6 +107,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
         priced=priced,
         step=step,
         profiles=profiles,
+        phases=phases,
         paces=paces,
     )
 
@@ -118,26 +128,33 @@ def step_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[StepTime, tuple[int, ...]]:
     """Compose the step of a program on scaled hardware; with the stages that set the pace of pipelines."""
+    return _steps_of(resolved, program, priced, scales)[:2]
+
+
+def _steps_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
+) -> tuple[StepTime, tuple[int, ...], tuple[StepTime, ...]]:
+    """Return what `step_of` does, and the step of each phase by itself."""
     costs, shown = stage_costs(resolved, program, priced, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
-        return _surrounded(resolved, step, scales), (pace,)
+        return _surrounded(resolved, step, scales), (pace,), ()
     ways = ways_of(resolved, program, priced, costs, shown)
     weighted = [
         (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
     ]
     # The first token is sampled before the next one's kernels can be issued: a host that is ahead in one phase gains
     # nothing in the next.
-    phases = [
+    phases = tuple(
         compose(
             [weighted[place] for place in places],
             program.num_micro_batches,
             [shown[place] for place in places] if shown else [],
         )
         for places in program.phases()
-    ]
-    return _surrounded(resolved, one_after_another(phases), scales), slowest_places(program, costs, shown)
+    )
+    return _surrounded(resolved, one_after_another(phases), scales), slowest_places(program, costs, shown), phases
 
 
 def ways_of(

@@ -211,7 +211,7 @@ def _op(evaluation: Evaluation, place: int, op: AbstractOp) -> Explanation:
     root.parts += [_kernel(work, context.device) for _, work in kernels_of_all([op], context)]
     cost = next(one for one in evaluation.priced[place].per_op() if one.op is op)
     if is_scalar(cost.time, evaluation.step.step) and cost.time:
-        alone, lasting = float(cost.time), float(cost.lasting(evaluation.step.stretch))
+        alone, lasting = float(cost.time), float(cost.lasting(evaluation.own_step(place).stretch))
         text = f"{_seconds(alone)} at full clock, {_seconds(lasting - alone)} for the power that it draws"
         root.parts.append(Explanation("time of one launch", _seconds(lasting), text, seconds=lasting))
     return root

@@ -110,7 +110,7 @@ def made_of(evaluation: Evaluation, stage: str | None = None) -> Made:
         raise SpecError(Problem("only steps of training pipelines have stages", path="--stage"))
     ways = ways_of(evaluation.resolved, program, evaluation.priced, costs, shown)
     runs = [float(one.times / one.parts * way) for one, way in zip(program.stages, ways, strict=True)]
-    parts = [_part(evaluation, place, often, evaluation.step) for place, often in enumerate(runs)]
+    parts = [_part(evaluation, place, often, evaluation.own_step(place)) for place, often in enumerate(runs)]
     return Made(step=float(evaluation.step.step), parts=parts, waits=_numbers(evaluation.step))
 
 

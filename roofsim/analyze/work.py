@@ -27,10 +27,11 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
     table: dict[str, dict[str, dict[str, Real]]] = {}
     micro = evaluation.program.num_micro_batches
     several = any_above(evaluation.resolved.gpus, 1.0)
-    beside, stretch = _beside_the_slowest(evaluation), evaluation.step.stretch
+    beside = _beside_the_slowest(evaluation)
     for place, (stage, priced) in enumerate(zip(evaluation.program.stages, evaluation.priced, strict=True)):
         if place in beside:
             continue
+        stretch = evaluation.own_step(place).stretch
         messages = messages_of(evaluation.resolved, averaged=stage.averaged) if several else None
         for cost, count in zip(priced.per_op(), priced.counts, strict=True):
             op = cost.op

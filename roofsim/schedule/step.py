@@ -252,21 +252,27 @@ def _sum(seconds: dict[str, Real]) -> Real:
 
 
 def one_after_another(steps: Sequence[StepTime]) -> StepTime:
-    """Return what steps take of which each waits for the one before: every part is the sum of theirs."""
+    """Return the sum of steps that run one after another; its `stretch` and `pace` are those of none of them."""
     return reduce(_added, steps)
 
 
 def _added(first: StepTime, second: StepTime) -> StepTime:
     tables = [
         {name: a.get(name, 0.0) + b.get(name, 0.0) for name in (*a, *(name for name in b if name not in a))}
-        for a, b in ((first.breakdown, second.breakdown), (first.resources, second.resources))
+        for a, b in (
+            (first.breakdown, second.breakdown),
+            (first.resources, second.resources),
+            (first.waits, second.waits),
+        )
     ]
     return StepTime(
         step=first.step + second.step,
         breakdown=tables[0],
         resources=tables[1],
+        waits=tables[2],
         device=first.device + second.device,
         host=first.host + second.host,
+        busy=first.busy + second.busy,
         power=first.power + second.power,
         once=first.once + second.once,
     )

@@ -33,8 +33,9 @@ def synthetic(formula, *names):
         step, bubble = formula(**rates)
         resources = dict.fromkeys(names, 0.0 * step) | ({"bubble": bubble} if "bubble" in names else {})
         return StepTime(
-            step=step, breakdown=dict.fromkeys(TIME_KEYS, 0.0), resources=resources, device=step, host=0.0, power=0.0
-        )
+            step=step, breakdown=dict.fromkeys(TIME_KEYS, 0.0), resources=resources, waits={}, device=step, busy=step,
+            host=0.0, power=0.0,
+        )  # fmt: skip
 
     return reprice(Scales()), reprice
 

@@ -56,7 +56,7 @@ def _alone(evaluation: Evaluation) -> Timeline:
     for part, priced, cost in zip(made.parts, evaluation.priced, costs, strict=True):
         groups = group_times(evaluation, part.stage, priced, cost)
         table += rows(part.stage.name, groups, micro_batches * float(part.stage.times))
-        run = run_of(part, cost, shown[part.place] if shown else None, float(evaluation.step.pace))
+        run = run_of(part, cost, shown[part.place] if shown else None, float(evaluation.own_step(part.place).pace))
         writer.run(run, groups)
         first = first or run.each
     writer.finish(made)
