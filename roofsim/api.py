@@ -259,7 +259,7 @@ def _basis(evaluation: Evaluation) -> list[str]:
     """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
     resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
-    if resolved.override:
+    if resolved.hardware_changed:
         found.append("hardware was changed: the interval is that of cards without measured steps")
     elif not level.startswith("gpu"):
         width = ", interval of measured inference" if served else ", interval of unseen cards"

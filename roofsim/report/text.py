@@ -141,7 +141,7 @@ def _cost(result: Result) -> str:
     cost = result.cost
     _, per_million = _per_million(cost)
     rate = "" if per_million is None else f", {per_million:.3g} USD per million {words.unit_of(result)}"
-    return f"{cost['usd_per_hour']:.2f} USD/h{rate} (price of {cost['price_date']})"
+    return f"{cost['usd_per_hour']:.2f} USD/h{rate} ({cost['price']})"
 
 
 def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:

@@ -59,10 +59,12 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     document = _gpu_document(choice.gpu, scenario, assumed)
     for path, value, place in override["gpu"]:
         document = changed(document, Gpu, path, value, place, "gpu")
+    document = _with_own_price(document, [path for path, _, _ in override["gpu"]])
     gpu = validate(Gpu, document, prefix="gpu")
     node = _system_document(choice.system, gpu, scenario, assumed)
     for path, value, place in override["system"]:
         node = changed(node, System, path, value, place, "system")
+    node = _with_own_price(node, [path for path, _, _ in override["system"]])
     system = validate(System, node, prefix="system")
     place = scenario.place(("hardware", "gpu"))
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
@@ -120,6 +122,17 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
             raise SpecError(Problem(f"{key} is no quantity that can be overridden", place, "hardware.override"))
         found[head].append((tuple(rest), value, place))
     return found
+
+
+def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Document:
+    """Say that a price which the scenario states is the user's: no seller asks it."""
+    if ("price", "hourly") not in changes:
+        return document
+    hourly = ("hourly_date", "hourly_seller", "hourly_region")
+    price = {key: item for key, item in document.data["price"].items() if key not in hourly or ("price", key) in changes}
+    if ("price", "hourly_kind") not in changes:
+        price["hourly_kind"] = "own"
+    return document.with_value(("price",), price, document.place(("price", "hourly")))
 
 
 def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list[str]) -> Document:
