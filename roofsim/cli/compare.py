@@ -22,7 +22,8 @@ Cards = Annotated[
     ),
 ]
 Gpu = Annotated[
-    list[str] | None, typer.Option("--gpu", metavar="CARD,CARD,...", help="The same, separated by commas or given again.")
+    list[str] | None,
+    typer.Option("--gpu", metavar="CARD,CARD,...", help="The same, separated by commas or given again."),
 ]
 Sort = Annotated[
     str | None,

@@ -26,6 +26,9 @@ WIDTH: Final = 120
 _NONE: Final = "-"
 #: Columns that a narrow table leaves out, the first first.
 _SPARED: Final = ("then", "of", "memory", "limited by", "type", "per USD", "USD/h", "vs first")
+#: What stands in the place of what binds a row that cannot run.
+_CANNOT: Final = "cannot run"
+_REFUSED: Final = "limited by"
 _LEFT: Final = ("GPU", "type", "limited by", "then", "fits")
 
 
@@ -38,13 +41,14 @@ class _Column:
 
 def print_comparison(console: Console, found: Comparison) -> None:
     """Print a comparison."""
-    _head(console, found)
     marks = _marks(found)
-    columns = _columns(found, marks)
-    left_out = _print_rows(console, found, columns)
+    left_out: list[str] = []
+    if found.results:
+        _head(console, found)
+        left_out = _print_rows(console, found, _columns(found, marks))
     if left_out:
         console.print(Text(f"Left out for width: {', '.join(left_out)}; --csv has everything.", style="dim"))
-    for line in _below(found, marks):
+    for line in _below(found, {} if "USD/h" in left_out else marks):
         console.print(line)
 
 
@@ -69,9 +73,9 @@ def html_of(found: Comparison) -> str:
 
 def _head(console: Console, found: Comparison) -> None:
     results = found.results
-    if not results:
-        return
-    console.print(Text(f"{results[0].scenario['model']['name']} · {results[0].scenario['workload']['phase']}", style="bold"))
+    console.print(
+        Text(f"{results[0].scenario['model']['name']} · {results[0].scenario['workload']['phase']}", style="bold")
+    )
     lines: dict[str, list[str]] = {}
     for row in found:
         if row.result is not None:
@@ -86,15 +90,15 @@ def _head(console: Console, found: Comparison) -> None:
 
 def _print_rows(console: Console, found: Comparison, columns: list[_Column]) -> list[str]:
     """Print the table, with as many columns as there is room for, else row by row; returns what was left out."""
-    room, kept = console.width, list(columns)
-    folded = [replace(columns[0], cells=tuple(_folded(label) for label in columns[0].cells)), *columns[1:]]
-    for chosen in (columns, folded):
+    room = console.width
+    narrow = [replace(columns[0], cells=tuple(folded(label) for label in columns[0].cells)), *columns[1:]]
+    for chosen in (columns, narrow):
         if _width(console, _table(found, chosen)) <= room:
             console.print(_table(found, chosen))
             return []
-    kept = folded
+    kept = narrow
     for key in _SPARED:
-        kept = [column for column in kept if column.key != key]
+        kept = [_with_refusals(column, found) if key == _REFUSED else column for column in kept if column.key != key]
         if _width(console, _table(found, kept)) <= room:
             console.print(_table(found, kept))
             return [column.head for column in columns if column.key not in {one.key for one in kept}]
@@ -117,8 +121,16 @@ def _width(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
-def _folded(label: str) -> str:
-    """Return a label with what is changed below the name, one change a line."""
+def _with_refusals(column: _Column, found: Comparison) -> _Column:
+    """Return a column that says which rows cannot run, where the one that does is left out."""
+    if column.key != "step":
+        return column
+    cells = [cell if row.runs else _CANNOT for row, cell in zip(found, column.cells, strict=True)]
+    return replace(column, cells=tuple(cells))
+
+
+def folded(label: str) -> str:
+    """Return a row's label with what is changed below the name, one change a line."""
     name, brace, changes = label.partition("{")
     return f"{name}\n  {{" + changes.replace(",", ",\n   ") if brace else label
 
@@ -148,7 +160,7 @@ def _columns(found: Comparison, marks: dict[str, str]) -> list[_Column]:
 def _cells(row: Row, marks: dict[str, str]) -> dict[str, str]:
     result = row.result
     if result is None:
-        return {"GPU": row.label, "limited by": "cannot run"}
+        return {"GPU": row.label, _REFUSED: _CANNOT}
     memory, cost, rate = result.memory, result.cost, row.rate
     mark = marks.get(_price_words(row), "")
     return {
@@ -176,7 +188,7 @@ def _bounds(result: Result) -> dict[str, str]:
 
 
 def _below(found: Comparison, marks: dict[str, str]) -> list[Text]:
-    lines = [Text(line, style="dim") for line in _prices(found, marks)]
+    lines = [Text(line, style="dim") for line in _prices(marks)]
     first = next((row.label for row in found if row.runs), None)
     if found.base is not None and found.base != found.rows[0].label:
         why = "the first that runs" if found.base == first else "the first that fits"
@@ -216,8 +228,7 @@ def _price_words(row: Row) -> str:
     """Return what kind of price a row has, or nothing."""
     if row.quote is None:
         return ""
-    unsold = row.card.override and row.market is None
-    return row.quote.words() + (", of the card unchanged" if unsold else "")
+    return row.quote.words() + (", of the card unchanged" if row.unsold else "")
 
 
 def _marks(found: Comparison) -> dict[str, str]:
@@ -228,7 +239,7 @@ def _marks(found: Comparison) -> dict[str, str]:
     return {kind: f" {chr(ord('a') + place) if place < 26 else place}" for place, kind in enumerate(kinds)}
 
 
-def _prices(found: Comparison, marks: dict[str, str]) -> list[str]:
+def _prices(marks: dict[str, str]) -> list[str]:
     if not marks:
         return []
     said = [f"{mark.strip()}: {kind}" if mark else kind for kind, mark in marks.items()]

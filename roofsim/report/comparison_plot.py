@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.report.comparison import folded
 from roofsim.report.plot import COLOURS, LINES, bytes_axis, legend_below, new_figure, roofline, time_bars
 
 if TYPE_CHECKING:
@@ -30,7 +32,7 @@ def draw_comparison(found: Comparison, path: Path) -> None:
     grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0 + 0.06 * max(len(rows) - _ROWS, 0)))
     cards = [(row.label, row.evaluation) for row in runs if row.evaluation is not None]
     roofline(figure.add_subplot(grid[0, :]), cards)
-    time_bars(figure.add_subplot(grid[1, 0]), [(row.label, row.result) for row in rows])
+    time_bars(figure.add_subplot(grid[1, 0]), [(folded(row.label), row.result) for row in rows])
     _memory_bars(figure.add_subplot(grid[1, 1]), rows)
     if sold:
         _prices(figure.add_subplot(grid[1, 2]), runs)
@@ -40,7 +42,7 @@ def draw_comparison(found: Comparison, path: Path) -> None:
 
 
 def _memory_bars(axes: Axes, rows: list[Row]) -> None:
-    names = [row.label for row in rows]
+    names = [folded(row.label) for row in rows]
     memories = [None if row.result is None else row.result.memory for row in rows]
     left = np.zeros(len(rows))
     for key in next(memory.components for memory in memories if memory is not None):
@@ -84,11 +86,19 @@ def _prices(axes: Axes, rows: list[Row]) -> None:
         colour = LINES[index % len(LINES)]
         axes.scatter(price, speed, s=70.0, color=colour, edgecolors="black", linewidths=0.5, zorder=3)
         below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
-        axes.annotate(row.label, (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8)
+        axes.annotate(
+            folded(row.label), (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8
+        )
     unit = "tokens" if rows[0].unit == "tokens" else "samples"
     axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed against price")
     axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
     axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
     axes.grid(alpha=0.3)
     if rented:
-        axes.text(0.98, 0.03, "no price known: " + ", ".join(rented), transform=axes.transAxes, ha="right", fontsize=7)
+        _beside(axes, rented)
+
+
+def _beside(axes: Axes, rented: list[str]) -> None:
+    """Name the rows without a price in the corner, where cheap and fast cards do not stand."""
+    text = textwrap.fill("no price known: " + ", ".join(rented), 60)
+    axes.text(0.98, 0.03, text, transform=axes.transAxes, ha="right", fontsize=7).set_in_layout(False)

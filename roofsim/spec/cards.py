@@ -28,9 +28,11 @@ from roofsim.spec.workload import HardwareChoice
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_COUNT: Final = re.compile(r"([+-]?\d[\d_.]*)\s*[xX×*]\s*(?=[^\s{},)=])")
+    from roofsim.spec.source import Path_
+
+_COUNT: Final = re.compile(r"([+-]?\d[\d_.]*)\s*[xX\u00d7*]\s*(?=[^\s{},)=])")
 #: Ways of others to write a count behind the name.
-_COUNT_BEHIND: Final = re.compile(r"(.+?)\s*[:*]\s*(\d{1,9})|(.+?)\s*[x×](\d{1,9})")
+_COUNT_BEHIND: Final = re.compile(r"(.+?)\s*[:*]\s*(\d{1,9})|(.+?)\s*[x\u00d7](\d{1,9})")
 _NAME: Final = re.compile(r"[^(){},]*")
 _MOST: Final = 10**9
 _EXAMPLES: Final = "a100, 8xa100, 2x(dgx-h100), a100{memory.bandwidth=2x}"
@@ -180,7 +182,9 @@ class _Reader:
             found.append(self._card())
             self._skip(" \t\n")
             if self.at < len(self.text) and self.text[self.at] != ",":
-                raise self._fault(f"expected ',' or the end after {self._since(0)!r}; got {self.text[self.at]!r}", self.at)
+                raise self._fault(
+                    f"expected ',' or the end after {self._since(0)!r}; got {self.text[self.at]!r}", self.at
+                )
 
     # -- parts of an entry ------------------------------------------------------------------------------------------
 
@@ -209,7 +213,9 @@ class _Reader:
             return None
         digits = match.group(1)
         if not digits.isdecimal() or not 1 <= int(digits[:12]) <= _MOST or len(digits) > 12:
-            raise self._fault(f"expected a whole number of cards from 1 to {_MOST:,} before 'x'; got {digits!r}", self.at)
+            raise self._fault(
+                f"expected a whole number of cards from 1 to {_MOST:,} before 'x'; got {digits!r}", self.at
+            )
         self.at = match.end()
         return int(digits)
 
@@ -258,7 +264,9 @@ class _Reader:
         if end is not None and self.text[end] == "{":
             raise self._fault("expected a plain value; got '{'", end)
         if end is None:
-            raise self._fault("'{' is not closed", opened, "An entry with changes looks like a100{memory.bandwidth=2x}.")
+            raise self._fault(
+                "'{' is not closed", opened, "An entry with changes looks like a100{memory.bandwidth=2x}."
+            )
         path, equals, value = self.text[start:end].partition("=")
         if not equals or not path.strip() or not value.strip():
             example = "for example memory.bandwidth=2x"
@@ -271,12 +279,16 @@ class _Reader:
         head, *rest = path.split(".")
         if head in ("gpu", "system") and rest:
             return path
-        schemas = {"gpu": Gpu, "system": System}
+        schemas: dict[str, type[Gpu | System]] = {"gpu": Gpu, "system": System}
         for owner in (kind, *(name for name in schemas if name != kind)):
             if head in schemas[owner].model_fields:
                 return f"{owner}.{path}"
         close = near_matches(head, dict.fromkeys([*Gpu.model_fields, *System.model_fields]))
-        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "For example memory.bandwidth, peak.bf16, tdp."
+        hint = (
+            f"Did you mean {' or '.join(map(repr, close))}?"
+            if close
+            else "For example memory.bandwidth, peak.bf16, tdp."
+        )
         raise self._fault(f"neither a card nor a system has a key {head!r}", start, hint)
 
     # -- characters ---------------------------------------------------------------------------------------------------
@@ -306,8 +318,10 @@ class _Reader:
         behind = _COUNT_BEHIND.fullmatch(given)
         known = [*catalog.names("gpu"), *catalog.aliases("gpu"), *catalog.names("system"), *catalog.aliases("system")]
         close = near_matches(catalog.normal(given), known)
-        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "`roofsim list gpus` and `systems` show all."
-        if re.fullmatch(r"\d+\s*[xX×*]", given):
+        hint = (
+            f"Did you mean {' or '.join(map(repr, close))}?" if close else "`roofsim list gpus` and `systems` show all."
+        )
+        if re.fullmatch(r"\d+\s*[xX\u00d7*]", given):
             hint = f"Write the name right behind the count: {given}a100."
         elif len(given.split()) > 1 and all(_known(word) for word in given.split()):
             hint = f"Separate cards with commas: {','.join(given.split())}."
@@ -334,6 +348,6 @@ def _check(card: Card, places: dict[str, Place]) -> None:
     """Refuse changes that the hardware's own files do not allow, where they stand."""
     whole = dict(card.override)
     system = card.name if card.kind == "system" else None
-    at = {("hardware", "override", path): place for path, place in places.items()}
+    at: dict[Path_, Place] = {("hardware", "override", path): place for path, place in places.items()}
     document = Document({"hardware": {"gpu": card.gpu, "override": whole}}, card.text, at)
     find_hardware(HardwareChoice(gpu=card.gpu, system=system, override=whole), document)

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from roofsim.spec.source import Document
 
 _AMOUNT: Final = r"(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})"
-_TIMES: Final = re.compile(rf"({_AMOUNT})\s*[xX×]")
+_TIMES: Final = re.compile(rf"({_AMOUNT})\s*[xX\u00d7]")
 _PERCENT: Final = re.compile(rf"([+-])\s*({_AMOUNT})\s*%")
 #: What somebody may write who means a factor.
-_LIKE: Final = re.compile(rf"[xX×*/]\s*{_AMOUNT}|[+-]?\s*{_AMOUNT}\s*(?:%|[xX×*]|times)|[+-]\s*{_AMOUNT}\s*[xX×]")
+_LIKE: Final = re.compile(
+    rf"[xX\u00d7*/]\s*{_AMOUNT}|[+-]?\s*{_AMOUNT}\s*(?:%|[xX\u00d7*]|times)|[+-]\s*{_AMOUNT}\s*[xX\u00d7]"
+)
 _HUNDRED: Final = Decimal(100)
 #: How a factor is written, for messages.
 FORMS: Final = "2x, +10% or -10%"
@@ -114,7 +116,9 @@ def _product(
             return products
         numbers = [f"{dotted}.{key}" for key, item in products.items() if item is not None]
         hint = f"Name one number: {', '.join(numbers)}." if numbers else ""
-        raise SpecError(Problem(f"expected a value; {_shown(factor)} of a whole group has no meaning", place, dotted, hint))
+        raise SpecError(
+            Problem(f"expected a value; {_shown(factor)} of a whole group has no meaning", place, dotted, hint)
+        )
     product = times(at, factor)
     if product is None:
         raise SpecError(Problem(f"expected a value; {_shown(factor)} of {at!r} has no meaning", place, dotted))

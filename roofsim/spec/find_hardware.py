@@ -129,7 +129,9 @@ def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Docum
     if ("price", "hourly") not in changes:
         return document
     hourly = ("hourly_date", "hourly_seller", "hourly_region")
-    price = {key: item for key, item in document.data["price"].items() if key not in hourly or ("price", key) in changes}
+    price = {
+        key: item for key, item in document.data["price"].items() if key not in hourly or ("price", key) in changes
+    }
     if ("price", "hourly_kind") not in changes:
         price["hourly_kind"] = "own"
     return document.with_value(("price",), price, document.place(("price", "hourly")))

@@ -120,5 +120,11 @@ def priced(resolved: Resolved, card: Card, prices: Sequence[OwnPrice]) -> Resolv
 
 
 def _own(price: Price, hourly: float) -> Price:
-    changes = {"hourly": hourly, "hourly_kind": "own", "hourly_date": None, "hourly_seller": None, "hourly_region": None}
+    changes = {
+        "hourly": hourly,
+        "hourly_kind": "own",
+        "hourly_date": None,
+        "hourly_seller": None,
+        "hourly_region": None,
+    }
     return price.model_copy(update=changes)

@@ -22,7 +22,8 @@ class Price(BaseModel):
     purchase: Dollars | None = None
     purchase_date: str | None = Field(default=None, description="YYYY or YYYY-MM")
     purchase_kind: Literal["launch", "list", "retail"] | None = Field(
-        default=None, description="launch: the maker's price when it came out; list: the maker's later; retail: of a shop."
+        default=None,
+        description="launch: the maker's price when it came out; list: the maker's later; retail: of a shop.",
     )
     hourly: DollarsPerHour | None = None
     hourly_date: str | None = Field(default=None, description="YYYY or YYYY-MM")

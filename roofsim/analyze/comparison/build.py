@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.spec.cards import Card
     from roofsim.spec.own_prices import OwnPrice
-    from roofsim.spec.price import Quote
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.source import Document
 
@@ -128,9 +127,11 @@ class _Table:
         evaluation = evaluate(resolved)
         quote = quote_of(resolved.gpu, resolved.system, resolved.gpus)
         stated = any(price.of(card) and price.card.override == card.override for price in self.prices)
+        unsold = quote is not None and resolved.hardware_changed and not stated
         return Row(
             label=card.label(resolved.gpus), card=card, asked=(card.text,), result=self.answer(evaluation), evaluation=evaluation,
-            quote=quote, market=_market(quote, resolved, stated=stated), notes=_notes(self.document, document, resolved),
+            quote=quote, market=None if quote is None or unsold else quote.market, unsold=unsold,
+            notes=_notes(self.document, document, resolved),
         )  # fmt: skip
 
     def _result(self, document: Document) -> Result:
@@ -151,13 +152,6 @@ def _hardware(resolved: Resolved) -> tuple[object, ...]:
     """Return what makes two rows the same."""
     changes = tuple(sorted((path, str(value)) for path, value in flat_override(resolved.override)))
     return resolved.gpu.name, resolved.gpus, resolved.system.name, changes
-
-
-def _market(quote: Quote | None, resolved: Resolved, *, stated: bool) -> tuple[str | None, ...] | None:
-    """Return which prices a row's can be compared with: none, where the card is changed, and nobody `stated` its price."""
-    if quote is None or (resolved.hardware_changed and not stated):
-        return None
-    return quote.market
 
 
 def _notes(own: Document, document: Document, resolved: Resolved) -> tuple[str, ...]:

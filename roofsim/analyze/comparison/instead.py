@@ -83,9 +83,9 @@ class _Search:
             changed = _changed(document, changes)
             try:
                 result = self.answer(changed)
-            except (SpecError, NoDataError) as other:
-                if str(other) != str(error):
-                    further.append((changed, whole, other))
+            except (SpecError, NoDataError) as complaint:
+                if str(complaint) != str(error):
+                    further.append((changed, whole, complaint))
                 continue
             self._keep(Alternative(changes=whole, name=_name(whole), result=result))
             if self.found is not None and self.found.fits:
@@ -177,7 +177,7 @@ def _keeps_master(document: Document) -> bool:
     if not isinstance(engine, str):
         return False
     try:
-        return catalog.load("engine", engine).data.get("precision_recipe", "pure") != "pure"
+        return bool(catalog.load("engine", engine).data.get("precision_recipe", "pure") != "pure")
     except SpecError:
         return False
 
@@ -193,13 +193,14 @@ def _serving(name: str) -> list[Any]:
 def _layouts(document: Document) -> Iterator[Changes]:
     """Yield layouts of the same cards, fewer cards, and batches that divide."""
     gpus = _get(document, "hardware.gpus")
-    stated = {name: value for name in _DEGREES if isinstance(value := _get(document, f"parallel.{name}"), int) and value > 1}
+    degrees = {name: _get(document, f"parallel.{name}") for name in _DEGREES}
+    stated = {name: degree for name, degree in degrees.items() if isinstance(degree, int) and degree > 1}
     data = {"parallel.data": None} if _get(document, "parallel.data") is not None else {}
     if data:
         yield dict(data)
     if isinstance(gpus, int) and stated:
-        clipped = _clipped(stated, gpus)
-        yield {f"parallel.{name}": clipped[name] for name in stated if clipped[name] != stated[name]} | data
+        for tensor in _halved(stated.get("tensor", 1)):
+            yield _clipped(stated, gpus, tensor) | data
         yield {f"parallel.{name}": 1 for name in stated} | data
     if _get(document, "workload.global_batch_size") is not None:
         micro = _get(document, "workload.micro_batch_size")
@@ -208,19 +209,25 @@ def _layouts(document: Document) -> Iterator[Changes]:
         yield {"workload.global_batch_size": None}
     for fewer in _FEWER if isinstance(gpus, int) else ():
         if fewer < gpus:
-            degrees = _clipped(stated, fewer)
-            yield {f"parallel.{name}": degrees[name] for name in stated if degrees[name] != stated[name]} | data | {
-                "hardware.gpus": fewer
-            }
+            yield _clipped(stated, fewer) | data | {"hardware.gpus": fewer}
 
 
-def _clipped(stated: dict[str, int], gpus: int) -> dict[str, int]:
-    """Return the largest degrees that divide those stated and, all together, the cards."""
+def _halved(degree: int) -> list[int]:
+    """Return a degree, its half and so on: heads may divide by the half where they do not by the whole."""
+    found = [degree]
+    while found[-1] > 1 and found[-1] % 2 == 0:
+        found.append(found[-1] // 2)
+    return found
+
+
+def _clipped(stated: dict[str, int], gpus: int, tensor: int | None = None) -> Changes:
+    """Return the largest degrees that divide those stated and, all together, the cards; only those that change."""
     left, found = gpus, {}
     for name, degree in stated.items():
-        found[name] = gcd(degree, gpus if name == "expert" else left)
+        wanted = tensor if name == "tensor" and tensor is not None else degree
+        found[name] = gcd(wanted, gpus if name == "expert" else left)
         left = left if name == "expert" else left // found[name]
-    return found
+    return {f"parallel.{name}": degree for name, degree in found.items() if degree != stated[name]}
 
 
 def _left_out(document: Document) -> Iterator[Changes]:

@@ -45,6 +45,8 @@ class Row:
         The price of one card; None where none is known.
     market
         What prices share that can be compared; None: this one with no other.
+    unsold
+        Whether the price is that of a card which is changed here, so that nobody sells it at that.
     """
 
     label: str
@@ -59,6 +61,7 @@ class Row:
     cost_rank: int | None = None
     quote: Quote | None = None
     market: tuple[str | None, ...] | None = None
+    unsold: bool = False
     notes: tuple[str, ...] = ()
 
     @property
@@ -111,6 +114,7 @@ class Row:
             "rank": self.rank,
             "cost_rank": self.cost_rank,
             "units_per_usd": self.units_per_dollar,
+            "price_of_card_unchanged": self.unsold,
             "notes": list(self.notes),
         }
         if self.result is None:

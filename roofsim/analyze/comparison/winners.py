@@ -44,7 +44,14 @@ ORDERS: Final[dict[str, Value]] = {
     "memory": _least(lambda row: None if row.result is None else float(row.result.memory.device_total)),
     "mfu": lambda row: None if row.result is None else float(row.result.mfu),
 }
-_SAME: Final = {"time": "step", "step_time": "step", "throughput": "speed", "rate": "speed", "tokens/s": "speed", "name": "label"}
+_SAME: Final = {
+    "time": "step",
+    "step_time": "step",
+    "throughput": "speed",
+    "rate": "speed",
+    "tokens/s": "speed",
+    "name": "label",
+}
 SORTS: Final = (AS_GIVEN, *ORDERS, "label")
 
 
@@ -171,7 +178,9 @@ def _lead(rows: Sequence[Row], value: Value) -> Lead | None:
         return Lead(label=first.label, value=top)
     second = order[1]
     factor = top / (value(second) or top)
-    return Lead(label=first.label, value=top, next=second.label, factor=factor, inside_intervals=_overlap(first, second, factor))
+    return Lead(
+        label=first.label, value=top, next=second.label, factor=factor, inside_intervals=_overlap(first, second, factor)
+    )
 
 
 def _overlap(first: Row, second: Row, factor: float) -> bool | None:
@@ -205,7 +214,7 @@ def _by_cost(rows: Sequence[Row], unit: str) -> str:
     if leads:
         said = "; ".join(f"by {_plural(lead.market or '')}, {_margin(lead, f'{unit} per dollar')}" for lead in leads)
         return f"Cheapest {said}."
-    quotes = [row.quote for row in rows if row.fits and row.quote is not None]
+    quotes = [row.quote for row in rows if row.fits and row.quote is not None and not row.unsold]
     if len(quotes) < 2:
         return "No rank by cost: fewer than two prices are known (--price sets your own)."
     kinds = dict.fromkeys(replace(quote, date=None).words() for quote in quotes)
