@@ -59,7 +59,7 @@ def compare(
     gpus: str | Sequence[str] = (),
     *,
     sort: str | None = None,
-    prices: Mapping[str, float | str] | None = None,
+    prices: Mapping[str, float | str] | str | None = None,
     **overrides: Any,
 ) -> Comparison:
     """Predict one scenario on several cards, and say who wins.

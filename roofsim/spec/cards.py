@@ -13,6 +13,7 @@ system has such a key, at the system; ``gpu.`` and ``system.`` in front say whic
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -26,8 +27,6 @@ from roofsim.spec.source import Document, parse_value
 from roofsim.spec.workload import HardwareChoice
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from roofsim.spec.source import Path_
 
 _COUNT: Final = re.compile(r"([+-]?\d[\d_.]*)\s*[xX\u00d7*]\s*(?=[^\s{},)=])")
@@ -158,7 +157,7 @@ def read_cards(texts: str | Iterable[str], origin: str = "cards") -> list[Card]:
     ['a100-sxm4-80gb', '2x(dgx-h100)', '4xl40s{memory.bandwidth=+10%}']
     """
     found: list[Card] = []
-    for text in [texts] if isinstance(texts, str) else texts:
+    for text in texts if isinstance(texts, Iterable) and not isinstance(texts, str) else [texts]:
         if not isinstance(text, str):
             raise SpecError(Problem(f"expected a card such as {_EXAMPLES}; got {text!r}", Place(origin)))
         found += _Reader(text, origin).cards()

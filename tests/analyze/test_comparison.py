@@ -100,6 +100,10 @@ def test_a_wrong_scenario_is_an_error_not_a_table():
         roofsim.compare({"model": "gptt"}, ["a100", "h100"])
     with pytest.raises(SpecError, match="unknown key 'precison'"):
         roofsim.compare({"model": "gpt", "workload": {"precison": "bf16"}}, ["a100", "h100"])
+    with pytest.raises(SpecError, match=r"no such file: none\.yaml"):
+        roofsim.compare(TRAINED, ["a100", "h100"], calibration="none.yaml")
+    with pytest.raises(SpecError, match="leave data out"):
+        roofsim.compare({**TRAINED, "parallel": {"data": 3}}, ["2xa100", "2xh100"])
     with pytest.raises(SpecError, match=r"unknown gpu 'h1000'\. Did you mean 'h100'"):
         roofsim.compare(TRAINED, ["a100", "h1000"])
 

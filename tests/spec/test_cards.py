@@ -92,8 +92,9 @@ def test_a_fault_is_shown_where_it_stands(text, message, column):
 
 
 def test_a_card_that_is_no_text_is_refused():
-    with pytest.raises(SpecError, match="expected a card such as a100"):
-        read_cards(["a100", 8])
+    for wrong in (["a100", 8], 8, None):
+        with pytest.raises(SpecError, match="expected a card such as a100"):
+            read_cards(wrong)
 
 
 def test_every_name_of_the_catalog_is_an_entry():

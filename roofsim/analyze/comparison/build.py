@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.comparison.instead import instead
 from roofsim.analyze.comparison.rows import Comparison, Row
 from roofsim.analyze.comparison.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.analyze.money import quote_of
@@ -13,7 +12,7 @@ from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.spec.cards import read_cards
 from roofsim.spec.find_hardware import flat_override
-from roofsim.spec.own_prices import own_prices, priced
+from roofsim.spec.own_prices import own_prices, price_settings, priced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -38,7 +37,7 @@ def compare_document(
     answer: Callable[[Evaluation], Result],
     *,
     sort: str | None = None,
-    prices: Mapping[str, Any] | None = None,
+    prices: Mapping[str, Any] | str | None = None,
     progress: Callable[[Sequence[Card]], Iterable[Card]] = iter,
 ) -> Comparison:
     """Answer a request; see `roofsim.compare`.
@@ -50,7 +49,7 @@ def compare_document(
     """
     cards = list(cards) or read_cards(USUAL)
     order = checked_sort(sort)
-    own = own_prices(prices or {}, cards)
+    own = own_prices(price_settings([prices]) if isinstance(prices, str) else prices or {}, cards)
     table = _Table(document, resolve, answer, own)
     for card in progress(cards):
         table.add(card)
@@ -111,10 +110,15 @@ class _Table:
         SpecError, NoDataError
             The one complaint of all rows, where no card has to do with it.
         """
+        if not self.refused:
+            return list(self.made.values())
+        from roofsim.analyze.comparison.instead import instead  # most comparisons need none
+
         errors = [error for _, error in self.refused.values()]
         if len(errors) == len(self.made) and len({_complaint(error) for error in errors}) == 1:
             document, error = next(iter(self.refused.values()))
-            if instead(document, error, self._result) is None:
+            found = instead(document, error, self._result)
+            if found is None or found.only_leaves_out:
                 raise error
         for key, (document, error) in self.refused.items():
             found = instead(document, error, self._result)

@@ -49,6 +49,11 @@ class Alternative:
         """Whether it also fits in memory."""
         return bool(self.result.memory.fits)
 
+    @property
+    def only_leaves_out(self) -> bool:
+        """Whether it sets nothing, but leaves out what the scenario states."""
+        return all(value is None for value in self.changes.values())
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
