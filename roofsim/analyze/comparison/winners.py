@@ -229,7 +229,7 @@ def _plural(market: str) -> str:
 def _margin(lead: Lead, what: str) -> str:
     factor, second = lead.factor or 1.0, lead.next
     if factor < 1.0 + _TIE:
-        return f"{lead.label} and {second}, alike"
+        return f"{lead.label} and {second}, with no margin between them"
     how = f"{lead.label}, {factor:.3g} times the {what} of {second}"
     if lead.inside_intervals is None:
         return f"{how} (no interval is known)"
