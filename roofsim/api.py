@@ -24,8 +24,10 @@ from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from roofsim.analyze.comparison.rows import Comparison
     from roofsim.analyze.fitting.answer import Fit
     from roofsim.analyze.serving.answer import Served
     from roofsim.schedule.step import StepTime
@@ -52,9 +54,36 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
     return answer(evaluate(resolve(scenario, **overrides)))
 
 
-def compare(scenario: str | Path | dict[str, Any] | Scenario, gpus: list[str], **overrides: Any) -> list[Result]:
-    """Predict one scenario on several GPUs, in the order given."""
-    return [run(scenario, **{**overrides, "gpu": gpu}) for gpu in gpus]
+def compare(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    gpus: str | Sequence[str] = (),
+    *,
+    sort: str | None = None,
+    prices: Mapping[str, float | str] | str | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Predict one scenario on several cards, and say who wins.
+
+    Parameters
+    ----------
+    gpus
+        Cards, with counts, systems and what-ifs as on the command line: ``["a100", "8xh100", "2x(dgx-h100)",
+        "a100{memory.bandwidth=2x}"]``; five usual cards, if left out.
+    sort
+        ``speed``, ``step``, ``cost``, ``price``, ``energy``, ``memory``, ``mfu`` or ``label``; as given, if left out.
+    prices
+        What you pay for an hour of a card or a system, in dollars: ``{"h100": 2.50}``.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong. A card that cannot run the scenario is no error: its row says why, and what would run.
+    """
+    from roofsim.analyze.comparison.build import compare_document
+    from roofsim.spec.cards import read_cards
+
+    document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
+    return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
 
 
 def fit(
@@ -260,7 +289,7 @@ def _basis(evaluation: Evaluation) -> list[str]:
     """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
     resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
-    if resolved.override:
+    if resolved.hardware_changed:
         found.append("hardware was changed: the interval is that of cards without measured steps")
     elif not level.startswith("gpu"):
         width = ", interval of measured inference" if served else ", interval of unseen cards"

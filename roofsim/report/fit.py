@@ -189,7 +189,7 @@ def _pace(best: Attempt) -> str:
     if best.usd_per_hour is not None:
         text += (
             f"; {best.usd_per_hour:,.2f} USD/h, {words.count(seconds / _HOUR * best.usd_per_hour)} USD a {name} "
-            f"(price of {best.price_date})"
+            f"({best.price})"
         )
     return text
 

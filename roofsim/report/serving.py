@@ -206,7 +206,7 @@ def _cost(served: Served) -> str:
     if each is not None:
         apart = (money["usd_per_million_input_tokens_apart"], money["usd_per_million_output_tokens_apart"])
         line += f", {each:.3g} USD per million output tokens (apart: input {apart[0]:.3g}, output {apart[1]:.3g})"
-    return f"{line} (price of {money['price_date']})"
+    return f"{line} ({money['price']})"
 
 
 def _simulated(served: Served) -> str:

@@ -140,7 +140,7 @@ def _cost(result: Result) -> str:
     cost = result.cost
     _, per_million = _per_million(cost)
     rate = "" if per_million is None else f", {per_million:.3g} USD per million {words.unit_of(result)}"
-    return f"{cost['usd_per_hour']:.2f} USD/h{rate} (price of {cost['price_date']})"
+    return f"{cost['usd_per_hour']:.2f} USD/h{rate} ({cost['price']})"
 
 
 def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:
@@ -200,56 +200,3 @@ def _elasticity_line(result: Result) -> str:
         f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
     )
     return f"Step time with 1 % more of: {', '.join(parts)}.{rest}"
-
-
-def print_comparison(console: Console, results: list[Result]) -> None:
-    """Print several results side by side, one row a card."""
-    first = results[0]
-    console.print(Text(f"{first.scenario['model']['name']} · {first.scenario['workload']['phase']}", style="bold"))
-    console.print(words.batch_line(first), style="dim")
-    unit = words.unit_of(first).removeprefix("denoising ")
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    left = ("GPU", "type", "limited by", "then", "fits")
-    for name in (
-        "GPU",
-        "type",
-        "step",
-        f"{unit}/s",
-        "limited by",
-        "then",
-        "memory",
-        "of",
-        "fits",
-        "USD/h",
-        f"{unit}/USD",
-    ):
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
-    for result in results:
-        table.add_row(*comparison_row(result))
-    console.print(table)
-    for result in results:
-        notes = [note for note in result.warnings if "interval" not in note]
-        for warning in notes:
-            console.print(f"{result.scenario['hardware']['gpu']}: {warning}.", style="yellow", highlight=False)
-
-
-def comparison_row(result: Result) -> list[str]:
-    """Return the cells of one card: time, what binds, memory, price, and units per dollar."""
-    memory, cost = result.memory, result.cost
-    unit, per_million = _per_million(cost)
-    rate = result.throughput["tokens_per_second" if unit == "tokens" else "samples_per_second"]
-    assert result.bound is not None
-    assert result.runner_up is not None
-    return [
-        result.scenario["hardware"]["gpu"],
-        result.scenario["workload"]["precision"]["name"],
-        words.seconds(_f(result.step_time)),
-        words.count(_f(rate)),
-        words.short_bound(result.bound),
-        words.short_bound(result.runner_up["bound"]),
-        words.gibibytes(_f(memory.device_total)),
-        words.gibibytes(_f(memory.capacity)),
-        "yes" if memory.fits else f"no, -{words.gibibytes(_f(memory.shortfall))}",
-        "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:.2f}",
-        "?" if per_million is None else f"{words.count(10.0**6 / per_million)}",
-    ]

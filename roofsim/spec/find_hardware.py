@@ -10,6 +10,7 @@ from roofsim.errors import Place, Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.architecture import Architecture
 from roofsim.spec.constants import Constants, Overlay, shipped
+from roofsim.spec.factor import changed, factor_of
 from roofsim.spec.hardware import Gpu, System
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.validate import validate
@@ -57,15 +58,19 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
     override = _overrides(choice.override, scenario)
     document = _gpu_document(choice.gpu, scenario, assumed)
     for path, value, place in override["gpu"]:
-        document = document.with_value(path, value, place)
+        document = changed(document, Gpu, path, value, place, "gpu")
+    document = _with_own_price(document, [path for path, _, _ in override["gpu"]])
     gpu = validate(Gpu, document, prefix="gpu")
     node = _system_document(choice.system, gpu, scenario, assumed)
     for path, value, place in override["system"]:
-        node = node.with_value(path, value, place)
+        node = changed(node, System, path, value, place, "system")
+    node = _with_own_price(node, [path for path, _, _ in override["system"]])
     system = validate(System, node, prefix="system")
     place = scenario.place(("hardware", "gpu"))
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
-    if not isinstance(choice.gpu, str) or any(key.startswith("gpu.peak") for key in choice.override):
+    # A factor on a peak is a what-if by its form; a figure may be one with sparsity.
+    figures = any(path[0] == "peak" and factor_of(value) is None for path, value, _ in override["gpu"])
+    if not isinstance(choice.gpu, str) or figures:
         _refuse_sparse_peaks(gpu, architecture, scenario)
     found = Hardware(gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed))
     return found if choice.calibration is None else _calibrated(found, choice.calibration, scenario)
@@ -101,7 +106,7 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
 
 def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:
     found: dict[str, list[tuple[tuple[str, ...], Any, Place]]] = {"gpu": [], "system": []}
-    for key, value in _flat(override):
+    for key, value in flat_override(override):
         head, *rest = key.split(".")
         place = scenario.place(("hardware", "override", key))
         if head not in found or not rest:
@@ -119,6 +124,19 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
     return found
 
 
+def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Document:
+    """Say that a price which the scenario states is the user's: no seller asks it."""
+    if ("price", "hourly") not in changes:
+        return document
+    hourly = ("hourly_date", "hourly_seller", "hourly_region")
+    price = {
+        key: item for key, item in document.data["price"].items() if key not in hourly or ("price", key) in changes
+    }
+    if ("price", "hourly_kind") not in changes:
+        price["hourly_kind"] = "own"
+    return document.with_value(("price",), price, document.place(("price", "hourly")))
+
+
 def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list[str]) -> Document:
     place = scenario.place(("hardware", "gpu"))
     if isinstance(given, str):
@@ -133,7 +151,7 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
         return Document({**defaults, **inline.data}, inline.source, inline.places)
     document = catalog.load("gpu", str(inherits), place, "hardware.gpu.inherits")
     for path, value in _leaves(inline.data):
-        document = document.with_value(path, value, inline.place(path))
+        document = changed(document, Gpu, path, value, inline.place(path), "hardware.gpu")
     return document.with_value(("name",), given.get("name", f"{inherits} (changed)"), place)
 
 
@@ -182,12 +200,12 @@ def _refuse_sparse_peaks(gpu: Gpu, architecture: Architecture, scenario: Documen
         )
 
 
-def _flat(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def flat_override(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
     """Write nested override mappings as dotted paths."""
     pairs: list[tuple[str, Any]] = []
     for key, value in mapping.items():
         if isinstance(value, dict):
-            pairs += _flat(value, f"{prefix}{key}.")
+            pairs += flat_override(value, f"{prefix}{key}.")
         else:
             pairs.append((f"{prefix}{key}", value))
     return pairs

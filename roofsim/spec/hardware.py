@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from roofsim.spec.price import Price
 from roofsim.spec.quantity import (
     Bandwidth,
     Bytes,
     BytesOrNone,
-    Dollars,
-    DollarsPerHour,
     FlopRate,
     Frequency,
     Power,
@@ -63,22 +62,6 @@ class Link(_Strict):
     bandwidth: Bandwidth | None = Field(default=None, description="All links of this GPU together, each way.")
     count: Annotated[int, Field(ge=0, le=1024)] | None = None
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
-
-
-class Price(_Strict):
-    """What the thing costs, each figure with its date."""
-
-    purchase: Dollars | None = None
-    purchase_date: str | None = Field(default=None, description="YYYY or YYYY-MM")
-    hourly: DollarsPerHour | None = None
-    hourly_date: str | None = Field(default=None, description="YYYY or YYYY-MM")
-
-    @model_validator(mode="after")
-    def _dated(self) -> Self:
-        for name in ("purchase", "hourly"):
-            if getattr(self, name) is not None and getattr(self, f"{name}_date") is None:
-                raise ValueError(f"price.{name} needs price.{name}_date: a price without a date cannot be compared")
-        return self
 
 
 class Gpu(_Strict):

@@ -12,7 +12,7 @@ from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware, joined, places
+from roofsim.spec.find_hardware import find_hardware, flat_override, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload, host_memory
@@ -54,6 +54,11 @@ class Resolved:
     reliability: Reliability = field(default_factory=Reliability)
     places: int = 1
     """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
+
+    @property
+    def hardware_changed(self) -> bool:
+        """Whether a what-if changes a number that time depends on: any but a price."""
+        return any(path.split(".")[1:2] != ["price"] for path, _ in flat_override(self.override))
 
 
 class Resolver:

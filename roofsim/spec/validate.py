@@ -8,6 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 
@@ -157,6 +158,22 @@ def _keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
     for model in _models_of(at):
         names += [field.alias or name for name, field in model.model_fields.items()]
     return names
+
+
+def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
+    """Return the field of a schema that a path names, of an entry of a free mapping a blank one; None if there is none."""
+    at: Any = schema
+    found: FieldInfo | None = None
+    for part in path:
+        models = [model for model in _models_of(at) if part in model.model_fields]
+        if models:
+            found = models[0].model_fields[str(part)]
+            at = found.annotation
+        elif found is not None and typing.get_origin(at) is dict:
+            found, at = FieldInfo(default=None), typing.get_args(at)[1]
+        else:
+            return None
+    return found
 
 
 def _models_of(annotation: Any) -> list[type[BaseModel]]:

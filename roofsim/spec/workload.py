@@ -272,7 +272,10 @@ class HardwareChoice(_Strict):
     calibration: str | None = Field(
         default=None, description="An overlay of the card's constants, written by `roofsim calibrate fit --overlay`."
     )
-    override: dict[str, Any] = Field(default_factory=dict, description="gpu.memory.bandwidth: 3 TB/s")
+    override: dict[str, Any] = Field(
+        default_factory=dict,
+        description="gpu.memory.bandwidth: 3 TB/s, or a factor on what the catalog states: 2x, +10%, -10%.",
+    )
     mtbf: Duration | None = Field(default=None, description="Mean time between failures of the whole job.")
     mtbf_per_gpu: Duration | None = Field(default=None, description="The same of one GPU with its part of the node.")
     restart: Duration | None = Field(

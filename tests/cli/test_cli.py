@@ -153,7 +153,7 @@ def test_compare_shows_every_card(cli):
     out = cli("compare", RESNET[0], "v100", "a100", "--gpu", "h100,rtx4090", "--micro-batch-size", "8")
     for name in ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "rtx4090"):
         assert name in out
-    data = json.loads(cli("compare", RESNET[0], "v100,a100", "--json", "--micro-batch-size", "8"))
+    data = json.loads(cli("compare", RESNET[0], "v100,a100", "--json", "--micro-batch-size", "8"))["rows"]
     assert [row["scenario"]["hardware"]["gpu"] for row in data] == ["v100-sxm2-16gb", "a100-sxm4-80gb"]
     assert [row["scenario"]["workload"]["precision"]["name"] for row in data] == ["fp16", "bf16"]
 

@@ -45,6 +45,7 @@ class Attempt:
     unit: str
     usd_per_hour: float | None
     price_date: str | None
+    price: str | None
     components: dict[str, float]
 
     @property
@@ -219,6 +220,7 @@ class Bench:
             unit=unit,
             usd_per_hour=price["usd_per_hour"],
             price_date=price["price_date"],
+            price=price["price"],
             components={name: float(amount) for name, amount in memory.components.items()},
         )
 

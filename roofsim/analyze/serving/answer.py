@@ -121,7 +121,7 @@ class Served:
                 "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
                 "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
             }
-        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date")
+        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
         return {name: found[name] for name in kept} | each
 
     def ranges(self) -> dict[str, tuple[float, float] | None]:
