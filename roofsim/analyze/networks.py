@@ -26,7 +26,9 @@ def networks_of(evaluation: Evaluation) -> tuple[dict[str, Any], ...]:
     if not evaluation.program.networks:
         return ()
     seconds = _seconds(evaluation)
-    return tuple(_row(evaluation, place, stage, seconds[place]) for place, stage in enumerate(evaluation.program.stages))
+    return tuple(
+        _row(evaluation, place, stage, seconds[place]) for place, stage in enumerate(evaluation.program.stages)
+    )
 
 
 def _seconds(evaluation: Evaluation) -> list[Real]:

@@ -18,6 +18,7 @@ from roofsim.errors import RoofsimError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostUpdate
+from roofsim.report.plot import _class_points
 from roofsim.report.trace import trace
 from roofsim.schedule.step import WAITS as WAIT_KEYS
 from roofsim.units import parse
@@ -25,7 +26,14 @@ from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA, evaluated, sprea
 
 CLOSE = partial(pytest.approx, rel=1e-9)
 WIDE = TINY_LLAMA | {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}
-SPLIT = [{"tensor": 2}, {"tensor": 4}, {"data": 4}, {"data": 4, "sharding": "full"}, {"tensor": 2, "data": 2}, {"context": 2}]
+SPLIT = [
+    {"tensor": 2},
+    {"tensor": 4},
+    {"data": 4},
+    {"data": 4, "sharding": "full"},
+    {"tensor": 2, "data": 2},
+    {"context": 2},
+]
 SERVERS = ["vllm", "llama.cpp", "huggingface", "tensorrt-llm", "sglang"]
 PRECISIONS = st.sampled_from(["bf16", "fp16", "bf16-amp", "fp32"])
 
@@ -57,7 +65,11 @@ def served(draw, layouts=({},)):
     length = {"context_length" if phase == "decode" else "prompt_length": draw(st.sampled_from([17, 600]))}
     if phase != "prefill":
         length["output_length"] = draw(st.sampled_from([2, 9, 33]))
-    workload = {"phase": phase, "batch_size": draw(st.sampled_from([1, 8, 32])), "engine": draw(st.sampled_from(SERVERS))}
+    workload = {
+        "phase": phase,
+        "batch_size": draw(st.sampled_from([1, 8, 32])),
+        "engine": draw(st.sampled_from(SERVERS)),
+    }
     model = draw(st.sampled_from(["gpt2-124m", "llama3-8b", "mixtral-8x7b"]))
     return {"model": model, "workload": workload | length, "parallel": draw(st.sampled_from(list(layouts)))}
 
@@ -91,7 +103,11 @@ def images(draw):
 def offloads(draw):
     parts = draw(st.sampled_from([{"optimizer_state": "host"}, {"activations": "host"}]))
     engine = draw(st.sampled_from(["deepspeed", "pytorch-eager"]))
-    return {"model": "gpt2-124m", "workload": {"sequence_length": 128, "engine": engine}, "parallel": {"offload": parts}}
+    return {
+        "model": "gpt2-124m",
+        "workload": {"sequence_length": 128, "engine": engine},
+        "parallel": {"offload": parts},
+    }
 
 
 KINDS = {
@@ -230,3 +246,24 @@ def test_tables_say_which_stages_there_are():
         op_table(evaluation, stage="stage 7")
     with pytest.raises(SpecError, match="only steps of training pipelines have stages"):
         op_table(evaluated(TINY_LLAMA), stage="stage 0")
+
+
+def test_marks_of_the_roofline_lie_where_their_kernels_run():
+    evaluation = evaluated("llama3-8b", sequence_length=8192, precision="bf16", hardware_gpu="h100")
+    rows = {row["name"]: row for row in op_table(evaluation, by="class").rows}
+    peak = evaluation.device.rate("bf16")[0]
+    for mark in _class_points(evaluation):
+        assert mark["time"] == rows[mark["name"]]["time"]
+        assert mark["executed_flops"] / mark["time"] < 0.85 * peak
+    flops = rows["attention"]["flops"]
+    assert 0.5 * flops < rows["attention"]["executed_flops"] < 0.51 * flops  # the mask hides the rest
+
+
+def test_an_op_is_explained_where_it_runs():
+    """A decode step's kernels are those of decoding, and take what the table of ops says."""
+    evaluation = evaluated("gpt2-124m", phase="generate", prompt_length=64, output_length=8, engine="vllm")
+    result = answer(evaluation)
+    part = made_of(evaluation).parts[0]
+    cost = next(cost for cost in part.costs if cost.op.name == "layers.mlp.up.matmul")
+    found = explain(evaluation, result, "layers.mlp.up.matmul")
+    assert found.parts[-1].seconds == CLOSE(cost.lasting(part.stretch))
