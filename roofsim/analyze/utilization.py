@@ -35,8 +35,8 @@ class Utilization:
     hardware
         Those that kernels run: recomputation and masked scores too, where a kernel does not skip them; fewer than the
         model's where Winograd's algorithm needs fewer than the direct convolution.
-    spared
-        Those of `model` that Winograd's algorithm makes needless.
+    counted
+        Those of `model` without what Winograd's algorithm makes needless.
     math, stated
         The fastest number format in which a kernel of these multiplies, and its dense peak on the datasheet of one GPU.
     peak
@@ -48,7 +48,7 @@ class Utilization:
     model: Real
     usual: Real
     hardware: Real
-    spared: Real
+    counted: Real
     math: str
     stated: Real
     peak: Real
@@ -57,8 +57,8 @@ class Utilization:
 
     @property
     def mfu(self) -> Real:
-        """Model FLOPs, without those that are spared, against what the peak allows in the time of the step."""
-        return divide(self.model - self.spared, self.seconds * self.peak * self.gpus)
+        """Model FLOPs, as `counted`, against what the peak allows in the time of the step."""
+        return divide(self.counted, self.seconds * self.peak * self.gpus)
 
     @property
     def hfu(self) -> Real:
@@ -82,9 +82,9 @@ def utilization_of(evaluation: Evaluation) -> Utilization:
     """Return how much of the card's arithmetic a step uses."""
     model, hardware = flops_of(evaluation)
     math, stated = _stated(evaluation)
-    needed = _summed(evaluation, lambda op: op.needed_flops(), spared=True)
+    counted = _summed(evaluation, lambda op: op.needed_flops(), spared=True)
     return Utilization(
-        model=model, usual=_summed(evaluation, lambda op: op.model_flops()), hardware=hardware, spared=model - needed,
+        model=model, usual=_summed(evaluation, lambda op: op.model_flops()), hardware=hardware, counted=counted,
         math=math, stated=stated, peak=maximum(stated, _reached(evaluation)),
         seconds=evaluation.step.step, gpus=real(evaluation.resolved.gpus),
     )  # fmt: skip
@@ -140,10 +140,17 @@ def _stated(evaluation: Evaluation) -> tuple[str, Real]:
             best = work.flop_peak if best is None else maximum(best, work.flop_peak)
     if best is None:  # the host computes everything
         return math, device.rate(math)[0]
-    own = {math: device.rate(math)[0]} if device.has(math) else {}
-    rates = (*own.items(), *device.tensor.items(), *device.vector.items())
-    same = (name for name, rate in rates if is_scalar(rate, best) and rate == best)
-    return next(same, math), best
+    return _name(evaluation, best), best
+
+
+def _name(evaluation: Evaluation, peak: Real) -> str:
+    """Return the number format of a peak: of several with the same that of the precision, or of integer kernels."""
+    device, math = evaluation.device, evaluation.resolved.precision.math
+    integer = any(priced.context.quantised.integer is not None for priced in evaluation.priced)
+    first = [math, *(["int8"] if integer else [])]
+    others = sorted({*device.tensor, *device.vector}, key=lambda name: name.endswith("_fp16"))
+    rates = ((name, device.rate(name)[0]) for name in (*first, *others) if device.has(name))
+    return next((name for name, rate in rates if is_scalar(rate, peak) and rate == peak), math)
 
 
 def _reached(evaluation: Evaluation) -> Real:

@@ -94,6 +94,14 @@ class PassCost:
         apart = self.sustained_in(phase)
         return parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + apart.held - apart.alone
 
+    def lasting(self, stretch: Real) -> Real:
+        """Return the seconds of all kernels at the clock that power allows, as `OpCost.lasting`, and of the overhead."""
+        total: Real = 0.0
+        for phase in self.device:
+            drawn = self.power[phase] - self.sustained_in(phase).power
+            total = total + self.device_time(phase) + drawn * stretch
+        return total
+
     def sustained_in(self, phase: str) -> Sustained:
         """Return what long products of a phase are held to."""
         return self.sustained.get(phase, Sustained())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.box import SIMPLE
 from rich.columns import Columns
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.goodput import Goodput
     from roofsim.analyze.result import Result
+
+
+#: Share of a step up to which a table does not show it.
+NOTHING: Final = 5e-5
 
 
 def print_result(console: Console, result: Result) -> None:
@@ -185,6 +189,11 @@ def _networks_table(result: Result) -> Table:
             row["name"].replace("_", " "), f"{_f(row['runs']):g}", words.seconds(time), words.percent(time / step),
             humanize(_f(row["flops"]), "FLOP", 3), words.parameters(_f(row["parameters"])), words.BOUND_WORDS[row["bound"]],
         )  # fmt: skip
+    rest = step - sum(_f(row["time"]) for row in result.networks)
+    if rest > NOTHING * step:
+        table.add_row("waits", "", words.seconds(rest), words.percent(rest / step))
+    table.add_section()
+    table.add_row("step", "", words.seconds(step), "100.0 %")
     return table
 
 

@@ -165,6 +165,15 @@ def _waits(weights: list[Real], num_micro_batches: Real, communication: list[Exp
     return waits
 
 
+def waited(shown: Exposed) -> Real:
+    """Return the seconds in which the device waits in one micro batch for communication and copies."""
+    copies = (
+        _sum({name: getattr(shown.host.micro_batch, name) for name in RESOURCES}) if shown.host is not None else 0.0
+    )
+    total: Real = shown.micro_batch.seconds + copies
+    return total
+
+
 def throttled(device: Real, power: Real) -> Real:
     """Return the seconds of a step at the clock that the card's power allows.
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from roofsim.cli.app import main
+from roofsim.units import humanize
 
 RESNET = ("resnet18", "--micro-batch-size", "8", "--precision", "bf16")
 
@@ -98,8 +99,8 @@ def test_run_json_is_the_contract(cli):
     assert data["schema"] == "roofsim/result/1"
     assert {
         "schema", "scenario", "step_time", "step_time_interval", "throughput", "latency", "model_flops", "hardware_flops", "mfu",
-        "hfu", "bound", "runner_up", "bandwidth_bound", "time", "parameters", "work", "memory", "elasticity", "cost",
-        "warnings", "provenance",
+        "hfu", "utilization", "bound", "runner_up", "bandwidth_bound", "time", "waits", "parameters", "work", "memory",
+        "elasticity", "cost", "warnings", "provenance",
     } == set(data)  # fmt: skip
     assert set(data["time"]) == {
         "compute", "memory_bandwidth", "exposed_communication", "launch", "bubble", "optimizer", "host_transfer", "input",
@@ -159,14 +160,25 @@ def test_compare_shows_every_card(cli):
 
 
 @pytest.mark.parametrize("by", ["op", "class", "layer", "phase"])
-def test_ops_tables_sum_to_the_device_time(cli, by):
+def test_ops_tables_sum_to_the_step(cli, by):
     rows = json.loads(cli("ops", *RESNET, "--by", by, "--json"))
     result = json.loads(cli("run", *RESNET, "--json"))
     work = sum(row["time"] for classes in result["work"].values() for row in classes.values())
-    assert sum(row["time"] for row in rows) == pytest.approx(work)
+    assert sum(row["time"] for row in rows if row["kind"] == "op") == pytest.approx(work)
+    assert sum(row["time"] for row in rows) == pytest.approx(result["step_time"], rel=1e-9)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     times = [row["time"] for row in rows]
     assert times == sorted(times, reverse=True)
+
+
+def test_ops_end_with_the_step(cli):
+    """The last row is what `run` says; what is not shown stands in one row."""
+    step = json.loads(cli("run", *RESNET, "--json"))["step_time"]
+    lines = [line for line in cli("ops", *RESNET, "--top", "5").splitlines() if line.strip()]
+    total = next(line for line in lines if line.split()[0] == "step")
+    assert humanize(step, "s", 3) in total
+    assert "100.0 %" in total
+    assert any(" more " in line for line in lines)
 
 
 def test_ops_sorted_by_program_and_listed(cli):
