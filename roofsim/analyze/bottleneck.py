@@ -36,7 +36,27 @@ RATES_OF: Final[dict[str, tuple[str, ...]]] = {
 #: Factors on what binds at which the runner-up's turn is looked for, from the second on and most of them close to 1; what
 #: leads at the last, which stands for "without limit", leads for good. The first helps to interpolate.
 _FACTORS: Final = np.array(
-    [0.96, 1.0, 1.04, 1.09, 1.15, 1.25, 1.4, 1.6, 1.85, 2.2, 2.7, 3.5, 5.0, 8.0, 15.0, 40.0, 200.0, 1e4, 1e6]
+    [
+        0.96,
+        1.0,
+        1.04,
+        1.09,
+        1.15,
+        1.25,
+        1.4,
+        1.6,
+        1.85,
+        2.2,
+        2.7,
+        3.5,
+        5.0,
+        8.0,
+        15.0,
+        40.0,
+        200.0,
+        10_000.0,
+        1_000_000.0,
+    ]
 )
 #: Step of the difference quotients along the way, in the logarithm of a rate.
 _STEP: Final = 1e-6
