@@ -36,35 +36,15 @@ RATES_OF: Final[dict[str, tuple[str, ...]]] = {
 #: Factors on what binds at which the runner-up's turn is looked for, from the second on and most of them close to 1; what
 #: leads at the last, which stands for "without limit", leads for good. The first helps to interpolate.
 _FACTORS: Final = np.array(
-    [
-        0.96,
-        1.0,
-        1.04,
-        1.09,
-        1.15,
-        1.25,
-        1.4,
-        1.6,
-        1.85,
-        2.2,
-        2.7,
-        3.5,
-        5.0,
-        8.0,
-        15.0,
-        40.0,
-        200.0,
-        10_000.0,
-        1_000_000.0,
-    ]
-)
+    [0.96, 1.0, 1.04, 1.09, 1.15, 1.25, 1.4, 1.6, 1.85, 2.2, 2.7, 3.4, 4.2, 5.2, 6.5, 8.5, 15.0, 40.0, 200.0, 10_000.0, 1_000_000.0]
+)  # fmt: skip
 #: Step of the difference quotients along the way, in the logarithm of a rate.
 _STEP: Final = 1e-6
 #: Width of a bracket, in the logarithm of the factor, that is narrow enough; and points that cut a wider one.
 _NARROW: Final = 2e-4
-_CUTS: Final = 7
+_CUTS: Final = 5
 #: Disagreement of two interpolations, in the logarithm of the factor, up to which they are believed.
-_AGREE: Final = 5e-4
+_AGREE: Final = 2e-3
 
 
 @dataclass(frozen=True)
@@ -119,10 +99,12 @@ def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
     The elasticities, and the steps with more and more of what seems to bind by its share of the time, are priced together;
     where another resource binds, its steps are priced then.
     """
-    names, at, sides = _taking_part(step), np.log(_FACTORS), both_sides()
+    names, at = _taking_part(step), np.log(_FACTORS)
+    rates = tuple(rate for name in names for rate in RATES_OF[name])
+    sides = both_sides(rates)
     likely = _Scan(names, max(names, key=lambda name: float(step.resources[name])))
     priced = priced_at(reprice, np.concatenate([sides, likely.points(at)]))
-    elasticity = central(priced.part(0, len(sides)))
+    elasticity = central(priced.part(0, len(sides)), rates)
     found = leverage(elasticity, step)
     scan = _Scan(names, next(iter(found)))
     priced = priced.part(len(sides)) if scan == likely else priced_at(reprice, scan.points(at))

@@ -50,15 +50,16 @@ def priced_at(reprice: Reprice, points: Array) -> Priced:
     return Priced(*(_column(value, len(points)) for value in (scaled.step, scaled.resources.get("bubble", 0.0))))
 
 
-def both_sides() -> Array:
-    """Return the points on both sides of the hardware as it is, along each rate; `central` reads their prices."""
-    return np.concatenate([np.eye(len(RATES)), -np.eye(len(RATES))]) * STEP
+def both_sides(rates: tuple[str, ...] = RATES) -> Array:
+    """Return the points on both sides of the hardware as it is, along some rates; `central` reads their prices."""
+    along = np.eye(len(RATES))[[RATES.index(rate) for rate in rates]]
+    return np.concatenate([along, -along]) * STEP
 
 
-def central(priced: Priced) -> dict[str, float]:
-    """Return d ln(step time) / d ln(rate) by name of the rate, from the prices of `both_sides`."""
+def central(priced: Priced, rates: tuple[str, ...] = RATES) -> dict[str, float]:
+    """Return d ln(step time) / d ln(rate) by name of the rate, from the prices of `both_sides`; of other rates 0."""
     faster, slower = np.log(priced.step).reshape(2, -1)
-    return dict(zip(RATES, ((faster - slower) / (2.0 * STEP)).tolist(), strict=True))
+    return dict.fromkeys(RATES, 0.0) | dict(zip(rates, ((faster - slower) / (2.0 * STEP)).tolist(), strict=True))
 
 
 def elasticities(reprice: Reprice) -> dict[str, float]:

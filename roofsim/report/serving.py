@@ -156,12 +156,18 @@ def _bound(served: Served, phase: str) -> str:
 
 
 def _turning(served: Served) -> str:
-    def at(value: float | None) -> str:
-        return "never" if value is None else f"from {words.count(value)} requests on"
-
-    steps, products = at(served.compute_bound_at), at(served.products_bound_at)
-    same = f"decode steps are limited by compute or power {steps}"
-    return f"{same}; their products with weights {products}" if steps != products else f"{same}, as are their products"
+    """Say from how many requests on arithmetic binds decode steps, and their products with weights."""
+    steps, products = served.compute_bound_at, served.products_bound_at
+    if steps is None and products is None:
+        return "decode steps are never limited by compute or power, nor are their products with weights"
+    weights = (
+        "products with weights never are"
+        if products is None
+        else (f"products with weights {'are, ' if steps is None else ''}from {words.count(products)} requests on")
+    )
+    if steps is None:
+        return f"decode steps are never limited by compute or power; their {weights}"
+    return f"decode steps are limited by compute or power from {words.count(steps)} requests on; their {weights}"
 
 
 def _prefixes(served: Served) -> list[tuple[str, str]]:

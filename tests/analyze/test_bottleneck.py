@@ -15,6 +15,7 @@ from roofsim.analyze.ops import op_rows
 from roofsim.cost.pricing import Scales
 from roofsim.numeric import maximum, without_axis
 from roofsim.report import words
+from roofsim.report.serving import _turning
 from roofsim.report.text import print_result
 from roofsim.schedule.step import TIME_KEYS, StepTime
 from tests.scenarios import evaluated
@@ -268,3 +269,21 @@ def test_latency_is_said_apart_from_rates():
     print_result(Console(file=target, width=500), result)
     assert sum(result.elasticity.values()) > -0.99
     assert "of it is latency between GPUs, which none of these shortens." in target.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("steps", "products", "expected"),
+    [
+        (None, None, "decode steps are never limited by compute or power, nor are their products with weights"),
+        (
+            None, 296.1,
+            "decode steps are never limited by compute or power; their products with weights are, from 296 requests on",
+        ),
+        (
+            178.0, 152.0,
+            "decode steps are limited by compute or power from 178 requests on; their products with weights from 152 requests on",
+        ),
+    ],
+)  # fmt: skip
+def test_sentences_of_turning_points(steps, products, expected):
+    assert _turning(SimpleNamespace(compute_bound_at=steps, products_bound_at=products)) == expected

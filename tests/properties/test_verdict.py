@@ -205,4 +205,4 @@ def test_verdicts_obey_their_laws(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_verdicts_obey_their_laws(kind):
-    settings(max_examples=400, suppress_health_check=LENIENT)(given(KINDS[kind])(obey))()
+    settings(max_examples=200, suppress_health_check=LENIENT)(given(KINDS[kind])(obey))()
