@@ -191,6 +191,23 @@ def _sum(seconds: dict[str, Real]) -> Real:
     return total
 
 
+def repeated(step: StepTime, times: Real) -> StepTime:
+    """Return what a step takes that is run so often, each time when the last has ended."""
+    if isinstance(times, float) and times == 1.0:
+        return step
+    tables = ({name: value * times for name, value in table.items()} for table in (step.breakdown, step.resources))
+    breakdown, resources = tables
+    return StepTime(
+        step=step.step * times,
+        breakdown=breakdown,
+        resources=resources,
+        device=step.device * times,
+        host=step.host * times,
+        power=step.power * times,
+        once=step.once * times,
+    )
+
+
 def one_after_another(steps: Sequence[StepTime]) -> StepTime:
     """Return what steps take of which each waits for the one before: every part is the sum of theirs."""
     return reduce(_added, steps)
