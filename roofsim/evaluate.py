@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
-from roofsim.schedule.step import StepTime, compose, one_after_another
+from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
@@ -52,8 +52,8 @@ class Evaluation:
     priced: tuple[PricedGraph, ...]
     step: StepTime
     profiles: tuple[MemoryProfile, ...]
-    phases: tuple[StepTime, ...] = ()
-    """The steps of `Program.phases` by themselves, of which the whole is the sum; none of a training pipeline."""
+    phases: dict[str, StepTime] = field(default_factory=dict)
+    """One run of each of `Program.phases`, of which the whole consists; none of a training pipeline."""
     paces: tuple[int, ...] = ()
     """Of pipelines: the places of the kinds of stages that set their pace."""
 
@@ -64,10 +64,7 @@ class Evaluation:
 
     def own_step(self, place: int) -> StepTime:
         """Return the step whose clock and host the kernels of a stage share: that of its phase."""
-        for phase, step in zip(self.program.phases(), self.phases, strict=bool(self.phases)):
-            if place in phase:
-                return step
-        return self.step
+        return self.phases.get(self.program.stages[place].phase, self.step)
 
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
@@ -75,16 +72,9 @@ class Evaluation:
 
     def stage_time(self, name: str) -> Real:
         """Return the seconds of one run of a phase, of a prefill those of all its pieces: what `step` holds of it."""
-        stages = self.program.stages
-        places = [place for place, stage in enumerate(stages) if stage.phase == name]
-        if not places:
-            return 0.0
         costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
-        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
-        runs = [stages[place].times / stages[place].parts if name == "prefill" else 1.0 for place in places]
-        weighted = [(costs[place], ways[place] * often) for place, often in zip(places, runs, strict=True)]
-        step = compose(weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else [])
-        return _surrounded(self.resolved, step, Scales()).step
+        found = phases_of(self.resolved, self.program, self.priced, costs, shown).get(name)
+        return 0.0 if found is None else _surrounded(self.resolved, found, Scales()).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
@@ -133,28 +123,36 @@ def step_of(
 
 def _steps_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
-) -> tuple[StepTime, tuple[int, ...], tuple[StepTime, ...]]:
-    """Return what `step_of` does, and the step of each phase by itself."""
+) -> tuple[StepTime, tuple[int, ...], dict[str, StepTime]]:
+    """Return what `step_of` does, and one run of each phase."""
     costs, shown = stage_costs(resolved, program, priced, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
-        return _surrounded(resolved, step, scales), (pace,), ()
-    ways = ways_of(resolved, program, priced, costs, shown)
-    weighted = [
-        (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
-    ]
-    # The first token is sampled before the next one's kernels can be issued: a host that is ahead in one phase gains
-    # nothing in the next.
-    phases = tuple(
-        compose(
-            [weighted[place] for place in places],
+        return _surrounded(resolved, step, scales), (pace,), {}
+    phases = phases_of(resolved, program, priced, costs, shown)
+    repeats = [program.stages[places[0]].repeats for places in program.phases().values()]
+    step = one_after_another([repeated(one, often) for one, often in zip(phases.values(), repeats, strict=True)])
+    return _surrounded(resolved, step, scales), slowest_places(program, costs, shown), phases
+
+
+def phases_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], costs: list[PassCost], shown: list[Exposed]
+) -> dict[str, StepTime]:
+    """Return one run of each phase: all pieces of a prefill, one step of a decode.
+
+    The first token is sampled before the next one's kernels can be issued: a host that is ahead in one phase gains nothing
+    in the next.
+    """
+    ways, stages = ways_of(resolved, program, priced, costs, shown), program.stages
+    return {
+        phase: compose(
+            [(costs[place], stages[place].pieces * ways[place]) for place in places],
             program.num_micro_batches,
             [shown[place] for place in places] if shown else [],
         )
-        for places in program.phases()
-    )
-    return _surrounded(resolved, one_after_another(phases), scales), slowest_places(program, costs, shown), phases
+        for phase, places in program.phases().items()
+    }
 
 
 def ways_of(

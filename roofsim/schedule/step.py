@@ -260,6 +260,19 @@ def _sum(seconds: dict[str, Real]) -> Real:
     return total
 
 
+def repeated(step: StepTime, times: Real) -> StepTime:
+    """Return what a step takes that is run so often, each time when the last has ended."""
+    if isinstance(times, float) and times == 1.0:
+        return step
+    breakdown, resources, waits = (
+        {name: value * times for name, value in table.items()} for table in (step.breakdown, step.resources, step.waits)
+    )
+    return replace(
+        step, step=step.step * times, breakdown=breakdown, resources=resources, waits=waits, device=step.device * times,
+        busy=step.busy * times, host=step.host * times, power=step.power * times, once=step.once * times,
+    )  # fmt: skip
+
+
 def one_after_another(steps: Sequence[StepTime]) -> StepTime:
     """Return the sum of steps that run one after another; its `stretch` and `pace` are those of none of them."""
     return reduce(_added, steps)

@@ -13,6 +13,7 @@ from roofsim.spec.constants import Constants, Overlay, shipped
 from roofsim.spec.factor import changed, factor_of
 from roofsim.spec.hardware import Gpu, System
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.stated import chosen
 from roofsim.spec.validate import validate
 from roofsim.units import humanize
 
@@ -35,6 +36,7 @@ class Hardware:
     architecture: Architecture
     constants: Constants
     assumed: tuple[str, ...]
+    origins: tuple[tuple[str, str], ...] = ()
 
 
 #: Cards that a host has room for, where nobody says more.
@@ -100,7 +102,7 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
         constants=found.constants.model_copy(update={"gpus": gpus}),
         architecture=architecture,
         system=found.system.model_copy(update={"host": host}),
-        assumed=(*found.assumed, f"constants of {found.gpu.name}: {path}"),
+        origins=((f"constants of {found.gpu.name}", f"file {path}"),),
     )
 
 
@@ -141,15 +143,18 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
     place = scenario.place(("hardware", "gpu"))
     if isinstance(given, str):
         name = catalog.resolve_name("gpu", given, place, "hardware.gpu")
-        if catalog.normal(given) != name:
-            assumed.append(f"gpu {given}: {name}")
+        assumed += chosen("gpu", given, name)
         return catalog.load("gpu", name)
     inline = scenario.part(("hardware", "gpu"), dict(given))
     inherits = inline.data.pop("inherits", "none")
     if inherits in ("none", None):
         defaults = {"name": "inline", "vendor": "unknown", "architecture": "generic"}
+        if "architecture" not in inline.data:
+            assumed.append("gpu.architecture: generic")
         return Document({**defaults, **inline.data}, inline.source, inline.places)
-    document = catalog.load("gpu", str(inherits), place, "hardware.gpu.inherits")
+    parent = catalog.resolve_name("gpu", str(inherits), place, "hardware.gpu.inherits")
+    assumed += chosen("gpu.inherits", str(inherits), parent)
+    document = catalog.load("gpu", parent)
     for path, value in _leaves(inline.data):
         document = changed(document, Gpu, path, value, inline.place(path), "hardware.gpu")
     return document.with_value(("name",), given.get("name", f"{inherits} (changed)"), place)
@@ -168,6 +173,7 @@ def _system_document(given: str | dict[str, Any] | None, gpu: Gpu, scenario: Doc
     if isinstance(given, dict):
         inline = scenario.part(("hardware", "system"), given)
         defaults = {"name": "inline", "gpus_per_node": 1, "topology": "single"}
+        assumed += [f"system.{key}: {value}" for key, value in defaults.items() if key != "name" and key not in given]
         return Document({**defaults, **given}, inline.source, inline.places)
     name = given or gpu.usual_system
     if name is None:
@@ -175,7 +181,9 @@ def _system_document(given: str | dict[str, Any] | None, gpu: Gpu, scenario: Doc
         return from_mapping({"name": "unstated", "gpus_per_node": 1, "topology": "single"}, "system")
     if given is None:
         assumed.append(f"system: {name}, the usual one of {gpu.name}")
-    return catalog.load("system", name, place, "hardware.system")
+    found = catalog.resolve_name("system", name, place, "hardware.system")
+    assumed += chosen("system", name, found)
+    return catalog.load("system", found)
 
 
 def _refuse_sparse_peaks(gpu: Gpu, architecture: Architecture, scenario: Document) -> None:

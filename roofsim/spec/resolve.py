@@ -20,6 +20,7 @@ from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.stated import chosen, unstated
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
 
@@ -52,6 +53,8 @@ class Resolved:
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
     reliability: Reliability = field(default_factory=Reliability)
+    origins: tuple[tuple[str, str], ...] = ()
+    """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
     """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
 
@@ -68,7 +71,8 @@ class Resolver:
         self.document = document
         self.importer = importer
         path = Path(document.source)
-        self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in (".yaml", ".yml") else []
+        self.assumed: list[str] = []
+        self.origins = [("scenario", f"file {path}")] if path.suffix in (".yaml", ".yml") else []
         self.warnings: list[str] = []
 
     def run(self) -> Resolved:
@@ -82,6 +86,7 @@ class Resolver:
         scenario = self._scenario()
         with _Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
+            self.assumed += unstated(scenario, self.document)
             scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
             hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
@@ -121,6 +126,7 @@ class Resolver:
             constants=hardware.constants,
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
+            origins=(*self.origins, *hardware.origins),
             override=scenario.hardware.override,
             reliability=reliability,
             places=most,
@@ -130,7 +136,7 @@ class Resolver:
         """Take generate for what makes images of a diffusion pipeline: one pass of all its steps, its forward."""
         if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
             return scenario
-        self.assumed.append("phase: forward, which of a diffusion pipeline is all that makes its images")
+        self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})
         return scenario.model_copy(update={"workload": workload})
 
@@ -162,22 +168,25 @@ class Resolver:
     def model(self, given: str | dict[str, Any]) -> ModelSpec:
         """Find the model: an inline mapping, a file, a Hugging Face config, or a catalog name."""
         if isinstance(given, dict):
+            self.origins.append(("model", "stated in the scenario"))
             return self._model_of(self.document.part(("model",), given), "model", "inline")
         path = self._file(given)
         shape = None if path is not None else sized(given)
         if shape is not None:
             self.assumed.append(f"model {given}: {shape.sentence()}")
+            self.origins.append(("model", f"a shape of {given}"))
             return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
         if path is None:
             name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
-            self.assumed.append(f"model {given}: catalog entry {name}")
+            self.assumed += chosen("model", given, name)
+            self.origins.append(("model", f"catalog entry {name}"))
             return self._model_of(catalog.load("model", name), "", name)
         if path.is_dir() or path.suffix == ".json":
             if self.importer is None:
                 raise SpecError(Problem(f"{path} is no YAML file", self.document.place(("model",)), "model"))
-            self.assumed.append(f"model {given}: Hugging Face config {path}")
+            self.origins.append(("model", f"Hugging Face config {path}"))
             return self._model_of(from_mapping(self.importer(path), str(path)), "", path.stem)
-        self.assumed.append(f"model {given}: file {path}")
+        self.origins.append(("model", f"file {path}"))
         return self._model_of(read_yaml(path), "", path.stem)
 
     def _file(self, given: str) -> Path | None:
@@ -261,6 +270,9 @@ class Resolver:
         if wanted is None:
             wanted = next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
             self.assumed.append(f"precision: {wanted}")
+        weights = wanted if isinstance(wanted, str) else wanted.parameters
+        if weights in engine.weight_formats:
+            self.assumed.append(f"precision {weights}: {engine.weight_formats[weights]}, as {engine.name} has it")
         try:
             found = resolve_precision(
                 wanted,
@@ -306,7 +318,7 @@ class Resolver:
         return given.model_copy(update={"sharding": own})
 
     def serving(self, parallel: Parallel, engine: Engine, phase: str) -> None:
-        """Say what is taken of pipelines and experts of inference where nobody states it; refuse what the engine has not."""
+        """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
         if phase == "train":
             return
         if parallel.tensor > 1 and not engine.tensor_parallel:
@@ -315,9 +327,7 @@ class Resolver:
             path = ("parallel", "tensor")
             raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
         if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
-            self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
-        if parallel.expert > 1 and parallel.expert_imbalance == 1.0:
-            self.assumed.append("expert_imbalance: 1, every expert gets as many tokens")
+            self.assumed.append(f"serving_pipeline: {engine.name} does not say how batches go through stages; as one")
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:

@@ -21,7 +21,9 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
     A model on its own (a model file, a config.json, a catalog name) is a scenario with every default.
     """
     if isinstance(given, Scenario):
-        document = from_mapping(given.model_dump(exclude_none=True, exclude={"schema_version"}), "<Scenario>")
+        document = from_mapping(
+            given.model_dump(exclude_unset=True, exclude_none=True, exclude={"schema_version"}), "<Scenario>"
+        )
     elif isinstance(given, dict):
         document = from_mapping(given)
     else:

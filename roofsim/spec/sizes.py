@@ -41,7 +41,7 @@ def complete_workload(
         update["adapter"] = Adapter(kind=given.adapter)
     if given.phase == "train":
         update["global_batch_size"] = checker.global_batch(batch, parallel.data or 1)
-        if getattr(model, "sparse_updates", False):
+        if getattr(model, "sparse_updates", False) and not document.states("model", "sparse_updates"):
             checker.notes.append(
                 "sparse_updates: rows of the tables change by their gradients alone (SGD), without optimizer state"
             )
@@ -169,10 +169,15 @@ class _Sizes:
         own = getattr(self.model, "image_size", None)
         size = self.given.image_size
         if size is None and own is not None:
-            self.notes.append(f"image_size: {own}, the model's own")
+            self._own("image_size", own)
             size = own
         self._refuse_positions(size)
         return {"image_size": size} | self._steps()
+
+    def _own(self, key: str, value: Any) -> None:
+        """Note a size of the model's own, unless the scenario states that in its model."""
+        if not self.document.states("model", key):
+            self.notes.append(f"{key}: {value}, the model's own")
 
     def _refuse_positions(self, size: Any) -> None:
         """Refuse images with more patches along a side than a model has stored positions for."""
@@ -189,7 +194,7 @@ class _Sizes:
     def _steps(self) -> dict[str, Any]:
         own = getattr(self.model, "num_inference_steps", None)
         if own is not None and self.given.num_inference_steps is None:
-            self.notes.append(f"num_inference_steps: {own}, the model's own")
+            self._own("num_inference_steps", own)
         return {"num_inference_steps": self.given.num_inference_steps or own}
 
     def _sequence(self) -> dict[str, Any]:

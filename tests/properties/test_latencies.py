@@ -117,7 +117,7 @@ def test_the_phases_of_a_request_are_those_of_requests_of_one_phase(scenario):
 def test_arrays_of_lengths_add_up():
     scenario = {"model": "gpt2-124m", "workload": {"phase": "generate", "prompt_length": 64, "output_length": 8}}
     resolved = resolve(scenario, gpu="rtx3090", engine="sglang")
-    outputs = np.array([2.0, 5.0, 64.0])
+    outputs = np.array([1.0, 2.0, 5.0, 64.0])
     lengths = resolved.workload.model_copy(update={"output_length": outputs})
     found = evaluate(replace(resolved, workload=lengths))
     whole = found.stage_time("prefill") + (outputs - 1.0) * found.stage_time("decode")

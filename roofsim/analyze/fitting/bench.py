@@ -175,12 +175,7 @@ class Bench:
 
     def stated(self, path: str) -> bool:
         """Tell whether the scenario itself says something of a key."""
-        at = self.document.data
-        for part in path.split("."):
-            if not isinstance(at, dict) or at.get(part) is None:
-                return False
-            at = at[part]
-        return True
+        return self.document.states(*path.split("."))
 
     def unknown(self) -> list[str]:
         """Return which numbers changes were refused for the lack of, each once."""

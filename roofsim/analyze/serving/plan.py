@@ -194,6 +194,11 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     )  # fmt: skip
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
+    if plan.request_rate is not None and serving.arrivals is None:
+        plan = replace(plan, assumed=(*plan.assumed, "arrivals: poisson"))
+    if plan.draft is not None:
+        own = (note for note in plan.draft.assumed if note not in resolved.assumed)
+        plan = replace(plan, assumed=(*plan.assumed, *(f"draft {note}" for note in own if note.startswith("model "))))
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
         message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas: some would have none"
         raise problem(document, "concurrency", message, f"At least {plan.replicas:.0f}, or fewer replicas.")
