@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
@@ -15,6 +15,7 @@ from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
+from roofsim.spec.naming import file_hint, named_file
 from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
@@ -164,7 +165,7 @@ class Resolver:
             self.assumed.append(f"model {given}: {shape.sentence()}")
             return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
         if path is None:
-            name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
+            name = self._model_name(given)
             self.assumed.append(f"model {given}: catalog entry {name}")
             return self._model_of(catalog.load("model", name), "", name)
         if path.is_dir() or path.suffix == ".json":
@@ -175,28 +176,21 @@ class Resolver:
         self.assumed.append(f"model {given}: file {path}")
         return self._model_of(read_yaml(path), "", path.stem)
 
+    def _model_name(self, given: str) -> str:
+        """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
+        place = self.document.place(("model",))
+        try:
+            return catalog.resolve_name("model", given, place, "model")
+        except UnknownNameError as error:
+            hint = file_hint(given, (Path(), Path(self.document.source).parent))
+            if not hint:
+                raise
+            raise UnknownNameError(Problem(error.problems[0].message, place, "model", hint)) from None
+
     def _file(self, given: str) -> Path | None:
-        """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it.
-
-        A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
-        """
-        for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
-            for name in (given, f"{given}.yaml"):
-                path = folder / name
-                if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
-                    return path
-                yaml_file = path.suffix in (".yaml", ".yml") and path.is_file()
-                if yaml_file and (name == given or self._is_model(path)):
-                    return path
-        if given.endswith((".yaml", ".yml", ".json")) or given.startswith((".", "/")):
-            raise SpecError(Problem(f"no such file: {given}", self.document.place(("model",)), "model"))
-        return None
-
-    def _is_model(self, path: Path) -> bool:
-        if path.resolve() == Path(self.document.source).resolve():
-            return False
-        data = read_yaml(path).data
-        return isinstance(data, dict) and "family" in data
+        """Return the file that a model names, in the working directory or beside the scenario; None for a catalog name."""
+        folders = tuple(dict.fromkeys((Path(), Path(self.document.source).parent)))
+        return named_file(given, folders, place=self.document.place(("model",)), path="model")
 
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data
