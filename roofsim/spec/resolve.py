@@ -11,6 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
+from roofsim.spec.engine_versions import NO_FACTS, choose
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
 from roofsim.spec.layout import check_layout, complete_parallel
@@ -66,6 +67,7 @@ class Resolver:
         path = Path(document.source)
         self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in (".yaml", ".yml") else []
         self.warnings: list[str] = []
+        self.engine_label = ""
 
     def run(self) -> Resolved:
         """Return the resolved scenario.
@@ -92,7 +94,8 @@ class Resolver:
             hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
-        workload = self.workload(scenario.workload, parallel, model)
+        given = scenario.workload.model_copy(update={"engine": self.engine_label})
+        workload = self.workload(given, parallel, model)
         engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
@@ -148,7 +151,8 @@ class Resolver:
                 at = at.get(part) if isinstance(at, dict) else None
             if isinstance(at, str):
                 try:
-                    catalog.resolve_name(kind, at, self.document.place(path), ".".join(path))
+                    name = at.partition("@")[0].partition("+")[0] if kind == "engine" else at
+                    catalog.resolve_name(kind, name, self.document.place(path), ".".join(path))
                 except SpecError as error:
                     found += error.problems
         return found
@@ -218,7 +222,10 @@ class Resolver:
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
-        document = catalog.load("engine", workload.engine, place, "workload.engine")
+        chosen = choose(workload.engine, place)
+        document = chosen.document
+        self.assumed += chosen.notes
+        self.engine_label = chosen.label
         facts = dict(workload.engine_facts)
         if workload.attention is not None:
             facts["attention"] = workload.attention
@@ -226,7 +233,7 @@ class Resolver:
             facts["memory_format"] = workload.memory_format
         for key, value in facts.items():
             at = self.document.place(("workload", "engine_facts", key))
-            if key not in Engine.model_fields or key in ("name", "schema_version", "sources", "aliases"):
+            if key not in Engine.model_fields or key in NO_FACTS:
                 raise SpecError(
                     Problem(
                         f"unknown engine fact {key!r}",
