@@ -13,7 +13,7 @@ from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.engine_versions import NO_FACTS, choose
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware, joined, places
+from roofsim.spec.find_hardware import find_hardware
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
 from roofsim.spec.naming import file_hint, named_file
@@ -55,7 +55,7 @@ class Resolved:
     override: dict[str, Any] = field(default_factory=dict)
     reliability: Reliability = field(default_factory=Reliability)
     places: int = 1
-    """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
+    """Cards that one node has room for; where nobody states one, those of the card's usual box."""
 
 
 class Resolver:
@@ -82,16 +82,13 @@ class Resolver:
             model = problems.of(lambda: self.model(scenario.model))
             scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
-            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
+            gpus = 1 if parallel is None else parallel.gpus
+            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document, gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
         assert parallel is not None
-        most = hardware.system.gpus_per_node
-        if scenario.workload.phase != "train":
-            most = places(hardware, scenario.hardware)
-            hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
         given = scenario.workload.model_copy(update={"engine": self.engine_label})
@@ -122,7 +119,7 @@ class Resolver:
             warnings=tuple(self.warnings),
             override=scenario.hardware.override,
             reliability=reliability,
-            places=most,
+            places=hardware.places,
         )
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:

@@ -182,7 +182,7 @@ def _more_gpus(bench: Bench, resolved: Resolved) -> Iterator[Change]:
                 hardware=True,
             )
         degree = parallel.tensor * times
-        if degree <= max(resolved.system.gpus_per_node, 1):
+        if degree <= max(resolved.places, 1):
             changes = more | {"parallel.tensor": degree}
             if trains and not bench.stated("parallel.sequence"):
                 changes["parallel.sequence"] = True
