@@ -67,7 +67,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     usual = _usual_system(gpu, gpus if boxed else 1)
     node = _system_document(choice.system, gpu, usual, scenario, assumed)
     if isinstance(choice.system, str):
-        _refuse_misfit(gpu, validate(System, node), scenario)
+        _refuse_misfit(gpu, validate(System, node), scenario, stated=stated)
     for path, value, place in override["system"]:
         node = node.with_value(path, value, place)
     system = validate(System, node, prefix="system")
@@ -158,7 +158,9 @@ def _gpu_of_system(given: str | dict[str, Any] | None, scenario: Document) -> st
 
 
 def _system_of(name: str | None) -> System | None:
-    return None if name is None or name not in catalog.names("system") else validate(System, catalog.load("system", name))
+    return (
+        None if name is None or name not in catalog.names("system") else validate(System, catalog.load("system", name))
+    )
 
 
 def _box_of(gpu: Gpu) -> System | None:
@@ -192,12 +194,20 @@ def _system_document(
     return catalog.load("system", name, place, "hardware.system")
 
 
-def _refuse_misfit(gpu: Gpu, system: System, scenario: Document) -> None:
+def _refuse_misfit(gpu: Gpu, system: System, scenario: Document, *, stated: bool) -> None:
     """Refuse a node whose sockets or links are not the card's; name those that hold it."""
     why = misfit(gpu, system)
     if why is None:
         return
-    able = [(name, node) for name in catalog.names("system") if (node := _system_of(name)) and misfit(gpu, node) is None]
+    if not stated and system.gpu is None:
+        message, hint = (
+            f"{system.name} takes any card of form {system.form}, and none is named",
+            "Name one: --gpu NAME.",
+        )
+        raise SpecError(Problem(message, scenario.place(("hardware", "system")), "hardware.gpu", hint))
+    able = [
+        (name, node) for name in catalog.names("system") if (node := _system_of(name)) and misfit(gpu, node) is None
+    ]
     usual = [name for name in dict.fromkeys((gpu.usual_system, gpu.usual_box)) if name is not None]
     own = [name for name, node in able if node.gpu in (gpu.name, None)] or [name for name, _ in able]
     shown = list(dict.fromkeys((*usual, *own)))[:_SHOWN]
@@ -213,8 +223,10 @@ def misfit(gpu: Gpu, system: System) -> str | None:
         return f"its GPUs are of form {system.form}, the card is of form {gpu.form}"
     if system.topology in HOST_ONLY or system.link is None or gpu.link is None:
         return None
+    if system.link.name == gpu.link.name and (system.link.bandwidth or 0.0) <= (gpu.link.bandwidth or 0.0):
+        return None  # a maker may wire fewer links than a card has
     theirs, own = (f"{link.name} of {humanize(link.bandwidth or 0.0, 'B/s', 4)}" for link in (system.link, gpu.link))
-    return None if theirs == own else f"its GPUs are joined by {theirs} each, the card has {own}"
+    return f"its GPUs are joined by {theirs} each, the card has {own}"
 
 
 def _refuse_sparse_peaks(gpu: Gpu, architecture: Architecture, scenario: Document) -> None:

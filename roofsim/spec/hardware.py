@@ -89,7 +89,8 @@ class Gpu(_Strict):
     vendor: str
     architecture: str = Field(description="A file of hardware/architectures: where achieved fractions come from.")
     form: str | None = Field(
-        default=None, description="Socket or slot that it sits in: pcie, sxm4, sxm5, oam ...; null: unknown, fits anywhere."
+        default=None,
+        description="Socket or slot that it sits in: pcie, sxm4, sxm5, oam ...; null: unknown, fits anywhere.",
     )
     year: Annotated[int, Field(ge=2005, le=2040)] | None = None
     aliases: tuple[str, ...] = ()
