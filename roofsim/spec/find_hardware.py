@@ -67,7 +67,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     usual = _usual_system(gpu, gpus if boxed else 1)
     node = _system_document(choice.system, gpu, usual, scenario, assumed)
     if isinstance(choice.system, str):
-        _refuse_misfit(gpu, validate(System, node), scenario, stated=stated)
+        refuse_misfit(gpu, validate(System, node), scenario.place(("hardware", "system")), stated=stated)
     for path, value, place in override["system"]:
         node = node.with_value(path, value, place)
     system = validate(System, node, prefix="system")
@@ -190,12 +190,24 @@ def _system_document(
         return from_mapping({"name": "unstated", "gpus_per_node": 1, "topology": "single"}, "system")
     if given is None:
         what = "the usual one" if name == gpu.usual_system else "the usual one for several"
-        assumed.append(f"system: {name}, {what} of {gpu.name}")
+        assumed.append(f"system: {name}, {what} of {gpu.name}{_over(name) if name == gpu.usual_box else ''}")
     return catalog.load("system", name, place, "hardware.system")
 
 
-def _refuse_misfit(gpu: Gpu, system: System, scenario: Document, *, stated: bool) -> None:
-    """Refuse a node whose sockets or links are not the card's; name those that hold it."""
+def _over(name: str) -> str:
+    """Say how the cards of a box reach one another, where that is PCIe alone."""
+    ways = {"pcie": ", over PCIe directly", "pcie-no-peer": ", over PCIe staged in host memory"}
+    return ways.get(str(catalog.load("system", name).data.get("topology")), "")
+
+
+def refuse_misfit(gpu: Gpu, system: System, place: Place, *, stated: bool = True) -> None:
+    """Refuse a node whose sockets or links are not the card's.
+
+    Raises
+    ------
+    SpecError
+        With the systems that hold it; where nobody stated the card, with what to state.
+    """
     why = misfit(gpu, system)
     if why is None:
         return
@@ -204,7 +216,7 @@ def _refuse_misfit(gpu: Gpu, system: System, scenario: Document, *, stated: bool
             f"{system.name} takes any card of form {system.form}, and none is named",
             "Name one: --gpu NAME.",
         )
-        raise SpecError(Problem(message, scenario.place(("hardware", "system")), "hardware.gpu", hint))
+        raise SpecError(Problem(message, place, "hardware.gpu", hint))
     able = [
         (name, node) for name in catalog.names("system") if (node := _system_of(name)) and misfit(gpu, node) is None
     ]
@@ -214,7 +226,7 @@ def _refuse_misfit(gpu: Gpu, system: System, scenario: Document, *, stated: bool
     more = ", ..." if len(own) > _SHOWN else ""
     message = f"{system.name} cannot hold {gpu.name}: {why}"
     hint = f"These hold it: {', '.join(shown)}{more}. Or state a node of your own: {_OWN_NODE}."
-    raise SpecError(Problem(message, scenario.place(("hardware", "system")), "hardware.system", hint))
+    raise SpecError(Problem(message, place, "hardware.system", hint))
 
 
 def misfit(gpu: Gpu, system: System) -> str | None:

@@ -87,7 +87,7 @@ CASES = {
     "offload of gradients alone": (f"{TINY}parallel: {{offload: {{gradients: host}}}}\n", r"parallel.offload.gradients: gradients off the device are updated by the host"),
     "offload of whole parameters": (f"{TINY}parallel: {{sharding: optimizer, data: 2, offload: {{optimizer_state: host, parameters: host}}}}\n", r"parallel.offload.parameters: sharding optimizer keeps whole parameters"),
     "offload in decode": (f"{TINY}workload: {{phase: decode, context_length: 8}}\nparallel: {{offload: {{activations: host}}}}\n", r"parallel.offload.activations: activations cannot be offloaded in phase decode"),
-    "offload without host bandwidth": (f"{TINY}hardware: {{system: server-pcie4}}\nparallel: {{offload: {{optimizer_state: host}}}}\n", r"system server-pcie4 does not state host.memory_bandwidth.*system.host.memory_bandwidth"),
+    "offload without host bandwidth": (f"{TINY}hardware: {{gpu: a10, system: server-pcie4}}\nparallel: {{offload: {{optimizer_state: host}}}}\n", r"system server-pcie4 does not state host.memory_bandwidth.*system.host.memory_bandwidth"),
     "offload without storage": (f"{TINY}parallel: {{offload: {{activations: nvme}}}}\n", r"system dgx-a100 does not state storage.write"),
     "offload without a link": (f"{TINY}hardware: {{system: {{gpus_per_node: 1, topology: single}}, gpu: {{name: x, vendor: y, peak: {{bf16: 1 TFLOP/s}}, memory: {{capacity: 8 GB, bandwidth: 1 TB/s}}}}}}\nparallel: {{offload: {{activations: host}}}}\n", r"system inline does not state host_link.bandwidth"),
     # what phase or family has no use for
