@@ -66,7 +66,8 @@ class Releases(Strict):
 
     def changed_facts(self) -> set[str]:
         """Return the names of all facts that a version or a variant changes."""
-        return {name for part in (*self.versions, *self.variants.values()) for name in part.facts}
+        facts = [entry.facts for entry in self.versions] + [variant.facts for variant in self.variants.values()]
+        return {name for one in facts for name in one}
 
 
 #: Fields of an engine that are no facts: neither a scenario nor a version changes them.

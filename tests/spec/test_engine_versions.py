@@ -15,6 +15,7 @@ from roofsim.spec.engine import Engine
 from roofsim.spec.engine_choice import EngineChoice, decimal_year, older, read_choice
 from roofsim.spec.engine_versions import choose
 from roofsim.spec.validate import validate
+from tests.spec.test_bad_input import run_cli
 
 ENGINES = sorted(catalog.names("engine"))
 HERE = Place("test")
@@ -165,3 +166,11 @@ def test_how_decode_steps_are_launched_depends_on_the_card(gpu, launch):
         {"model": "llama3-8b", "workload": {"engine": "llama.cpp", "phase": "decode"}, "hardware": {"gpu": gpu}}
     )
     assert found.engine.launch_on(found.architecture.name, decodes=True) == launch
+
+
+def test_show_lists_what_is_otherwise(monkeypatch, capsys):
+    code, out, _ = run_cli(monkeypatch, capsys, "show", "engine", "autoawq")
+    assert code == 0
+    assert "before 0.2.8 (2025-01)" in out
+    assert "autoawq+gemv: " in out
+    assert "{" not in out
