@@ -84,9 +84,12 @@ def _print_otherwise(console: Console, data: dict[str, Any]) -> None:
         return
     table = Table("where", "fact", "value", "source", box=SIMPLE, pad_edge=False)
     for where, entry in parts:
+        before = ""
         for number, (fact, value) in enumerate(_leaves(entry["facts"])):
             shown = "" if number else f"{where}: {entry['description']}" if "description" in entry else where
-            table.add_row(shown, fact, str(value), _source(entry.get("sources") or {}, fact))
+            source = _source(entry.get("sources") or {}, fact)
+            table.add_row(shown, fact, str(value), "(same)" if source and source == before else source)
+            before = source
         table.add_section()
     console.print(Text("What is otherwise, by version and variant", style="bold"))
     console.print(table)
