@@ -249,7 +249,10 @@ def test_one_gpu_may_be_enough():
 
 
 def test_a_node_without_a_known_network_ends_the_search():
-    found = roofsim.fit("gpt3-13b", gpu="rtx4090", fewest="gpus", recompute="full").fewest
+    given = {"gpu": "rtx4090", "fewest": "gpus", "recompute": "full"}
+    usual = roofsim.fit("gpt3-13b", **given).fewest
+    assert (usual.gpus, usual.limit) == (8, 8)  # the usual box of such cards
+    found = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
     assert (found.gpus, found.limit) == (None, 4)
     assert "system.node_network" in found.reason
 
@@ -329,6 +332,10 @@ def test_what_does_not_fit_gets_the_cheapest_changes():
         assert remedy.hardware
     times = [remedy.attempt.seconds_per_unit for remedy in remedies.other]
     assert times == sorted(times)
+
+
+def test_changes_end_where_no_network_is_known():
+    remedies = roofsim.fit("llama3-8b", gpu="rtx4090", system="workstation-4x-rtx4090").remedies
     assert any("node_network" in note for note in remedies.notes)
 
 

@@ -204,7 +204,11 @@ class _Search:
         return []
 
     def _chosen(self, pool: list[Remedy], together: int, *, hardware: bool) -> list[tuple[Change, ...]]:
-        """Return the most promising combinations of changes of different groups."""
+        """Return the most promising combinations of changes of different groups; what keeps the work, if there is any.
+
+        A shorter length stands for itself, and in the combination of everything.
+        """
+        pool = [one for one in pool if one.changes[0].group != "length"] or pool
         sets = []
         for some in combinations(pool, together):
             groups = {one.changes[0].group for one in some}
