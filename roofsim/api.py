@@ -20,6 +20,7 @@ from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
 from roofsim.spec import many_gpus
+from roofsim.spec.engine_versions import NO_FACTS
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
 
@@ -204,10 +205,10 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
-    workload["engine"] = resolved.engine.name
+    workload["engine"] = resolved.workload.engine
     workload["attention"] = resolved.engine.attention
     workload["memory_format"] = resolved.engine.memory_format
-    facts = resolved.engine.model_dump(exclude={"schema_version", "name", "description", "aliases", "sources", "notes"})
+    facts = resolved.engine.model_dump(exclude=set(NO_FACTS))
     hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
     result: dict[str, Any] = plain(
         {

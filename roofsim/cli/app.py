@@ -15,6 +15,7 @@ from roofsim.cli import (
     compare,
     explain,
     fit,
+    init,
     listing,
     memory,
     ops,
@@ -45,6 +46,7 @@ app.command("memory")(memory.memory)
 app.command("timeline")(timeline.timeline)
 app.command("collectives")(collectives.collectives)
 app.command("explain")(explain.explain)
+app.command("init")(init.init)
 app.command("list")(listing.list_names)
 app.command("show")(show.show)
 app.command("schema")(schema.schema)

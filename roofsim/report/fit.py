@@ -45,6 +45,9 @@ def print_fit(console: Console, fit: Fit) -> None:
     where = f"{fit.base.gpus} x {resolved.gpu.name}" if fit.fewest is None else resolved.gpu.name
     title = f"{resolved.model.name} · {resolved.workload.phase} · {where} · {resolved.precision.name} · {resolved.engine.name}"
     console.print(Text(title, style="bold"))
+    if fit.largest_model is None:
+        sizes = words.sizes(resolved.workload.model_dump(), resolved.model.family, fit.assumed)
+        console.print(sizes, style="dim", highlight=False)
     if fit.fewest is not None:
         _print_fewest(console, fit)
     elif fit.largest_model is not None:
@@ -263,7 +266,9 @@ def _print_remedies(console: Console, fit: Fit) -> None:
     found = fit.remedies
     assert found is not None
     if found.same:
-        console.print(Text("Changes on the same hardware that make it fit, by time per sample", style="bold"))
+        console.print(
+            Text(f"Changes on the same hardware that make it fit, by time per {fit.base.unit[:-1]}", style="bold")
+        )
         console.print(_remedy_table(found.same, fit.base))
     elif found.closest is not None:
         near = found.closest
@@ -273,15 +278,15 @@ def _print_remedies(console: Console, fit: Fit) -> None:
             highlight=False,
         )
     if found.other:
-        console.print(Text("With other or more hardware, by time per sample", style="bold"))
+        console.print(Text(f"With other or more hardware, by time per {fit.base.unit[:-1]}", style="bold"))
         console.print(_remedy_table(found.other, fit.base))
     elif not found.same:
         console.print(
             "Nor does up to eight times the GPUs, or a card with more memory; see --fewest gpus.", highlight=False
         )
     groups = {change.group for remedy in (*found.same, *found.other) for change in remedy.changes}
-    if groups & {"precision", "optimizer"}:
-        console.print("Another precision or optimizer changes what is computed.", style="dim")
+    if groups & {"precision", "optimizer", "length"}:
+        console.print("Another precision, optimizer or length changes what is computed.", style="dim")
     said = [f"{found.tried} combinations tried, {found.refused} of them refused", *found.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 

@@ -66,7 +66,8 @@ def _requests(served: Served) -> str:
         load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (
             f", {load}" if served.kind == "closed" else ""
         )
-    return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens; {load}"
+    default = words.default_lengths(plan.resolved.workload.model_dump(), plan.assumed)
+    return f"{plan.prompt:.0f} prompt tokens{cached}, {plan.output:.0f} output tokens{default}; {load}"
 
 
 def _dealt(served: Served, load: float | None) -> str:

@@ -84,11 +84,36 @@ def print_entry(console: Console, data: dict[str, Any]) -> None:
     console.print(Text(f"{data['kind']} {data['name']}", style="bold"))
     table = Table("field", "value", "source", box=SIMPLE, pad_edge=False)
     before = ""
-    for path, value in _leaves({key: item for key, item in data.items() if key not in ("kind", "schema", "sources")}):
+    apart = ("kind", "schema", "sources", "versions", "variants")
+    for path, value in _leaves({key: item for key, item in data.items() if key not in apart}):
         source = _source(sources, path)
         table.add_row(path, str(value), "(same)" if source and source == before else source)
         before = source
     console.print(table)
+    _print_otherwise(console, data)
+
+
+def _print_otherwise(console: Console, data: dict[str, Any]) -> None:
+    """Print which facts of an engine were otherwise before a version, or are in a variant."""
+    parts = [(_moment(entry), entry) for entry in data.get("versions") or []]
+    parts += [(f"{data['name']}+{name}", entry) for name, entry in (data.get("variants") or {}).items()]
+    if not parts:
+        return
+    table = Table("where", "fact", "value", "source", box=SIMPLE, pad_edge=False)
+    for where, entry in parts:
+        before = ""
+        for number, (fact, value) in enumerate(_leaves(entry["facts"])):
+            shown = "" if number else f"{where}: {entry['description']}" if "description" in entry else where
+            source = _source(entry.get("sources") or {}, fact)
+            table.add_row(shown, fact, str(value), "(same)" if source and source == before else source)
+            before = source
+        table.add_section()
+    console.print(Text("What is otherwise, by version and variant", style="bold"))
+    console.print(table)
+
+
+def _moment(entry: dict[str, Any]) -> str:
+    return f"before {entry['before']} ({entry['released']})" if entry.get("before") else f"before {entry['released']}"
 
 
 def _leaves(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

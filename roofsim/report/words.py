@@ -66,6 +66,15 @@ _MEMBERS: Final = {
 #: Share of a resource's elasticity from which one of its rates stands for it.
 MOST: Final = 0.7
 
+#: The lengths that a phase has.
+_LENGTHS: Final = {
+    "train": ("sequence_length", "target_length"),
+    "forward": ("sequence_length", "target_length"),
+    "prefill": ("sequence_length", "prompt_length"),
+    "generate": ("sequence_length", "prompt_length", "output_length"),
+    "decode": ("sequence_length", "context_length"),
+}
+
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
     "vector_flops": "vector FLOP/s",
@@ -179,7 +188,7 @@ def unit_of(result: Result) -> str:
 def batch_line(result: Result) -> str:
     """Return the sizes of the batch and what is done with it, in one line."""
     workload = result.scenario["workload"]
-    parts = [_batch_words(workload, result.scenario["model"]["family"], result.scenario["parallel"]["data"])]
+    parts = [sizes(workload, result.scenario["model"]["family"], result.assumed, result.scenario["parallel"]["data"])]
     if workload["phase"] == "train":
         micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
         parts.append(f"{micro} micro batch{'es' if micro != 1 else ''} a step")
@@ -189,6 +198,27 @@ def batch_line(result: Result) -> str:
         parts.append(f"recompute {_recompute_words(workload['recompute'])}")
     parts.append(f"attention {workload['attention']}")
     return ", ".join(parts)
+
+
+def sizes(workload: dict[str, Any], family: str, assumed: tuple[str, ...], replicas: int = 1) -> str:
+    """Return the batch and its lengths, and which of these are defaults."""
+    return _batch_words(workload, family, replicas) + default_lengths(workload, assumed)
+
+
+def default_lengths(workload: dict[str, Any], assumed: tuple[str, ...]) -> str:
+    """Return, in brackets, which lengths are defaults that nobody stated; nothing where all are stated.
+
+    >>> default_lengths({"phase": "train", "sequence_length": 4096}, ("sequence_length: 4096, the default length",))
+    ' (default length)'
+    """
+    used = [key for key in _LENGTHS[workload["phase"]] if workload.get(key)]
+    unstated = {note.partition(":")[0] for note in assumed if not note.endswith("the model's own")}
+    defaults = [key for key in used if key in unstated]
+    if not defaults:
+        return ""
+    if defaults == used:
+        return f" (default length{'s' if len(used) > 1 else ''})"
+    return f" (default {' and '.join(key.replace('_', ' ') for key in defaults)})"
 
 
 def layout_line(result: Result) -> str:

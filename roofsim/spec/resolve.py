@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
+from roofsim.spec.engine_versions import NO_FACTS, choose
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware, flat_override, joined, places
+from roofsim.spec.find_hardware import find_hardware, flat_override
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
+from roofsim.spec.naming import file_hint, named_file
 from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
@@ -56,7 +58,7 @@ class Resolved:
     origins: tuple[tuple[str, str], ...] = ()
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
-    """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
+    """Cards that one node has room for; where nobody states one, those of the card's usual box."""
 
     @property
     def hardware_changed(self) -> bool:
@@ -74,6 +76,7 @@ class Resolver:
         self.assumed: list[str] = []
         self.origins = [("scenario", f"file {path}")] if path.suffix in (".yaml", ".yml") else []
         self.warnings: list[str] = []
+        self.engine_label = ""
 
     def run(self) -> Resolved:
         """Return the resolved scenario.
@@ -89,19 +92,17 @@ class Resolver:
             self.assumed += unstated(scenario, self.document)
             scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
-            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
+            gpus = 1 if parallel is None else parallel.gpus
+            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document, gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
         assert parallel is not None
-        most = hardware.system.gpus_per_node
-        if scenario.workload.phase != "train":
-            most = places(hardware, scenario.hardware)
-            hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu)
-        workload = self.workload(scenario.workload, parallel, model)
+        given = scenario.workload.model_copy(update={"engine": self.engine_label})
+        workload = self.workload(given, parallel, model)
         engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
@@ -129,7 +130,7 @@ class Resolver:
             origins=(*self.origins, *hardware.origins),
             override=scenario.hardware.override,
             reliability=reliability,
-            places=most,
+            places=hardware.places,
         )
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
@@ -158,7 +159,8 @@ class Resolver:
                 at = at.get(part) if isinstance(at, dict) else None
             if isinstance(at, str):
                 try:
-                    catalog.resolve_name(kind, at, self.document.place(path), ".".join(path))
+                    name = at.partition("@")[0].partition("+")[0] if kind == "engine" else at
+                    catalog.resolve_name(kind, name, self.document.place(path), ".".join(path))
                 except SpecError as error:
                     found += error.problems
         return found
@@ -177,7 +179,7 @@ class Resolver:
             self.origins.append(("model", f"a shape of {given}"))
             return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
         if path is None:
-            name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
+            name = self._model_name(given)
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", f"catalog entry {name}"))
             return self._model_of(catalog.load("model", name), "", name)
@@ -189,28 +191,21 @@ class Resolver:
         self.origins.append(("model", f"file {path}"))
         return self._model_of(read_yaml(path), "", path.stem)
 
+    def _model_name(self, given: str) -> str:
+        """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
+        place = self.document.place(("model",))
+        try:
+            return catalog.resolve_name("model", given, place, "model")
+        except UnknownNameError as error:
+            hint = file_hint(given, (Path(), Path(self.document.source).parent))
+            if not hint:
+                raise
+            raise UnknownNameError(Problem(error.problems[0].message, place, "model", hint)) from None
+
     def _file(self, given: str) -> Path | None:
-        """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it.
-
-        A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
-        """
-        for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
-            for name in (given, f"{given}.yaml"):
-                path = folder / name
-                if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
-                    return path
-                yaml_file = path.suffix in (".yaml", ".yml") and path.is_file()
-                if yaml_file and (name == given or self._is_model(path)):
-                    return path
-        if given.endswith((".yaml", ".yml", ".json")) or given.startswith((".", "/")):
-            raise SpecError(Problem(f"no such file: {given}", self.document.place(("model",)), "model"))
-        return None
-
-    def _is_model(self, path: Path) -> bool:
-        if path.resolve() == Path(self.document.source).resolve():
-            return False
-        data = read_yaml(path).data
-        return isinstance(data, dict) and "family" in data
+        """Return the file that a model names, in the working directory or beside the scenario; None for a catalog name."""
+        folders = tuple(dict.fromkeys((Path(), Path(self.document.source).parent)))
+        return named_file(given, folders, place=self.document.place(("model",)), path="model")
 
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data
@@ -238,7 +233,10 @@ class Resolver:
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
-        document = catalog.load("engine", workload.engine, place, "workload.engine")
+        chosen = choose(workload.engine, place)
+        document = chosen.document
+        self.assumed += chosen.notes
+        self.engine_label = chosen.label
         facts = dict(workload.engine_facts)
         if workload.attention is not None:
             facts["attention"] = workload.attention
@@ -246,7 +244,7 @@ class Resolver:
             facts["memory_format"] = workload.memory_format
         for key, value in facts.items():
             at = self.document.place(("workload", "engine_facts", key))
-            if key not in Engine.model_fields or key in ("name", "schema_version", "sources", "aliases"):
+            if key not in Engine.model_fields or key in NO_FACTS:
                 raise SpecError(
                     Problem(
                         f"unknown engine fact {key!r}",

@@ -7,12 +7,12 @@ from typing import Any, Final
 
 from pydantic import BaseModel
 
-from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.naming import named_file
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
-SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
@@ -38,24 +38,12 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
 
 
 def _from_name(given: str) -> Document:
-    for path in (Path(given), Path(f"{given}.yaml")):
-        if path.is_file() and path.suffix in (".yaml", ".yml"):
-            return read_yaml(path)
-        if (path.is_file() and path.suffix == ".json") or (path / "config.json").is_file():
-            return from_mapping({"model": str(path)}, str(path))
-    path = Path(given)
-    if path.is_dir():
-        raise SpecError(Problem("is a directory without a config.json", Place(given)))
-    if path.suffix in SUFFIXES and not path.exists():
-        beside = (
-            [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if path.parent.is_dir() else []
-        )
-        close = near_matches(path.name, beside)
-        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise SpecError(Problem("no such file", Place(given), "", hint))
-    if path.suffix in SUFFIXES or path.exists():
-        return read_yaml(path)
-    return from_mapping({"model": given}, given)
+    path = named_file(given)
+    if path is None:
+        return from_mapping({"model": given}, given)
+    if path.suffix == ".json" or (path / "config.json").is_file():
+        return from_mapping({"model": given}, str(path))
+    return read_yaml(path)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

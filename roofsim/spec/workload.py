@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.adapter import Adapter
+from roofsim.spec.engine_choice import EngineChoice
 from roofsim.spec.families.base import Rate
 from roofsim.spec.precision import PrecisionRoles
 from roofsim.spec.quantity import Duration
@@ -104,7 +105,10 @@ class Workload(_Strict):
         "all parameters are trained.",
     )
     recompute: Literal["none", "selective", "full"] | RecomputePlan = "none"
-    engine: str = "pytorch-eager"
+    engine: str | EngineChoice = Field(
+        default="pytorch-eager",
+        description="A name, name@version or name@date (autoawq@0.1.6, llama.cpp@2024-05), name+variant, or a mapping of them.",
+    )
     attention: Literal["flash", "sdpa", "unfused"] | None = Field(
         default=None, description="The engine's own, if left out."
     )

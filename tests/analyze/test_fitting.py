@@ -295,7 +295,10 @@ def test_one_gpu_may_be_enough():
 
 
 def test_a_node_without_a_known_network_ends_the_search():
-    found = roofsim.fit("gpt3-13b", gpu="rtx4090", fewest="gpus", recompute="full").fewest
+    given = {"gpu": "rtx4090", "fewest": "gpus", "recompute": "full"}
+    usual = roofsim.fit("gpt3-13b", **given).fewest
+    assert (usual.gpus, usual.limit) == (8, 8)  # the usual box of such cards
+    found = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
     assert (found.gpus, found.limit) == (None, 4)
     assert "system.node_network" in found.reason
 
@@ -373,8 +376,12 @@ def test_what_does_not_fit_gets_the_cheapest_changes():
     for remedy in remedies.other:
         assert remedy.attempt.fits
         assert remedy.hardware
-    times = [remedy.attempt.seconds_per_sample for remedy in remedies.other]
+    times = [remedy.attempt.seconds_per_unit for remedy in remedies.other]
     assert times == sorted(times)
+
+
+def test_changes_end_where_no_network_is_known():
+    remedies = roofsim.fit("llama3-8b", gpu="rtx4090", system="workstation-4x-rtx4090").remedies
     assert any("node_network" in note for note in remedies.notes)
 
 
@@ -392,11 +399,36 @@ def test_changes_on_the_same_hardware_run_as_their_flags_say():
     assert samples == pytest.approx(best.attempt.samples_per_second)
 
 
-def test_work_is_compared_by_time_per_sample():
+def test_work_is_compared_by_time_per_token():
     found = roofsim.fit("bert-large", sequence_length=512, micro_batch_size=64, precision="fp32", gpu="v100")
     for remedy in found.remedies.singles:
-        expected = remedy.attempt.step_time / remedy.attempt.samples / (found.base.step_time / found.base.samples) - 1.0
+        expected = remedy.attempt.step_time / remedy.attempt.units / (found.base.step_time / found.base.units) - 1.0
         assert remedy.slowdown == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("phase", "key"),
+    [
+        ("train", "sequence_length"),
+        ("prefill", "prompt_length"),
+        ("generate", "prompt_length"),
+        ("decode", "context_length"),
+    ],
+)
+def test_a_shorter_length_is_among_the_changes(phase, key):
+    given = {"phase": phase, "gpu": "rtx4090", key: 131072} | ({"adapter": "qlora"} if phase == "train" else {})
+    remedies = roofsim.fit("llama3.1-8b", **given).remedies
+    lengths = [remedy for remedy in remedies.singles if remedy.changes[0].group == "length"]
+    assert [remedy.attempt.changes for remedy in lengths]
+    assert {value for remedy in lengths for value in remedy.attempt.changes.values()} <= {65536, 32768, 16384}
+    memories = sorted((value, remedy.attempt.memory) for remedy in lengths for value in remedy.attempt.changes.values())
+    assert [memory for _, memory in memories] == sorted(memory for _, memory in memories)
+    assert max(memory for _, memory in memories) < roofsim.fit("llama3.1-8b", **given).base.memory
+
+
+def test_the_length_alone_can_be_what_makes_it_fit():
+    remedies = roofsim.fit("llama3.1-8b", gpu="rtx4090", adapter="qlora").remedies
+    assert "--sequence-length 2048" in {remedy.flags() for remedy in remedies.same}
 
 
 def test_layouts_are_changed_where_there_are_replicas():

@@ -287,8 +287,8 @@ def test_a_hugging_face_configuration_is_a_model(cli, tmp_path, monkeypatch, how
     folder = tmp_path / "llama"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
-    (tmp_path / "scenario.yaml").write_text("model: llama\nworkload: {precision: bf16}\n")
-    given = {"folder": "llama", "file": "llama/config.json", "model key": "scenario.yaml"}.get(how, str(folder))
+    (tmp_path / "scenario.yaml").write_text("model: ./llama\nworkload: {precision: bf16}\n")
+    given = {"folder": "./llama", "file": "llama/config.json", "model key": "scenario.yaml"}.get(how, str(folder))
     data = json.loads(cli("run", given, "--json"))
     per_layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160 + 2 * 64
     assert data["parameters"]["total"] == 2 * per_layer + 2 * 128 * 64 + 64

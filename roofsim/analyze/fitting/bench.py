@@ -73,6 +73,11 @@ class Attempt:
         """Step time over the samples of a step: what attempts with different batches are compared by."""
         return self.step_time / self.samples
 
+    @property
+    def seconds_per_unit(self) -> float:
+        """Step time over the tokens or images of a step: what attempts with different lengths are compared by."""
+        return self.step_time / self.units
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         kept = {key: value for key, value in self.__dict__.items() if key not in ("samples", "units", "changes")}

@@ -278,9 +278,9 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
         raise SpecError(
             Problem(message, document.place(("hardware", "gpus")), "hardware.gpus", f"Ask for {needed}, or none.")
         )
-    within = needed <= resolved.system.gpus_per_node
+    within = needed <= resolved.places
     if apart.transfer == "node" and not within:
-        message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.system.gpus_per_node}"
+        message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.places}"
         raise problem(document, "serving.disaggregated.transfer", message, "Use network.")
     by_network = apart.transfer == "network" or not within
     if by_network and apart.transfer_bandwidth is None and resolved.system.node_network is None:
