@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.answer import Served
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
+    from roofsim.spec.told_apart import Imported
     from roofsim.spec.workload import Scenario
 
 
@@ -119,10 +120,10 @@ def resolve_document(document: Document) -> Resolved:
     return Resolver(document, _import_model).run()
 
 
-def _import_model(path: Path) -> dict[str, Any]:
+def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
     from roofsim.importers.huggingface import import_model
 
-    return import_model(path)
+    return import_model(given, where)
 
 
 def answer(evaluation: Evaluation) -> Result:

@@ -6,7 +6,6 @@ that shapes the model and that roofsim does not build is an error, never ignored
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -16,23 +15,24 @@ from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.vision import VISION
-
-#: A config.json is a page of text; whatever is larger is something else (weights, most likely).
-LARGEST_FILE: Final = 10 * 2**20
+from roofsim.spec.json_text import read_json
+from roofsim.spec.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
 ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **ENCODERS, **VISION}
 
 
-def import_model(path: Path) -> dict[str, Any]:
-    """Return the model mapping of a ``config.json``, or of a folder that holds one.
+def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:
+    """Return the model of a ``config.json``, of a folder that holds one, or of its content; `where` names the latter.
 
     Raises
     ------
     SpecError
         When the file cannot be read or describes something that roofsim does not build.
     """
-    return from_config(read_config(path), str(_file(path)))
+    if isinstance(given, dict):
+        return Imported(mapping=from_config(given, where))
+    return Imported(mapping=from_config(read_config(given), str(_file(given))))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -43,31 +43,7 @@ def read_config(path: Path) -> dict[str, Any]:
     SpecError
         For a file that is missing, too large, empty, binary, not JSON or not an object.
     """
-    file = _file(path)
-    try:
-        size = file.stat().st_size
-        if size > LARGEST_FILE:
-            _fail(file, f"has {size / 2**20:.0f} MiB; a config.json has at most {LARGEST_FILE // 2**20}")
-        raw = file.read_bytes()
-    except OSError as error:
-        _fail(file, f"cannot be read: {error.strerror or error}")
-    if not raw.strip():
-        _fail(file, "is empty; expected a JSON object")
-    try:
-        data = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        _fail(file, f"is not UTF-8 text (byte {error.start})")
-    except json.JSONDecodeError as error:
-        lines = error.doc.splitlines() or [""]
-        text = lines[min(error.lineno, len(lines)) - 1]
-        raise SpecError(
-            Problem(f"is not valid JSON: {error.msg}", Place(str(file), error.lineno, error.colno, text))
-        ) from None
-    except (RecursionError, ValueError) as error:
-        _fail(file, "is nested too deeply" if isinstance(error, RecursionError) else f"is not valid JSON: {error}")
-    if not isinstance(data, dict):
-        _fail(file, f"expected a JSON object; got {type(data).__name__}")
-    return data
+    return read_json(_file(path))
 
 
 def _file(path: Path) -> Path:
@@ -75,10 +51,6 @@ def _file(path: Path) -> Path:
     if not file.is_file():
         _fail(file, "is not a regular file" if file.exists() else "no such file")
     return file
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def _fail(file: Path, message: str) -> NoReturn:

@@ -13,13 +13,16 @@ from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, places
+from roofsim.spec.foreign import check_file
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
+from roofsim.spec.scenario import SUFFIXES
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.told_apart import read_json_request
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from roofsim.spec.constants import Constants
     from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.hardware import Gpu, System
+    from roofsim.spec.told_apart import Importer
 
 T = TypeVar("T")
 
@@ -59,11 +63,12 @@ class Resolved:
 class Resolver:
     """Resolve one document; collects what it had to assume on the way."""
 
-    def __init__(self, document: Document, importer: Callable[[Path], dict[str, Any]] | None = None) -> None:
+    def __init__(self, document: Document, importer: Importer | None = None) -> None:
         self.document = document
         self.importer = importer
         path = Path(document.source)
-        self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in (".yaml", ".yml") else []
+        named = isinstance(document.data, dict) and document.data.get("model") == document.source  # a config.json alone
+        self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in SUFFIXES and not named else []
         self.warnings: list[str] = []
 
     def run(self) -> Resolved:
@@ -157,7 +162,7 @@ class Resolver:
     def model(self, given: str | dict[str, Any]) -> ModelSpec:
         """Find the model: an inline mapping, a file, a Hugging Face config, or a catalog name."""
         if isinstance(given, dict):
-            return self._model_of(self.document.part(("model",), given), "model", "inline")
+            return self._inline(given)
         path = self._file(given)
         shape = None if path is not None else sized(given)
         if shape is not None:
@@ -167,13 +172,26 @@ class Resolver:
             name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
             self.assumed.append(f"model {given}: catalog entry {name}")
             return self._model_of(catalog.load("model", name), "", name)
-        if path.is_dir() or path.suffix == ".json":
-            if self.importer is None:
-                raise SpecError(Problem(f"{path} is no YAML file", self.document.place(("model",)), "model"))
+        ours = None if path.is_dir() else read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+        if ours is None or ours.data == {"model": str(path)}:
             self.assumed.append(f"model {given}: Hugging Face config {path}")
-            return self._model_of(from_mapping(self.importer(path), str(path)), "", path.stem)
+            return self._imported(path, str(path), path.stem)
         self.assumed.append(f"model {given}: file {path}")
-        return self._model_of(read_yaml(path), "", path.stem)
+        return self._model_of(ours, "", path.stem)
+
+    def _inline(self, given: dict[str, Any]) -> ModelSpec:
+        if "family" not in given and "model_type" in given:
+            return self._imported(given, f"{self.document.source}: model", "inline")
+        return self._model_of(self.document.part(("model",), given), "model", "inline")
+
+    def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
+        """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
+        if self.importer is None:
+            raise SpecError(Problem(f"{where} is no model of ours", self.document.place(("model",)), "model"))
+        found = self.importer(given, where)
+        self.assumed += found.assumed
+        self.warnings += found.warnings
+        return self._model_of(from_mapping(found.mapping, where), "", name)
 
     def _file(self, given: str) -> Path | None:
         """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it.
@@ -181,6 +199,7 @@ class Resolver:
         A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
         """
         for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
+            check_file(folder / given)
             for name in (given, f"{given}.yaml"):
                 path = folder / name
                 if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):

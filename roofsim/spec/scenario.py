@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
+from roofsim.spec.foreign import check_file, folder_without_config, refuse_object
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
@@ -18,17 +21,20 @@ SUFFIXES: Final = (".yaml", ".yml", ".json")
 def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
     """Return the document of a request.
 
-    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default.
+    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default; ``-`` is what
+    standard input holds.
     """
     if isinstance(given, Scenario):
         document = from_mapping(given.model_dump(exclude_none=True, exclude={"schema_version"}), "<Scenario>")
     elif isinstance(given, dict):
         document = from_mapping(given)
-    else:
+    elif isinstance(given, str | os.PathLike):
         document = _from_name(str(given))
-    if isinstance(document.data, dict) and "family" in document.data and "model" not in document.data:
-        places = {("model", *path): place for path, place in document.places.items()}
-        document = Document({"model": document.data}, document.source, places)
+    elif isinstance(getattr(given, "model_type", None), str) and callable(getattr(given, "to_dict", None)):
+        document = from_mapping(given.to_dict(), f"<{type(given).__name__}>")
+    else:
+        raise refuse_object(given)
+    document = as_scenario(document)
     for key, value in overrides.items():
         if value is not None:
             document = with_override(document, key.replace("__", "."), value, f"override {key}")
@@ -36,14 +42,19 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
 
 
 def _from_name(given: str) -> Document:
+    if given == STANDARD_INPUT:
+        return read_standard_input()
+    check_file(Path(given))
     for path in (Path(given), Path(f"{given}.yaml")):
         if path.is_file() and path.suffix in (".yaml", ".yml"):
             return read_yaml(path)
-        if (path.is_file() and path.suffix == ".json") or (path / "config.json").is_file():
+        if path.is_file() and path.suffix == ".json":
+            return read_json_request(path)
+        if (path / "config.json").is_file():
             return from_mapping({"model": str(path)}, str(path))
     path = Path(given)
     if path.is_dir():
-        raise SpecError(Problem("is a directory without a config.json", Place(given)))
+        raise folder_without_config(path)
     if path.suffix in SUFFIXES and not path.exists():
         beside = (
             [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if path.parent.is_dir() else []

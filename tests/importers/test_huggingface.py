@@ -61,10 +61,10 @@ def test_a_folder_a_file_and_its_name(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIGS["llama3-8b"]), encoding="utf-8")
     assert import_model(folder) == import_model(folder / "config.json")
-    assert import_model(folder)["name"] == "My-Llama"
+    assert import_model(folder).mapping["name"] == "My-Llama"
     other = tmp_path / "tiny.json"
     other.write_text(json.dumps(changed("llama3-8b", _name_or_path="meta-llama/Llama-X")), encoding="utf-8-sig")
-    assert import_model(other)["name"] == "llama-x"
+    assert import_model(other).mapping["name"] == "llama-x"
 
 
 FILES = {
