@@ -14,12 +14,15 @@ from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
+from roofsim.importers.newer_decoders import NEWER_DECODERS
+from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
+from roofsim.importers.wrappers import notes_of, unwrap
 from roofsim.spec.json_text import read_json
 from roofsim.spec.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
-ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **ENCODERS, **VISION}
+ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **ENCODERS, **VISION}
 
 
 def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:
@@ -31,8 +34,8 @@ def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:
         When the file cannot be read or describes something that roofsim does not build.
     """
     if isinstance(given, dict):
-        return Imported(mapping=from_config(given, where))
-    return Imported(mapping=from_config(read_config(given), str(_file(given))))
+        return imported(given, where)
+    return imported(read_config(given), str(_file(given)))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -67,21 +70,35 @@ def from_config(config: dict[str, Any], where: str) -> dict[str, Any]:
     SpecError
         When a key is missing, ill-typed, or asks for something that roofsim does not build.
     """
-    fields = Fields(config, where)
+    return imported(config, where).mapping
+
+
+def imported(config: dict[str, Any], where: str) -> Imported:
+    """Return the model of a configuration with what was assumed of it; raises as `from_config`."""
+    kind = Fields(config, where).word("model_type")
+    found = unwrap(config, where)
+    fields = Fields(found.config, where, found.path)
     model_type = fields.word("model_type")
     if model_type not in ARCHITECTURES:
+        wrapped = f"{kind} wraps" if found.wrapper is not None else ""
+        problem = f"unknown model_type {model_type[:80]!r}"
+        place = f"{found.path}model_type"
         raise UnknownNameError(
-            Problem(f"unknown model_type {model_type[:80]!r}", Place(where), "model_type", _known(model_type, config))
+            Problem(f"{wrapped} {problem}".strip(), Place(where), place, _known(model_type, wrapped=bool(wrapped)))
         )
     mapping = ARCHITECTURES[model_type](fields)
-    return {"name": _name(config, where), "source": f"Hugging Face configuration of type {model_type}", **mapping}
+    assumed, warnings, beside = notes_of(found, mapping)
+    if beside:
+        mapping["beside"] = beside
+    named = {"name": _name(config, where), "source": f"Hugging Face configuration of type {kind}"}
+    return Imported(mapping={**named, **mapping}, assumed=tuple(assumed), warnings=tuple(warnings))
 
 
-def _known(model_type: str, config: dict[str, Any]) -> str:
-    if isinstance(config.get("text_config"), dict):
-        return "It wraps several models; give the object under text_config as a file of its own."
+def _known(model_type: str, *, wrapped: bool) -> str:
     close = did_you_mean(model_type, ARCHITECTURES)
-    return close if close.startswith("Known") else f"{close} Known: {', '.join(ARCHITECTURES)}."
+    known = close if close.startswith("Known") else f"{close} Known: {', '.join((*ARCHITECTURES, *WRAPPERS))}."
+    way = " Describe it as the family that it is nearest to: `roofsim show model NAME` prints one in YAML."
+    return known if wrapped else f"{known}{way}"
 
 
 def _name(config: dict[str, Any], where: str) -> str:
@@ -89,5 +106,7 @@ def _name(config: dict[str, Any], where: str) -> str:
     given = config.get("_name_or_path")
     if isinstance(given, str) and given.strip("/. "):
         return given.rstrip("/").rsplit("/", 1)[-1].lower()
+    if where.startswith("<"):
+        return "inline"
     path = Path(where)
     return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or "config"

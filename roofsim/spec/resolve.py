@@ -181,7 +181,7 @@ class Resolver:
 
     def _inline(self, given: dict[str, Any]) -> ModelSpec:
         if "family" not in given and "model_type" in given:
-            return self._imported(given, f"{self.document.source}: model", "inline")
+            return self._imported(given, self.document.source, "inline")
         return self._model_of(self.document.part(("model",), given), "model", "inline")
 
     def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
