@@ -85,18 +85,10 @@ def notes_of(found: Unwrapped, mapping: dict[str, Any]) -> tuple[list[str], list
         values = ", ".join(f"{name} {found.config[name]}" for name in found.filled)
         assumed.append(f"left out by the file, defaults of the class ({VERSION}): {values}")
     beside, uncounted = _beside(wrapper, mapping)
-    warnings = []
-    if beside:
-        total = sum(network["parameters"] for network in beside)
-        names = " and ".join(network["name"] for network in beside)
-        warnings.append(
-            f"{names} ({total / 1e6:.0f} M parameters) take memory as they lie, in 16 bits; what they compute of images is "
-            "not priced, and the tokens of images belong to the prompt"
-        )
-    if uncounted:
-        warnings.append(
-            f"neither memory nor work of {' and '.join(uncounted)} is counted: roofsim does not know their class"
-        )
+    warnings = [
+        f"neither memory nor work of {' and '.join(uncounted)} is counted: roofsim does not know their class"
+        for _ in uncounted[:1]
+    ]
     return assumed, warnings, beside
 
 

@@ -236,7 +236,9 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        return validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        found = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        self.warnings += found.caveats()
+        return found
 
     # -- engine and precision -----------------------------------------------------------------------------------
 

@@ -50,6 +50,10 @@ class ModelSpec(BaseModel):
         """Return a copy with every default that depends on other fields written out."""
         return self
 
+    def caveats(self) -> tuple[str, ...]:
+        """Return what a reader must know of this model's price: parts that are not priced, or that nobody measured."""
+        return ()
+
     def as_reals(self) -> Self:
         """Return a copy whose integer sizes are floats, the only numbers that lowering works with."""
         update = {

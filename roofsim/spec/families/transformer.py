@@ -233,6 +233,23 @@ class DecoderModel(TransformerModel):
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
         return self
 
+    def caveats(self) -> tuple[str, ...]:
+        """Return what of this model is not priced, or was never measured."""
+        found = []
+        if self.beside:
+            total = sum(network.parameters for network in self.beside)
+            names = " and ".join(network.name for network in self.beside)
+            found.append(
+                f"{names}: {total / 1e6:.0f} M parameters, which take memory in 16 bits; what they compute of images is not "
+                "priced, and the tokens that images become belong to the prompt"
+            )
+        if self.delta_net is not None:
+            found.append(
+                "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as "
+                "one pass over the state"
+            )
+        return tuple(found)
+
     def _own_head_size(self) -> int | None:
         """Return the head size; with latent attention what queries and keys have, both parts together."""
         nope, rope = self.qk_nope_head_size, self.qk_rope_head_size
