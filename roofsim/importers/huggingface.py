@@ -15,6 +15,7 @@ from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.newer_decoders import NEWER_DECODERS
+from roofsim.importers.quantization import stored_weights
 from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
 from roofsim.importers.wrappers import notes_of, unwrap
@@ -90,6 +91,9 @@ def imported(config: dict[str, Any], where: str) -> Imported:
     assumed, warnings, beside = notes_of(found, mapping)
     if beside:
         mapping["beside"] = beside
+    stored = stored_weights(config, found.config, mapping, where)
+    if stored:
+        mapping["stored"] = stored
     named = {"name": _name(config, where), "source": f"Hugging Face configuration of type {kind}"}
     return Imported(mapping={**named, **mapping}, assumed=tuple(assumed), warnings=tuple(warnings))
 

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
+from roofsim.spec.stored_weights import StoredWeights
 
 #: Names without a weight format.
 WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
@@ -127,6 +128,8 @@ class Precision:
         Whether weights are cast op by op.
     weights
         Format in which weights are stored, or None: as `parameters`.
+    stored
+        That format where it is a checkpoint's own and no name stands for it.
     operands
         Type that the operands of linear layers are converted to, or None: they stay as they are.
     notes
@@ -143,8 +146,48 @@ class Precision:
     key_value_cache: str
     autocast: bool = False
     weights: str | None = None
+    stored: WeightFormat | None = None
     operands: str | None = None
     notes: tuple[str, ...] = ()
+
+
+def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    """Return the types of inference on a checkpoint's own weights.
+
+    Raises
+    ------
+    SpecError
+        When nobody can say what they take, or the card has not their arithmetic.
+    """
+    if stored.unread:
+        hint = "State the precision that is nearest to it: --precision int4, int8, fp8, nf4 ... or 16 bits (bf16)."
+        raise SpecError(Problem(stored.unread, path=_PATH, hint=hint))
+    stack = stack if stored.dtype in (None, "fp32") else replace(stack, sixteen=str(stored.dtype))
+    found = stored.weight_format()
+    if found is None:
+        return _named(stack.wide(), recipe, gradient_type, stack)
+    given = _formatted(found.name, found, recipe, gradient_type, stack)
+    cache = given.key_value_cache if stored.key_value_cache is None else stored.key_value_cache
+    return replace(given, stored=found, key_value_cache=cache)
+
+
+def chosen_notes(
+    phase: str, wanted: str | PrecisionRoles | None, stored: StoredWeights | None, found: Precision
+) -> list[str]:
+    """Say which precision was taken where none is stated, and where the checkpoint's own was not taken."""
+    if wanted is not None:
+        own = stored.label if stored is not None and (stored.bits is not None or stored.unread) else None
+        return (
+            []
+            if own in (None, wanted)
+            else [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
+        )
+    if stored is None or stored == StoredWeights():
+        return [f"precision: {found.name}"]
+    own = stored.label
+    if phase == "train" and (stored.bits is not None or stored.unread):
+        return [f"precision: {found.name}; training updates no {own} weights, the checkpoint is expanded first"]
+    return [f"precision: {found.name}" + ("" if found.name == own else f"; the checkpoint's own type is {own}")]
 
 
 def resolve_precision(
@@ -271,12 +314,13 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
 
 def _no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
     has = ", ".join(stack.arithmetic or ()) or "none"
+    weights = name if weight_format(name) is not None else "int8 (or another)"
     return SpecError(
         Problem(
             f"{stack.gpu} has no peak for {arithmetic} arithmetic, in which precision {name!r} multiplies; it has {has}",
             path=_PATH,
             hint=f"Choose such a precision, state gpu.peak.{arithmetic}, or, in inference, store the weights alone: "
-            f"{{compute: {stack.wide()}, parameters: {name}}}.",
+            f"{{compute: {stack.wide()}, parameters: {weights}}}.",
         )
     )
 

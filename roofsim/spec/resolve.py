@@ -17,7 +17,7 @@ from roofsim.spec.foreign import check_file
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload, host_memory
-from roofsim.spec.precision import Precision, Stack, resolve_precision
+from roofsim.spec.precision import Precision, Stack, chosen_notes, resolve_precision, stored_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.scenario import SUFFIXES
 from roofsim.spec.sized import sized
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from roofsim.spec.constants import Constants
     from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.hardware import Gpu, System
+    from roofsim.spec.stored_weights import StoredWeights
     from roofsim.spec.told_apart import Importer
 
 T = TypeVar("T")
@@ -95,7 +96,7 @@ class Resolver:
             most = places(hardware, scenario.hardware)
             hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
-        precision = self.precision(scenario.workload, engine, hardware.gpu)
+        precision = self.precision(scenario.workload, engine, hardware.gpu, model.stored)
         workload = self.workload(scenario.workload, parallel, model)
         engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
         check_layout(parallel, model, workload, self.document)
@@ -271,27 +272,29 @@ class Resolver:
             raise SpecError(Problem(message, place, "workload.engine", hint))
         return engine
 
-    def precision(self, workload: Workload, engine: Engine, gpu: Gpu) -> Precision:
-        """Resolve the precision; left out, it is the widest-used 16-bit type that the card has."""
-        wanted = workload.precision
-        if wanted is None:
-            wanted = next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
-            self.assumed.append(f"precision: {wanted}")
+    def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
+        """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
+        wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
+        recipe: dict[str, Any] = {
+            "recipe": engine.precision_recipe, "gradient_type": engine.gradient_type, "stack": stack,
+        }  # fmt: skip
         try:
-            found = resolve_precision(
-                wanted,
-                recipe=engine.precision_recipe,
-                gradient_type=engine.gradient_type,
-                stack=_stack(workload.phase, engine, gpu),
-            )
+            if wanted is None and stored is not None and workload.phase != "train":
+                found = stored_precision(stored, **recipe)
+            else:
+                chosen = wanted or next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
+                found = resolve_precision(chosen, **recipe)
         except SpecError as error:
             problem = error.problems[0]
             place = self.document.place(tuple(problem.path.split(".")))
             raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-        self.assumed += found.notes
+        notes = chosen_notes(workload.phase, wanted, stored, found)
+        self.assumed += [*([] if wanted else notes), *found.notes]
+        self.warnings += notes if wanted else []
         if found.weights is not None and workload.phase != "train":
             place = self.document.place(("workload", "precision"))
-            self.warnings += check_loads(engine, found.weights, gpu.architecture, place)
+            family = None if found.stored is None else found.stored.family
+            self.warnings += check_loads(engine, found.weights, gpu.architecture, place, family)
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------

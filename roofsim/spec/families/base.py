@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from roofsim.numeric import real
+from roofsim.spec.stored_weights import StoredWeights
 
 #: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
 Size = Annotated[int, Field(gt=0, le=10**12)]
@@ -41,6 +42,10 @@ class ModelSpec(BaseModel):
         default=None, description="Parameters as published or counted in the reference code; a test holds us to it."
     )
     published_parameters_source: str = ""
+    stored: StoredWeights | None = Field(
+        default=None,
+        description="How the checkpoint stores its weights: the precision of inference, where none is stated.",
+    )
 
     def with_sizes(self, **sizes: Any) -> Self:
         """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
