@@ -162,8 +162,9 @@ def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, 
     if stored.unread:
         hint = "State the precision that is nearest to it: --precision int4, int8, fp8, nf4 ... or 16 bits (bf16)."
         raise SpecError(Problem(stored.unread, path=_PATH, hint=hint))
-    stack = stack if stored.dtype in (None, "fp32") else replace(stack, sixteen=str(stored.dtype))
     found = stored.weight_format()
+    usual = stack.sixteen if found is not None else "bf16"  # engines load files of 32 bits in 16
+    stack = replace(stack, sixteen=usual if stored.dtype in (None, "fp32") else str(stored.dtype))
     if found is None:
         return _named(stack.wide(), recipe, gradient_type, stack)
     given = _formatted(found.name, found, recipe, gradient_type, stack)

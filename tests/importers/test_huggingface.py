@@ -189,8 +189,6 @@ def test_what_does_not_shape_the_model_is_passed_over():
     noise = {
         "rope_scaling": {"rope_type": "some-new-type", "factor": 8.0},
         "rope_theta": 1e6,
-        "torch_dtype": "bfloat16",
-        "quantization_config": {"quant_method": "fp8"},
         "bos_token_id": 1,
         "use_cache": True,
         "transformers_version": "9.9",

@@ -263,7 +263,8 @@ class DecoderModel(TransformerModel):
         width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
         assert width is not None
         shared = self.shared_expert_intermediate_size
-        shared = width * self.num_shared_experts if shared is None else shared
+        if shared is None and not (type(self.num_shared_experts) is int and self.num_shared_experts == 0):
+            shared = width * self.num_shared_experts
         wide = self.position_embedding != "learned" if self.softmax_in_fp32 is None else self.softmax_in_fp32
         return filled.model_copy(
             update={
