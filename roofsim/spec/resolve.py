@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.choose_precision import choose_precision
 from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware, joined, places
+from roofsim.spec.find_hardware import find_hardware, joined, overlay_path, places
 from roofsim.spec.foreign import check_file
 from roofsim.spec.layout import check_layout, complete_parallel
-from roofsim.spec.loads import check_loads
 from roofsim.spec.offload import check_offload, host_memory
-from roofsim.spec.precision import Precision, Stack, chosen_notes, resolve_precision, stored_precision
+from roofsim.spec.precision import Precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.scenario import SUFFIXES
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.told_apart import read_json_request
 from roofsim.spec.validate import validate
-from roofsim.spec.workload import Parallel, Scenario, Workload
+from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -59,6 +59,8 @@ class Resolved:
     reliability: Reliability = field(default_factory=Reliability)
     places: int = 1
     """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
+    choice: HardwareChoice = field(default_factory=HardwareChoice)
+    """The hardware as the scenario states it."""
 
 
 class Resolver:
@@ -71,6 +73,7 @@ class Resolver:
         named = isinstance(document.data, dict) and document.data.get("model") == document.source  # a config.json alone
         self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in SUFFIXES and not named else []
         self.warnings: list[str] = []
+        self.si = isinstance(document.data, dict) and document.data.get("units") == "SI"
 
     def run(self) -> Resolved:
         """Return the resolved scenario.
@@ -125,7 +128,13 @@ class Resolver:
             override=scenario.hardware.override,
             reliability=reliability,
             places=most,
+            choice=self._choice(scenario.hardware),
         )
+
+    def _choice(self, given: HardwareChoice) -> HardwareChoice:
+        """Return the hardware as stated, its overlay as it is found from the working directory."""
+        path = None if given.calibration is None else overlay_path(given.calibration, self.document)
+        return given if path is None else given.model_copy(update={"calibration": str(path)})
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
         """Take generate for what makes images of a diffusion pipeline: one pass of all its steps, its forward."""
@@ -138,7 +147,7 @@ class Resolver:
     def _scenario(self) -> Scenario:
         """Check the scenario; where keys are wrong, look up the names as well, so that all problems come at once."""
         try:
-            return validate(Scenario, self.document)
+            return validate(Scenario, self.document, si=self.si)
         except SpecError as error:
             raise SpecError([*error.problems, *self._wrong_names()]) from None
 
@@ -264,7 +273,7 @@ class Resolver:
                     )
                 )
             document = document.with_value((key,), value, at)
-        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "")
+        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "", si=self.si)
         if workload.phase not in engine.phases:
             able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
             message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
@@ -274,27 +283,9 @@ class Resolver:
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
-        wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
-        recipe: dict[str, Any] = {
-            "recipe": engine.precision_recipe, "gradient_type": engine.gradient_type, "stack": stack,
-        }  # fmt: skip
-        try:
-            if wanted is None and stored is not None and workload.phase != "train":
-                found = stored_precision(stored, **recipe)
-            else:
-                chosen = wanted or next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
-                found = resolve_precision(chosen, **recipe)
-        except SpecError as error:
-            problem = error.problems[0]
-            place = self.document.place(tuple(problem.path.split(".")))
-            raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-        notes = chosen_notes(workload.phase, wanted, stored, found)
-        self.assumed += [*([] if wanted else notes), *found.notes]
-        self.warnings += notes if wanted else []
-        if found.weights is not None and workload.phase != "train":
-            place = self.document.place(("workload", "precision"))
-            family = None if found.stored is None else found.stored.family
-            self.warnings += check_loads(engine, found.weights, gpu.architecture, place, family)
+        found, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
+        self.assumed += assumed
+        self.warnings += warnings
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------
@@ -337,19 +328,6 @@ class Resolver:
             self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
         if parallel.expert > 1 and parallel.expert_imbalance == 1.0:
             self.assumed.append("expert_imbalance: 1, every expert gets as many tokens")
-
-
-def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
-    """Return what a card and an engine make of a precision name."""
-    return Stack(
-        phase=phase,
-        gpu=gpu.name,
-        arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
-        engine=engine.name,
-        sixteen="bf16" if engine.default_precision == "bf16" else "fp16",
-        meanings=engine.weight_formats,
-        expands=engine.expands_foreign_formats,
-    )
 
 
 def _phases(engine: str) -> tuple[str, ...]:

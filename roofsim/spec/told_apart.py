@@ -51,7 +51,7 @@ def is_configuration(data: Any) -> bool:
     >>> is_configuration({"model_type": "llama"}), is_configuration({"model": "llama3-8b"})
     (True, False)
     """
-    if not isinstance(data, dict) or str(data.get("schema", "")).startswith(_RESULT):
+    if not isinstance(data, dict) or str(data.get("schema", "")).startswith("roofsim/"):
         return False
     return "model_type" in data or not any(key in data for key in _OURS)
 
@@ -61,6 +61,11 @@ def as_scenario(document: Document) -> Document:
     data = document.data
     if not isinstance(data, dict):
         return document
+    if str(data.get("schema", "")).startswith("roofsim/") and not str(data["schema"]).startswith(_RESULT):
+        hint = "`roofsim run --json` writes scenarios that run again."
+        raise SpecError(
+            Problem(f"holds an answer ({data['schema']}), not a scenario", document.place(("schema",)), "", hint)
+        )
     if str(data.get("schema", "")).startswith(_RESULT) and isinstance(data.get("scenario"), dict):
         return document.part(("scenario",), data["scenario"])
     if ("family" in data or "model_type" in data) and "model" not in data:

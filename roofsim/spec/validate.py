@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.spec.quantity import SI
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 
-def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
-    """Return `document` as an instance of `schema`.
+def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool = False) -> M:
+    """Return `document` as an instance of `schema`; `si`: bare numbers are quantities in SI units.
 
     Raises
     ------
@@ -32,7 +33,7 @@ def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
     try:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
-        return schema.model_validate_json(json.dumps(document.data), strict=True)
+        return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
     except ValidationError as error:
         problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
     except (TypeError, ValueError) as error:

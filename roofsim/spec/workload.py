@@ -103,7 +103,7 @@ class Workload(_Strict):
     )
     recompute: Literal["none", "selective", "full"] | RecomputePlan = "none"
     engine: str = "pytorch-eager"
-    attention: Literal["flash", "sdpa", "unfused"] | None = Field(
+    attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] | None = Field(
         default=None, description="The engine's own, if left out."
     )
     engine_facts: dict[str, Any] = Field(default_factory=dict, description="Facts of the engine to override.")
@@ -285,6 +285,9 @@ class Scenario(_Strict):
     """A request: a model, what is done with it, and on what."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    units: Literal["SI"] | None = Field(
+        default=None, description="SI: bare numbers are quantities in SI units, as in the scenario of a result."
+    )
     model: str | dict[str, Any]
     workload: Workload = Workload()
     parallel: Parallel = Parallel()
