@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.formats import HEAD, LINEAR, Encoding, FormatFamily, WeightFormat
 
-Bits = Annotated[float, Field(ge=0.0, le=1e9)]
+Bits = Annotated[float, Field(ge=0.0, le=10.0**9)]
 Length = Annotated[int, Field(gt=0, le=10**6)]
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 

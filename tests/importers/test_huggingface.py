@@ -27,8 +27,16 @@ from roofsim.spec.validate import validate
 PUBLISHED = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
 NEWER = json.loads(Path(__file__).with_name("published_newer.json").read_text(encoding="utf-8"))
 CONFIGS = {entry["name"]: entry["config"] for entry in PUBLISHED}
-#: What names a model; and stochastic depth, which belongs to a recipe of training.
-NAMING = {"name", "aliases", "source", "published_parameters", "published_parameters_source", "stochastic_depth"}
+#: What names a model; stochastic depth, which belongs to a recipe of training; how a published checkpoint is stored.
+NAMING = {
+    "name",
+    "aliases",
+    "source",
+    "published_parameters",
+    "published_parameters_source",
+    "stochastic_depth",
+    "stored",
+}
 
 
 def imported(config, where="models/some-model/config.json"):

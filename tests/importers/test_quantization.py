@@ -304,3 +304,13 @@ def test_quantised_decoding_reads_fewer_bytes():
     assert own.memory.fits
     assert not plain.memory.fits
     assert own.step_time < 0.6 * plain.step_time
+
+
+@pytest.mark.parametrize(
+    ("name", "quantization"),
+    [("gpt-oss-20b", MXFP4), ("gpt-oss-120b", MXFP4), ("deepseek-v3", BLOCKS), ("kimi-k2", BLOCKS), ("minimax-m2", BLOCKS)],
+)
+def test_the_catalog_says_how_published_checkpoints_are_stored(name, quantization):
+    request = scenario(CONFIGS[name], quantization)
+    assert weight_bytes({**request, "model": name}) == weight_bytes(request)
+    assert resolve({**request, "model": name}).precision == resolve(request).precision

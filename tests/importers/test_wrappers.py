@@ -48,7 +48,7 @@ def test_networks_beside_take_memory_and_no_work():
     assert held == pytest.approx(2 * beside, abs=1024)  # each allocation is rounded up
     assert whole.step_time == pytest.approx(alone.step_time, rel=1e-12)
     assert whole.model_flops == alone.model_flops
-    assert any(warning.startswith("vision tower and projector: 420 M parameters") for warning in whole.warnings)
+    assert any(warning.startswith("vision tower and projector: 801 MiB of weights") for warning in whole.warnings)
 
 
 def test_networks_beside_are_frozen_and_split_over_a_tensor_group():

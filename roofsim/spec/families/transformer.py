@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.families.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
 Normalization = Literal["layernorm", "rmsnorm"]
@@ -240,7 +241,7 @@ class DecoderModel(TransformerModel):
             total = sum(network.parameters for network in self.beside)
             names = " and ".join(network.name for network in self.beside)
             found.append(
-                f"{names}: {total / 1e6:.0f} M parameters, which take memory in 16 bits; what they compute of images is not "
+                f"{names}: {humanize(2.0 * total, 'B', 3)} of weights in 16 bits take memory; what they compute of images is not "
                 "priced, and the tokens that images become belong to the prompt"
             )
         if self.delta_net is not None:
