@@ -76,6 +76,9 @@ def from_config(config: dict[str, Any], where: str) -> dict[str, Any]:
 
 def imported(config: dict[str, Any], where: str) -> Imported:
     """Return the model of a configuration with what was assumed of it; raises as `from_config`."""
+    if "model_type" not in config:
+        hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
+        raise SpecError(Problem("required key is missing", Place(where), "model_type", hint))
     kind = Fields(config, where).word("model_type")
     found = unwrap(config, where)
     fields = Fields(found.config, where, found.path)

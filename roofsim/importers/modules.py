@@ -134,13 +134,16 @@ def wide_layers(
     return wide
 
 
-def _layers(mapping: Mapping) -> list[tuple[str, tuple[str, ...], range | list[int]]]:
+def _layers(mapping: Mapping) -> list[tuple[str, tuple[str, ...], list[int]]]:
     """Return the kinds of linear layers of a decoder, their names, and in which of its layers they stand."""
     depth, experts = int(mapping["num_layers"]), int(mapping.get("num_experts") or 0)
     dense = int(mapping.get("num_dense_layers") or 0) if experts else depth
     every = mapping.get("full_attention_every") if mapping.get("delta_net") else None
     whole = [at for at in range(depth) if every is None or (at + 1) % every == 0]
-    found = [(_ATTENTION, whole), (_DELTA, [at for at in range(depth) if at not in set(whole)])]
+    found: list[tuple[dict[str, tuple[str, ...]], list[int]]] = [
+        (_ATTENTION, whole),
+        (_DELTA, [at for at in range(depth) if at not in set(whole)]),
+    ]
     found += [(_MLP, list(range(dense))), (_EXPERTS, list(range(dense, depth)))]
     found += [(_SHARED, list(range(dense, depth)) if mapping.get("num_shared_experts") else [])]
     return [

@@ -170,7 +170,8 @@ def _of_llama4(p: Parts) -> int:
 
 
 def _of_paligemma(p: Parts) -> int:
-    return linear(p.vision.whole("hidden_size"), p.vision.whole("projection_dim", default=p.width))
+    width: int = p.vision.whole("hidden_size")
+    return linear(width, p.vision.whole("projection_dim", default=p.width))
 
 
 def _of_idefics2(p: Parts) -> int:
@@ -188,7 +189,7 @@ def _of_idefics2(p: Parts) -> int:
 
 def _of_idefics3(p: Parts) -> int:
     factor = p.wrapper.whole("scale_factor", default=2)
-    return linear(p.vision.whole("hidden_size") * factor * factor, p.width, False)
+    return linear(int(p.vision.whole("hidden_size") * factor * factor), p.width, False)
 
 
 def _of_intern(p: Parts) -> int:

@@ -110,8 +110,10 @@ def in_chunks(
     if window is None or not whole or not heads.causal:
         return attend(layers, call, heads, q, k, v, mask)
     count = maximum(length / window, 1.0)
-    parts = [layers.view(x, "reshape", x.shape[0] * count, length / count, *x.shape[2:]) for x in (q, k, v)]
-    out = attend(layers, call, replace(heads, window=None), *parts, mask)
+    own_q, own_k, own_v = (
+        layers.view(x, "reshape", x.shape[0] * count, length / count, *x.shape[2:]) for x in (q, k, v)
+    )
+    out = attend(layers, call, replace(heads, window=None), own_q, own_k, own_v, mask)
     return layers.view(out, "reshape", q.shape[0], length, out.shape[2])
 
 

@@ -70,7 +70,10 @@ def check_file(path: Path) -> None:
     SpecError
         With one sentence that says what it is, what is read instead, and how to get there.
     """
-    if path.suffix.lower() in (".yaml", ".yml") or not path.is_file():
+    there = _is_file(path)
+    if path.suffix.lower() in ENDINGS and not there and not path.is_dir():
+        raise SpecError(Problem("no such file", Place(str(path))))
+    if path.suffix.lower() in (".yaml", ".yml") or not there:
         return
     held = BESIDE.get(path.name.lower(), ENDINGS.get(path.suffix.lower()))
     if path.name.lower().endswith(".index.json"):
@@ -79,6 +82,22 @@ def check_file(path: Path) -> None:
         held = _by_beginning(path)
     if held is not None:
         raise SpecError(Problem(f"holds {held}; roofsim reads {READ}", Place(str(path)), hint=_way(path)))
+
+
+def check_named(given: str, folders: list[Path]) -> None:
+    """Check what a scenario names as its model in each folder where it may lie; raises as `check_file`."""
+    for path in (folder / given for folder in folders):
+        if _is_file(path):
+            check_file(path)
+        elif ("/" in given or "\\" in given) and path.is_dir() and not (path / "config.json").exists():
+            raise folder_without_config(path)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:  # a name that no file can have
+        return False
 
 
 def _by_beginning(path: Path) -> str | None:

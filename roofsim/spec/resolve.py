@@ -14,7 +14,7 @@ from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
 from roofsim.spec.families.registry import family_schema
 from roofsim.spec.find_hardware import find_hardware, joined, overlay_path, places
-from roofsim.spec.foreign import check_file
+from roofsim.spec.foreign import check_named
 from roofsim.spec.layout import check_layout, complete_parallel
 from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision
@@ -208,8 +208,9 @@ class Resolver:
 
         A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
         """
-        for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
-            check_file(folder / given)
+        folders = list(dict.fromkeys((Path(), Path(self.document.source).parent)))
+        check_named(given, folders)
+        for folder in folders:
             for name in (given, f"{given}.yaml"):
                 path = folder / name
                 if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
@@ -246,9 +247,9 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        found = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
-        self.warnings += found.caveats()
-        return found
+        model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        self.warnings += model.caveats()
+        return model
 
     # -- engine and precision -----------------------------------------------------------------------------------
 
