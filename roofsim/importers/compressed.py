@@ -78,6 +78,8 @@ def _scaled(weights: Fields, base: Mapping) -> Mapping:
         return {**base, "row_bits": 16.0}
     if strategy == "block":
         block = weights.wholes("block_structure", [128, 128])
+        if len(block) != 2:
+            weights.fail("block_structure", f"expected rows and columns such as [128, 128]; got {block}")
         return {**base, "group_rows": block[0], "group_size": block[-1], "scale_bits": 16.0}
     if strategy == "group":
         return {**base, "group_size": weights.whole("group_size", default=128), "scale_bits": 16.0}

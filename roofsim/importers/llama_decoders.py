@@ -11,6 +11,9 @@ if TYPE_CHECKING:
 
     from roofsim.importers.fields import Fields
 
+#: Layers beyond which a file is no model's.
+_MOST_LAYERS: Final = 100_000
+
 
 def gated(c: Fields, **fields: Any) -> Mapping:
     """Return what Llama and its kin share: RMS norms, rotary positions, gated MLPs, grouped key-value heads."""
@@ -74,6 +77,14 @@ def windows(c: Fields, default_every: int | None = None) -> Mapping:
             return {}
         every = layers_that_see_all(c, "layer_types", [kind == "full_attention" for kind in kinds])
     return {"sliding_window": window, "full_attention_every": every}
+
+
+def depth(c: Fields) -> int:
+    """Return the number of layers, where each is looked at."""
+    layers: int = c.whole("num_hidden_layers")
+    if layers > _MOST_LAYERS:
+        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
+    return layers
 
 
 def layers_that_see_all(c: Fields, key: str, full: list[bool]) -> int | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any, Final
+
+from roofsim.errors import Problem, SpecError
 
 Mapping = dict[str, Any]
 
@@ -33,7 +35,7 @@ _ATTENTION: Final = {
     "self_attention.key_value_down": ("self_attn.kv_a_proj_with_mqa",),
     "self_attention.key_value_up": ("self_attn.kv_b_proj",),
 }  # fmt: skip
-_DELTA: Final = {
+_DELTA: Final[dict[str, tuple[str, ...]]] = {
     "delta_net.in_qkvz": ("linear_attn.in_proj_qkvz",),
     "delta_net.in_ba": ("linear_attn.in_proj_ba",),
     "delta_net.output": ("linear_attn.out_proj",),
@@ -69,42 +71,70 @@ _SHARED: Final = {
 }
 
 
-@dataclass(frozen=True)
+#: Layers beyond which a file is no model's; patterns times layers beyond which it is no quantiser's.
+_MOST_LAYERS: Final = 100_000
+_MOST_COMPARISONS: Final = 500_000
+#: A repetition of a repetition, which can take for ever to compare.
+_NESTED: Final = re.compile(r"[*+}]\)+[*+{]|\([^)]*[*+}][^)]*\)[*+{]")
+
+
 class Excluded:
     """Names that a file lists, and how its quantiser compares them with those of modules.
 
     ``part``: anywhere inside (AutoAWQ); ``whole``: the module, one above it, or the end of its name (transformers);
     ``glob``: with asterisks (ModelOpt); ``regex``: an expression from the name's beginning, where it is none as ``whole``.
+    In all of them ``re:`` stands before an expression (compressed-tensors).
     """
 
-    names: list[str]
-    style: str
+    def __init__(self, names: list[str], style: str) -> None:
+        self.style = style
+        written = {name for name in names if name.startswith("re:")}
+        plain = set(names) - written
+        self.plain = plain if style != "part" else set()
+        self.parts = plain if style == "part" else set()
+        self.globs = {name for name in plain if "*" in name} if style == "glob" else set()
+        signs = re.compile(r"[][\\^$*+?(){}|]")
+        expressions = [name[3:] for name in written]
+        expressions += [name for name in plain if style == "regex" and signs.search(name)]
+        self.expressions = [_compiled(expression) for expression in expressions]
+
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.plain) + self.patterns
+
+    @property
+    def patterns(self) -> int:
+        """Number of those that are compared one by one."""
+        return len(self.parts) + len(self.globs) + len(self.expressions)
 
     def matches(self, module: str) -> bool:
         """Whether a module is among them."""
-        return any(self._one(name, module) for name in self.names)
-
-    def _one(self, name: str, module: str) -> bool:
-        if self.style == "part":
-            return name in module
-        if name.startswith("re:"):
-            return _expression(name[3:], module)
-        if self.style == "glob" and "*" in name:
-            return fnmatchcase(module, name) or fnmatchcase(module, f"{name}.*")
-        if _whole(name, module):
+        if self.plain and not self.plain.isdisjoint(_paths_in(module)):
             return True
-        return self.style == "regex" and _expression(name, module)
+        if any(part in module for part in self.parts):
+            return True
+        if any(fnmatchcase(module, name) or fnmatchcase(module, f"{name}.*") for name in self.globs):
+            return True
+        return any(expression.match(module) for expression in self.expressions)
 
 
-def _whole(name: str, module: str) -> bool:
-    return module == name or module.startswith(f"{name}.") or module.endswith(f".{name}") or f".{name}." in module
+@lru_cache(maxsize=20_000)
+def _paths_in(module: str) -> frozenset[str]:
+    """Return the module's name, those of the modules above it, and what either ends with."""
+    parts = module.split(".")
+    return frozenset(
+        ".".join(parts[first : last + 1]) for first in range(len(parts)) for last in range(first, len(parts))
+    )
 
 
-def _expression(pattern: str, module: str) -> bool:
+def _compiled(expression: str) -> re.Pattern[str]:
+    path = "quantization_config"
+    if _NESTED.search(expression):
+        raise SpecError(Problem(f"the pattern {expression[:60]!r} repeats what repeats, which is not read", path=path))
     try:
-        return re.match(pattern, module) is not None
-    except re.error:
-        return False
+        return re.compile(expression)
+    except re.error as error:
+        raise SpecError(Problem(f"the pattern {expression[:60]!r} is none: {error}", path=path)) from None
 
 
 def head_is_wide(excluded: Excluded) -> bool:
@@ -119,14 +149,18 @@ def wide_layers(
 
     `only` are the modules of a layer that are quantised at all, `targets` the modules anywhere; None: all.
     """
-    if mapping.get("family") != "decoder" or not (excluded.names or only or targets):
+    if mapping.get("family") != "decoder" or not (len(excluded) or only or targets):
         return {}
+    depth = int(mapping["num_layers"])
+    if depth > _MOST_LAYERS or depth * (excluded.patterns + (targets.patterns if targets else 0)) > _MOST_COMPARISONS:
+        raise SpecError(Problem(f"too many patterns for {depth} layers", path="quantization_config"))
+    inside = None if only is None else Excluded(only, "whole")
     wide: dict[str, float] = {}
     for layer, spellings, numbers in _layers(mapping):
         kept = 0
         for number in numbers:
             names = [f"{stack.format(number)}{spelling}" for spelling in spellings for stack in _STACKS]
-            outside = only is not None and not any(_whole(name, spelling) for name in only for spelling in spellings)
+            outside = inside is not None and not any(map(inside.matches, spellings))
             missed = targets is not None and not any(map(targets.matches, names))
             kept += outside or missed or any(map(excluded.matches, names))
         if kept:

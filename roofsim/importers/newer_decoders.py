@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.decoders import Mapping, decoder, rotary_fraction, sizes, tied
-from roofsim.importers.llama_decoders import gated, layers_that_see_all, windows
+from roofsim.importers.llama_decoders import depth, gated, layers_that_see_all, windows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -15,11 +15,15 @@ if TYPE_CHECKING:
 
 def _llama4(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
-    layers, width = c.whole("num_hidden_layers"), c.whole("intermediate_size")
+    layers, width = depth(c), c.whole("intermediate_size")
     step = c.whole("interleave_moe_layer_step", default=1)
     with_experts = c.wholes("moe_layers", []) or list(range(step - 1, layers, step))
+    if not set(with_experts) <= set(range(layers)):
+        c.fail("moe_layers", f"expected numbers of layers from 0 to {layers - 1}")
     every = c.whole("no_rope_layer_interval", default=4)
     rotates = c.wholes("no_rope_layers", []) or [int((at + 1) % every != 0) for at in range(layers)]
+    if len(rotates) != layers:
+        c.fail("no_rope_layers", f"has {len(rotates)} entries for {layers} layers")
     chunk = c.whole("attention_chunk_size", default=8192) if c.data.get("attention_chunk_size", 0) is not None else None
     if chunk is None and 0 in rotates:
         c.fail("attention_chunk_size", "layers without rotation beside whole attention everywhere are not supported")
@@ -33,7 +37,7 @@ def _llama4(c: Fields) -> Mapping:
         num_experts=c.whole("num_local_experts", default=16),
         experts_per_token=c.whole("num_experts_per_tok", default=1),
         num_shared_experts=1,
-        num_dense_layers=layers - len(with_experts),
+        num_dense_layers=layers - len(set(with_experts)),
         router_scores="sigmoid",
         router_normalized=False,
         query_key_norm="unit" if c.flag("use_qk_norm", True) else "none",

@@ -106,7 +106,10 @@ def _gptq(c: Fields, mapping: Mapping) -> Mapping:
     names = _names(c, "modules_to_not_convert") + [rule[2:] for rule in rules if rule.startswith("-:")]
     if any(not rule.startswith("-:") for rule in rules):
         return {"unread": "this version does not price gptq files whose layers differ in bits (dynamic)"}
-    inside = [name for group in c.data.get("modules_in_block_to_quantize") or [] for name in _listed(group)]
+    given = c.data.get("modules_in_block_to_quantize") or []
+    if not isinstance(given, list):
+        c.fail("modules_in_block_to_quantize", "expected a list of names, or of lists of them")
+    inside = [name for group in given for name in _listed(group)]
     wide = wide_layers(mapping, Excluded(names, "regex"), only=inside or None)
     found = _grouped(c, bits)
     head = found["bits"] + (16.0 + bits) / found.get("group_size", 4096) if c.flag("lm_head", False) else None

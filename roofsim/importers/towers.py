@@ -42,6 +42,8 @@ def _sides(c: Fields, key: str) -> tuple[int, int]:
     value = c.data.get(key)
     if isinstance(value, list) and len(value) == 2:
         first, second = c.wholes(key)
+        if min(first, second) < 1:
+            c.fail(key, f"expected sizes of at least 1; got {value}")
         return first, second
     side = c.whole(key)
     return side, side
@@ -194,7 +196,10 @@ def _of_idefics3(p: Parts) -> int:
 
 def _of_intern(p: Parts) -> int:
     shrunk = p.wrapper.number("downsample_ratio", 0.5)
-    merged = round(p.vision.whole("hidden_size") / shrunk**2)
+    if not 1e-2 < shrunk <= 1.0:
+        p.wrapper.fail("downsample_ratio", f"expected a share up to 1; got {shrunk:g}")
+    width: int = p.vision.whole("hidden_size")
+    merged = round(width / shrunk**2)
     return 2 * merged + linear(merged, p.width) + linear(p.width, p.width)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -186,6 +187,20 @@ def test_left_out_layers_keep_their_type():
     assert types(copy.deepcopy(FP8_DYNAMIC) | {"ignore": []})["head.logits.weight"].packed
 
 
+def test_thousands_of_names_are_read_in_no_time():
+    """Files of fp8 list every norm and router of every layer."""
+    names = [
+        f"model.layers.{n}.{leaf}" for n in range(94) for leaf in ("mlp.gate", "input_layernorm", "self_attn.q_norm")
+    ]
+    config = {
+        **CONFIGS["qwen3-235b-a22b"],
+        "quantization_config": {**BLOCKS, "modules_to_not_convert": [*names, "lm_head"]},
+    }
+    began = time.perf_counter()
+    assert from_config(config, "x")["stored"]["wide"] == {}
+    assert time.perf_counter() - began < 2.0
+
+
 def test_products_of_layers_left_out_run_in_16_bits():
     request = scenario(LLAMA_8B, {**BLOCKS, "modules_to_not_convert": ["self_attn"]}, gpu="h100")
     graph = build(resolve(request)).stages[0].graph
@@ -267,6 +282,9 @@ def test_methods_that_are_not_read_are_named(method):
         ({**BLOCKS, "activation_scheme": "sometimes"}, r"activation_scheme: 'sometimes' changes"),
         ({**NF4, "bnb_4bit_quant_type": "nf3"}, r"bnb_4bit_quant_type: 'nf3' changes"),
         ({"quant_method": 4}, r"quant_method: expected a text; got 4"),
+        ({**W4A16, "ignore": ["re:(a+)+b"]}, r"quantization_config: the pattern '\(a\+\)\+b' repeats what repeats"),
+        ({**W4A16, "ignore": ["re:("]}, r"quantization_config: the pattern '\(' is none: missing \)"),
+        ({**AWQ, "modules_to_not_convert": [f"part{n}" for n in range(99_999)]}, r"too many patterns for 32 layers"),
     ],
 )
 def test_bad_values_are_named(quantization, message):
@@ -308,7 +326,13 @@ def test_quantised_decoding_reads_fewer_bytes():
 
 @pytest.mark.parametrize(
     ("name", "quantization"),
-    [("gpt-oss-20b", MXFP4), ("gpt-oss-120b", MXFP4), ("deepseek-v3", BLOCKS), ("kimi-k2", BLOCKS), ("minimax-m2", BLOCKS)],
+    [
+        ("gpt-oss-20b", MXFP4),
+        ("gpt-oss-120b", MXFP4),
+        ("deepseek-v3", BLOCKS),
+        ("kimi-k2", BLOCKS),
+        ("minimax-m2", BLOCKS),
+    ],
 )
 def test_the_catalog_says_how_published_checkpoints_are_stored(name, quantization):
     request = scenario(CONFIGS[name], quantization)
