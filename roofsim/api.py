@@ -19,10 +19,11 @@ from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
-from roofsim.spec import many_gpus
+from roofsim.spec import catalog, many_gpus
 from roofsim.spec.engine_versions import NO_FACTS
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
+from roofsim.spec.validate import validate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.answer import Served
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
+    from roofsim.spec.told_apart import Imported
     from roofsim.spec.workload import Scenario
 
 
@@ -149,10 +151,10 @@ def resolve_document(document: Document) -> Resolved:
     return Resolver(document, _import_model).run()
 
 
-def _import_model(path: Path) -> dict[str, Any]:
+def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
     from roofsim.importers.huggingface import import_model
 
-    return import_model(path)
+    return import_model(given, where)
 
 
 def answer(evaluation: Evaluation) -> Result:
@@ -201,7 +203,7 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     precision = resolved.precision
     roles = (
         "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
-        "weights", "operands",
+        "weights", "operands", "autocast",
     )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
@@ -212,19 +214,33 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
     result: dict[str, Any] = plain(
         {
+            "units": "SI",
             "model": resolved.model.completed().model_dump(exclude=hidden),
             "workload": workload | {"engine_facts": facts},
             "parallel": resolved.parallel.model_dump(),
             "hardware": {
-                "gpu": resolved.gpu.name,
+                **_stated_hardware(resolved),
                 "gpus": resolved.gpus,
-                "system": resolved.system.name,
                 "override": resolved.override,
                 **_of_runs(resolved),
             },
         }
     )
     return result
+
+
+def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
+    """Return card, node and overlay so that they are found again: by name, or as the scenario describes them.
+
+    A host that stands for several cards which nobody sells in one is left out: it follows from their number.
+    """
+    choice, system = resolved.choice, resolved.system.name
+    described = system if system in catalog.names("system") else choice.system
+    return {
+        "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
+        "system": choice.system if isinstance(choice.system, dict) else described,
+        **({} if choice.calibration is None else {"calibration": choice.calibration}),
+    }
 
 
 def _of_runs(resolved: Resolved) -> dict[str, float]:
@@ -312,10 +328,13 @@ def _basis(evaluation: Evaluation) -> list[str]:
 
 def _unpriced(resolved: Resolved) -> list[str]:
     """Name the engine facts that the scenario overrides and that this version states, but does not price."""
+    fields = type(resolved.engine).model_fields
+    stated = [name for name in resolved.workload.engine_facts if "not yet priced" in (fields[name].description or "")]
+    own = validate(type(resolved.engine), catalog.load("engine", resolved.engine.name)) if stated else None
     return [
         f"engine fact {name} is stated, but not priced by this version"
-        for name in resolved.workload.engine_facts
-        if "not yet priced" in (type(resolved.engine).model_fields[name].description or "")
+        for name in stated
+        if getattr(resolved.engine, name) != getattr(own, name)
     ]
 
 

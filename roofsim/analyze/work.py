@@ -66,7 +66,7 @@ def _over(value: Real, *, averaged: bool) -> Real:
 
 
 def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
-    """Return parameters in all, and those that one token uses (a share of the experts only)."""
+    """Return parameters in all, and those that one token uses: a share of the experts, no networks beside the model."""
     resolved = evaluation.resolved
     if evaluation.program.networks:
         return _of_networks(evaluation)
@@ -75,7 +75,7 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:
             total = total + tensor.numel * copies
-    idle: Real = 0.0
+    idle: Real = float(sum(network.parameters for network in getattr(resolved.model, "beside", ())))
     per_token = getattr(resolved.model, "experts_per_token", 1)
     for op in graph:
         if isinstance(op, GroupedMatmul) and op.phase is Phase.FORWARD:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.context import own_heads, to_heads, to_tokens, whole_context
-from roofsim.numeric import Real, minimum, round_up, same
+from roofsim.lower.shares import one
+from roofsim.numeric import Real, maximum, minimum, round_up, same
 
 if TYPE_CHECKING:
     from roofsim.lower.call import Call
@@ -95,6 +96,25 @@ def attend(
             extra = tuple(tensor for tensor in (additive, sinks) if tensor is not None)
             out = _fused(layers, heads, kernel, q, k, v, extra)
         return to_tokens(layers, out) if swaps else out
+
+
+def in_chunks(
+    layers: Layers, call: Call, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """Attend inside chunks of `heads.window` tokens, each a sequence of its own, where a whole sequence is at hand.
+
+    Otherwise (one token, a piece of a prompt, a part of a sequence, a mask) a chunk is priced as a window of its size.
+    """
+    window, length = heads.window, q.shape[1]
+    whole = call.phase != "decode" and not call.chunked and one(layers.shares.context)
+    if window is None or not whole or not heads.causal:
+        return attend(layers, call, heads, q, k, v, mask)
+    count = maximum(length / window, 1.0)
+    own_q, own_k, own_v = (
+        layers.view(x, "reshape", x.shape[0] * count, length / count, *x.shape[2:]) for x in (q, k, v)
+    )
+    out = attend(layers, call, replace(heads, window=None), own_q, own_k, own_v, mask)
+    return layers.view(out, "reshape", q.shape[0], length, out.shape[2])
 
 
 def _fused(

@@ -93,9 +93,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
 def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
     """Put measured constants of the card in the place of the shipped ones."""
     place = scenario.place(("hardware", "calibration"))
-    path = next(
-        (folder / given for folder in (Path(), Path(scenario.source).parent) if (folder / given).is_file()), None
-    )
+    path = overlay_path(given, scenario)
     if path is None:
         raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
@@ -116,6 +114,12 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
         system=found.system.model_copy(update={"host": host}),
         origins=((f"constants of {found.gpu.name}", f"file {path}"),),
     )
+
+
+def overlay_path(given: str, scenario: Document) -> Path | None:
+    """Return the file of an overlay: as it stands, or beside the scenario."""
+    folders = (Path(), Path(scenario.source).parent)
+    return next((folder / given for folder in folders if (folder / given).is_file()), None)
 
 
 def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:

@@ -8,6 +8,7 @@ from typing import Final
 
 from roofsim.errors import Place, Problem, SpecError, near_matches
 from roofsim.spec import catalog
+from roofsim.spec.foreign import ENDINGS, folder_without_config
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 #: What a path begins with that names no organisation of a model.
@@ -43,12 +44,22 @@ def named_file(
     )
     if found is not None:
         return found
-    if any(_is_folder(one) for one in candidates):
-        raise SpecError(Problem("is a directory without a config.json", place or Place(given), path))
+    folder = next((one for one in candidates if _is_folder(one)), None)
+    if folder is not None:
+        raise folder_without_config(folder, place, path)
     if not suffixed and not given.startswith(_ROOTS) and not given.endswith(os.sep):
         return None
     message = "no such file" if place is None else f"no such file: {given}"
     raise SpecError(Problem(message, place or Place(given), path, _missing_hint(candidates[0])))
+
+
+def is_path(given: str) -> bool:
+    """Whether a text names a file of some kind: by the end of its name or a separator, not by what lies around.
+
+    >>> is_path("gpt2-124m"), is_path("model.onnx"), is_path("./gpt")
+    (False, True, True)
+    """
+    return Path(given).suffix.lower() in (*SUFFIXES, *ENDINGS) or _has_separator(given)
 
 
 def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
-from roofsim.spec.naming import named_file
+from roofsim.spec.foreign import check_file, refuse_object
+from roofsim.spec.naming import is_path, named_file
 from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
@@ -18,7 +21,8 @@ SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel":
 def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
     """Return the document of a request.
 
-    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default.
+    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default; ``-`` is what
+    standard input holds.
     """
     if isinstance(given, Scenario):
         document = from_mapping(
@@ -26,11 +30,13 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
         )
     elif isinstance(given, dict):
         document = from_mapping(given)
-    else:
+    elif isinstance(given, str | os.PathLike):
         document = _from_name(str(given))
-    if isinstance(document.data, dict) and "family" in document.data and "model" not in document.data:
-        places = {("model", *path): place for path, place in document.places.items()}
-        document = Document({"model": document.data}, document.source, places)
+    elif isinstance(getattr(given, "model_type", None), str) and callable(getattr(given, "to_dict", None)):
+        document = from_mapping(given.to_dict(), f"<{type(given).__name__}>")
+    else:
+        raise refuse_object(given)
+    document = as_scenario(document)
     for key, value in overrides.items():
         if value is not None:
             document = with_override(document, key.replace("__", "."), value, f"override {key}")
@@ -38,12 +44,16 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
 
 
 def _from_name(given: str) -> Document:
+    if given == STANDARD_INPUT:
+        return read_standard_input()
+    if is_path(given):
+        check_file(Path(given))
     path = named_file(given)
     if path is None:
         return from_mapping({"model": given}, given)
-    if path.suffix == ".json" or (path / "config.json").is_file():
-        return from_mapping({"model": given}, str(path))
-    return read_yaml(path)
+    if (path / "config.json").is_file():
+        return from_mapping({"model": str(path)}, str(path))
+    return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

@@ -125,7 +125,9 @@ class _Sizes:
             if phase != "train" and getattr(given, name) != Workload.model_fields[name].default
         ]
         if phase == "prefill":
-            idle += [name for name in ("output_length", "context_length") if getattr(given, name) not in (None, 0)]
+            # One token is what a prefill gives.
+            idle += [name for name, usual in (("output_length", 1), ("context_length", 0))
+                     if getattr(given, name) not in (None, usual)]  # fmt: skip
         self.warnings += [f"workload.{name} has no effect in phase {phase}" for name in idle]
         if phase == "generate" and given.context_length:
             self.warnings.append(

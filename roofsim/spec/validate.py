@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.spec.quantity import SI
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 
-def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
-    """Return `document` as an instance of `schema`.
+def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool = False) -> M:
+    """Return `document` as an instance of `schema`; `si`: bare numbers are quantities in SI units.
 
     Raises
     ------
@@ -33,7 +34,7 @@ def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
     try:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
-        return schema.model_validate_json(json.dumps(document.data), strict=True)
+        return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
     except ValidationError as error:
         problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
     except (TypeError, ValueError) as error:

@@ -109,7 +109,7 @@ class Workload(_Strict):
         default="pytorch-eager",
         description="A name, name@version or name@date (autoawq@0.1.6, llama.cpp@2024-05), name+variant, or a mapping of them.",
     )
-    attention: Literal["flash", "sdpa", "unfused"] | None = Field(
+    attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] | None = Field(
         default=None, description="The engine's own, if left out."
     )
     engine_facts: dict[str, Any] = Field(default_factory=dict, description="Facts of the engine to override.")
@@ -294,6 +294,9 @@ class Scenario(_Strict):
     """A request: a model, what is done with it, and on what."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    units: Literal["SI"] | None = Field(
+        default=None, description="SI: bare numbers are quantities in SI units, as in the scenario of a result."
+    )
     model: str | dict[str, Any]
     workload: Workload = Workload()
     parallel: Parallel = Parallel()
