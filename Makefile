@@ -26,7 +26,7 @@ test: $(VENV)/.test  ## run lint, types, import rules and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow"
 
 test-all: $(VENV)/.test  ## run everything, long suites too
 	$(BIN)/python -m pytest

@@ -14,22 +14,27 @@ from roofsim.analyze.networks import networks_of
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
-from roofsim.analyze.sensitivity import elasticities
 from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
-from roofsim.analyze.work import flops_of, parameters_of, work_of
+from roofsim.analyze.utilization import utilization_of
+from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
-from roofsim.spec import many_gpus
+from roofsim.spec import catalog, many_gpus
+from roofsim.spec.engine_versions import NO_FACTS
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario import load_scenario
+from roofsim.spec.validate import validate
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
+    from roofsim.analyze.comparison.rows import Comparison
     from roofsim.analyze.fitting.answer import Fit
     from roofsim.analyze.serving.answer import Served
     from roofsim.schedule.step import StepTime
     from roofsim.spec.source import Document
+    from roofsim.spec.told_apart import Imported
     from roofsim.spec.workload import Scenario
 
 
@@ -52,9 +57,36 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
     return answer(evaluate(resolve(scenario, **overrides)))
 
 
-def compare(scenario: str | Path | dict[str, Any] | Scenario, gpus: list[str], **overrides: Any) -> list[Result]:
-    """Predict one scenario on several GPUs, in the order given."""
-    return [run(scenario, **{**overrides, "gpu": gpu}) for gpu in gpus]
+def compare(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    gpus: str | Sequence[str] = (),
+    *,
+    sort: str | None = None,
+    prices: Mapping[str, float | str] | str | None = None,
+    **overrides: Any,
+) -> Comparison:
+    """Predict one scenario on several cards, and say who wins.
+
+    Parameters
+    ----------
+    gpus
+        Cards, with counts, systems and what-ifs as on the command line: ``["a100", "8xh100", "2x(dgx-h100)",
+        "a100{memory.bandwidth=2x}"]``; five usual cards, if left out.
+    sort
+        ``speed``, ``step``, ``cost``, ``price``, ``energy``, ``memory``, ``mfu`` or ``label``; as given, if left out.
+    prices
+        What you pay for an hour of a card or a system, in dollars: ``{"h100": 2.50}``.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong. A card that cannot run the scenario is no error: its row says why, and what would run.
+    """
+    from roofsim.analyze.comparison.build import compare_document
+    from roofsim.spec.cards import read_cards
+
+    document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
+    return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
 
 
 def fit(
@@ -119,17 +151,16 @@ def resolve_document(document: Document) -> Resolved:
     return Resolver(document, _import_model).run()
 
 
-def _import_model(path: Path) -> dict[str, Any]:
+def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
     from roofsim.importers.huggingface import import_model
 
-    return import_model(path)
+    return import_model(given, where)
 
 
 def answer(evaluation: Evaluation) -> Result:
     """Say what an evaluation means."""
     resolved, step = evaluation.resolved, evaluation.step
-    model_flops, hardware_flops = flops_of(evaluation)
-    peak, _ = evaluation.device.rate(resolved.precision.math)
+    used = utilization_of(evaluation)
     memory = memory_of(evaluation)
     scalar = is_scalar(step.step, evaluation.device.bandwidth)
     limits = bottleneck(step, evaluation.reprice) if scalar else None
@@ -139,19 +170,21 @@ def answer(evaluation: Evaluation) -> Result:
         step_time_interval=interval(evaluation, crowded=nearly_full(memory)) if scalar else None,
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
-        model_flops=model_flops,
-        hardware_flops=hardware_flops,
-        mfu=divide(model_flops, step.step * peak * resolved.gpus),
-        hfu=divide(hardware_flops, step.step * peak * resolved.gpus),
+        model_flops=used.model,
+        hardware_flops=used.hardware,
+        mfu=used.mfu,
+        hfu=used.hfu,
+        utilization=used,
         bound=None if limits is None else limits.bound,
         runner_up=None if limits is None else {"bound": limits.runner_up, "headroom": limits.headroom},
         time=step.breakdown,
         host_time=step.host,
-        device_time=step.device,
+        device_time=step.busy,
+        waits=step.waits,
         parameters=parameters_of(evaluation),
         work=work_of(evaluation),
         memory=memory,
-        elasticity=elasticities(evaluation.reprice) if scalar else None,
+        elasticity=None if limits is None else limits.elasticity,
         cost=_cost(evaluation, step) if scalar else {},
         warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
         assumed=resolved.assumed,
@@ -170,30 +203,44 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     precision = resolved.precision
     roles = (
         "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
-        "weights", "operands",
+        "weights", "operands", "autocast",
     )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
-    workload["engine"] = resolved.engine.name
+    workload["engine"] = resolved.workload.engine
     workload["attention"] = resolved.engine.attention
     workload["memory_format"] = resolved.engine.memory_format
-    facts = resolved.engine.model_dump(exclude={"schema_version", "name", "description", "aliases", "sources", "notes"})
+    facts = resolved.engine.model_dump(exclude=set(NO_FACTS))
     hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
     result: dict[str, Any] = plain(
         {
+            "units": "SI",
             "model": resolved.model.completed().model_dump(exclude=hidden),
             "workload": workload | {"engine_facts": facts},
             "parallel": resolved.parallel.model_dump(),
             "hardware": {
-                "gpu": resolved.gpu.name,
+                **_stated_hardware(resolved),
                 "gpus": resolved.gpus,
-                "system": resolved.system.name,
                 "override": resolved.override,
                 **_of_runs(resolved),
             },
         }
     )
     return result
+
+
+def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
+    """Return card, node and overlay so that they are found again: by name, or as the scenario describes them.
+
+    A host that stands for several cards which nobody sells in one is left out: it follows from their number.
+    """
+    choice, system = resolved.choice, resolved.system.name
+    described = system if system in catalog.names("system") else choice.system
+    return {
+        "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
+        "system": choice.system if isinstance(choice.system, dict) else described,
+        **({} if choice.calibration is None else {"calibration": choice.calibration}),
+    }
 
 
 def _of_runs(resolved: Resolved) -> dict[str, float]:
@@ -259,7 +306,7 @@ def _basis(evaluation: Evaluation) -> list[str]:
     """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
     resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
-    if resolved.override:
+    if resolved.hardware_changed:
         found.append("the hardware was changed, so the interval is that of GPUs without measured steps")
     elif not level.startswith("gpu"):
         width = ", with the interval of measured inference" if served else ", with the interval of unseen GPUs"
@@ -281,10 +328,13 @@ def _basis(evaluation: Evaluation) -> list[str]:
 
 def _unpriced(resolved: Resolved) -> list[str]:
     """Name the engine facts that the scenario overrides and that this version states, but does not price."""
+    fields = type(resolved.engine).model_fields
+    stated = [name for name in resolved.workload.engine_facts if "not yet priced" in (fields[name].description or "")]
+    own = validate(type(resolved.engine), catalog.load("engine", resolved.engine.name)) if stated else None
     return [
         f"engine fact {name} is stated, but this version does not model it"
-        for name in resolved.workload.engine_facts
-        if "not yet priced" in (type(resolved.engine).model_fields[name].description or "")
+        for name in stated
+        if getattr(resolved.engine, name) != getattr(own, name)
     ]
 
 

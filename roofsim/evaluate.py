@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ from roofsim.schedule.memory import MemoryProfile, profile
 from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
-from roofsim.schedule.step import StepTime, compose
+from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.layout import layout_of
 from roofsim.spec.mesh import with_trailing_axis
@@ -52,6 +52,8 @@ class Evaluation:
     priced: tuple[PricedGraph, ...]
     step: StepTime
     profiles: tuple[MemoryProfile, ...]
+    phases: dict[str, StepTime] = field(default_factory=dict)
+    """One run of each of `Program.phases`, of which the whole consists; none of a training pipeline."""
     paces: tuple[int, ...] = ()
     """Of pipelines: the places of the kinds of stages that set their pace."""
 
@@ -60,23 +62,19 @@ class Evaluation:
         """Place of the kind of stage that sets the pace of a training pipeline."""
         return self.paces[0] if self.paces else 0
 
+    def own_step(self, place: int) -> StepTime:
+        """Return the step whose clock and host the kernels of a stage share: that of its phase."""
+        return self.phases.get(self.program.stages[place].phase, self.step)
+
     def reprice(self, scales: Scales) -> StepTime:
         """Return the step on hardware whose rates are scaled."""
         return step_of(self.resolved, self.program, self.priced, scales)[0]
 
     def stage_time(self, name: str) -> Real:
-        """Return the seconds of one run of a phase, of a prefill those of all its pieces, the slower of device and host."""
-        stages = self.program.stages
+        """Return the seconds of one run of a phase, of a prefill those of all its pieces: what `step` holds of it."""
         costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
-        ways = ways_of(self.resolved, self.program, self.priced, costs, shown)
-        places = [place for place, stage in enumerate(stages) if stage.phase == name]
-        if not places:
-            return 0.0
-        runs = [stages[place].times / stages[place].parts if name == "prefill" else 1.0 for place in places]
-        weighted = [(costs[place], ways[place] * often) for place, often in zip(places, runs, strict=True)]
-        return compose(
-            weighted, self.program.num_micro_batches, [shown[place] for place in places] if shown else []
-        ).step
+        found = phases_of(self.resolved, self.program, self.priced, costs, shown).get(name)
+        return 0.0 if found is None else _surrounded(self.resolved, found, Scales()).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
@@ -91,7 +89,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))
-    step, paces = step_of(resolved, program, priced, Scales())
+    step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
@@ -99,6 +97,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
         priced=priced,
         step=step,
         profiles=profiles,
+        phases=phases,
         paces=paces,
     )
 
@@ -119,17 +118,41 @@ def step_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[StepTime, tuple[int, ...]]:
     """Compose the step of a program on scaled hardware; with the stages that set the pace of pipelines."""
+    return _steps_of(resolved, program, priced, scales)[:2]
+
+
+def _steps_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
+) -> tuple[StepTime, tuple[int, ...], dict[str, StepTime]]:
+    """Return what `step_of` does, and one run of each phase."""
     costs, shown = stage_costs(resolved, program, priced, scales)
     if program.pipelined:
         stages = [(cost, one, stage.positions) for cost, one, stage in zip(costs, shown, program.stages, strict=True)]
         step, pace = schedule_of(resolved).pipelined(stages, program.num_micro_batches)
-        return _surrounded(resolved, step, scales), (pace,)
-    ways = ways_of(resolved, program, priced, costs, shown)
-    weighted = [
-        (cost, stage.times / stage.parts * way) for cost, stage, way in zip(costs, program.stages, ways, strict=True)
-    ]
-    step = compose(weighted, program.num_micro_batches, shown)
-    return _surrounded(resolved, step, scales), slowest_places(program, costs, shown)
+        return _surrounded(resolved, step, scales), (pace,), {}
+    phases = phases_of(resolved, program, priced, costs, shown)
+    repeats = [program.stages[places[0]].repeats for places in program.phases().values()]
+    step = one_after_another([repeated(one, often) for one, often in zip(phases.values(), repeats, strict=True)])
+    return _surrounded(resolved, step, scales), slowest_places(program, costs, shown), phases
+
+
+def phases_of(
+    resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], costs: list[PassCost], shown: list[Exposed]
+) -> dict[str, StepTime]:
+    """Return one run of each phase: all pieces of a prefill, one step of a decode.
+
+    The first token is sampled before the next one's kernels can be issued: a host that is ahead in one phase gains nothing
+    in the next.
+    """
+    ways, stages = ways_of(resolved, program, priced, costs, shown), program.stages
+    return {
+        phase: compose(
+            [(costs[place], stages[place].pieces * ways[place]) for place in places],
+            program.num_micro_batches,
+            [shown[place] for place in places] if shown else [],
+        )
+        for phase, places in program.phases().items()
+    }
 
 
 def ways_of(
@@ -302,8 +325,9 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
         return cost
     forward = dict(cost.device["forward"])
     # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    forward["launch"] = forward["launch"] + stage.overhead / without_axis(scales.host_issue_rate)
-    return replace(cost, device=cost.device | {"forward": forward})
+    overhead = stage.overhead / without_axis(scales.host_issue_rate)
+    forward["launch"] = forward["launch"] + overhead
+    return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
 
 
 def _has_contexts(resolved: Resolved, graph: OpGraph) -> bool:

@@ -76,6 +76,16 @@ class Stage:
     steady: bool = False
     grows: bool = False
 
+    @property
+    def repeats(self) -> Real:
+        """How often its phase comes in a step, each time behind the last: once, a decode once a token."""
+        return self.times / self.parts if self.phase == "decode" else 1.0
+
+    @property
+    def pieces(self) -> Real:
+        """How often it runs in its phase, for each micro batch."""
+        return 1.0 if self.phase == "decode" else self.times / self.parts
+
 
 @dataclass(frozen=True, kw_only=True)
 class Program:
@@ -93,10 +103,16 @@ class Program:
 
     def chains(self) -> list[list[int]]:
         """Return the places of the stages of each pipeline of inference; none where there is no pipeline."""
+        return (
+            [] if self.pipelined or self.networks else [places for places in self.phases().values() if len(places) > 1]
+        )
+
+    def phases(self) -> dict[str, list[int]]:
+        """Return the places of the stages of each phase; a phase begins when the one before it has ended."""
         found: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
             found.setdefault(stage.phase, []).append(place)
-        return [] if self.pipelined or self.networks else [places for places in found.values() if len(places) > 1]
+        return found
 
 
 def build(resolved: Resolved) -> Program:

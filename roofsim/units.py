@@ -137,6 +137,19 @@ def parse(text: object, unit: str) -> float:
     return value
 
 
+def scaled(text: str, factor: Decimal) -> str | None:
+    """Return a quantity with its number multiplied and its unit kept; None for a text that does not begin with a number.
+
+    >>> scaled("2.039 TB/s", Decimal(2))
+    '4.078 TB/s'
+    """
+    match = _NUMBER.fullmatch(text) if len(text) <= 100 else None
+    if match is None:
+        return None
+    number = _EXACT.multiply(Decimal(match.group(1).replace("_", "")), factor)
+    return f"{_decimal_text(number, None)} {match.group(2) or ''}".rstrip()
+
+
 def _shown(value: object) -> str:
     """Return a short form of a bad value for a message."""
     text = repr(value)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.allocation import Allocation, Measured
     from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.ops import OpTable
     from roofsim.analyze.result import Memory
     from roofsim.analyze.timeline import Timeline
     from roofsim.evaluate import Evaluation
@@ -35,11 +36,16 @@ def _title(evaluation: Evaluation) -> str:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OpsView(Table):
-    """The ops of a step, or groups of them; `rows` are the first `top` of `every`, or all."""
+    """The ops of a step, or groups of them, and what else it waits for; `rows` are the first `top` of the table, or all."""
 
     by: str
-    every: list[dict[str, Any]]
+    table: OpTable
+    ledger: Memory
     top: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: the rows, the sum of all of them, and whose step it is."""
+        return {**super().to_dict(), "total": self.table.total, "notes": self.table.notes}
 
 
 def ops(
@@ -47,10 +53,11 @@ def ops(
     *,
     by: str = "op",
     sort: str = "time",
+    stage: str | None = None,
     top: int | None = None,
     **overrides: Any,
 ) -> OpsView:
-    """List what runs in a step.
+    """List what runs in a step, and what else it waits for; times of all rows sum to the step.
 
     Parameters
     ----------
@@ -58,6 +65,8 @@ def ops(
         One row per ``op``, ``class``, ``layer`` or ``phase``.
     sort
         ``time``, ``flops``, ``bytes``, ``intensity`` or ``program`` (the order of execution).
+    stage
+        Of a training pipeline: the stage to show. Left out: the one that sets the pace.
     top
         Keep so many rows.
 
@@ -66,15 +75,19 @@ def ops(
     SpecError
         When the request is wrong.
     """
-    return ops_of(evaluate(resolve(scenario, **overrides)), by=by, sort=sort, top=top)
+    return ops_of(evaluate(resolve(scenario, **overrides)), by=by, sort=sort, stage=stage, top=top)
 
 
-def ops_of(evaluation: Evaluation, *, by: str = "op", sort: str = "time", top: int | None = None) -> OpsView:
+def ops_of(
+    evaluation: Evaluation, *, by: str = "op", sort: str = "time", stage: str | None = None, top: int | None = None
+) -> OpsView:
     """Return the ops of an evaluation."""
-    from roofsim.analyze.ops import op_rows
+    from roofsim.analyze.ledger import memory_of
+    from roofsim.analyze.ops import op_table
 
-    every = op_rows(evaluation, by=by, sort=sort)
-    return OpsView(title=_title(evaluation), rows=every[:top], by=by, every=every, top=top)
+    table = op_table(evaluation, by=by, sort=sort, stage=stage)
+    ledger = memory_of(evaluation)
+    return OpsView(title=_title(evaluation), rows=table.rows[:top], by=by, table=table, ledger=ledger, top=top)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

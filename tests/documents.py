@@ -1,6 +1,7 @@
 """Run the examples of README and docs, and compare (or, with ``--write``, replace) what they print.
 
-A block fenced as ``console`` holds commands after ``$ `` and their output; one fenced as ``python`` is run, its
+A block fenced as ``console`` holds commands after ``$ `` and their output. A block that shows a refused request says so where it
+opens: ``console refused``; in any other every command has to end with exit code 0. A block fenced as ``python`` is run, its
 ``print`` output being the ``# ->`` comments' business. Examples run in a scratch folder with the repository's example
 files, so that pictures do not land in the tree; with ``--write`` pictures are copied back.
 """
@@ -18,7 +19,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(console|console refused|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REFUSED = re.compile(r"^\(exit code \d+\)$", re.MULTILINE)
 
 
 def documents() -> list[Path]:
@@ -93,7 +95,7 @@ def examples(path: Path) -> list[tuple[str, str, str]]:
     space: dict[str, object] = {}
     for match in BLOCK.finditer(path.read_text(encoding="utf-8")):
         kind, block = match.groups()
-        if kind == "console":
+        if kind.startswith("console"):
             found.append((kind, block, rerun(block)))
         else:
             exec(compile(block, str(path), "exec"), space)

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.cost.collectives import KINDS, collective_time, fabric_of
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.find_hardware import refuse_misfit
 from roofsim.spec.hardware import Gpu, System
 from roofsim.spec.validate import validate
 from roofsim.units import humanize, parse
@@ -35,13 +36,15 @@ def system_and_gpu(system: str, gpu: str | None) -> tuple[System, Gpu]:
     Raises
     ------
     SpecError
-        For unknown names, and systems that take any GPU when none is named.
+        For unknown names, systems that take any GPU when none is named, and those that cannot hold the GPU.
     """
     found = validate(System, catalog.load("system", system, Place("--system")))
     name = gpu or found.gpu
     if name is None:
         raise SpecError(Problem(f"{found.name} can hold any GPU", Place("--gpu"), hint="Name one with --gpu."))
-    return found, validate(Gpu, catalog.load("gpu", name, Place("--gpu")))
+    card = validate(Gpu, catalog.load("gpu", name, Place("--gpu")))
+    refuse_misfit(card, found, Place("--system"))
+    return found, card
 
 
 def usual_ranks(system: System) -> list[int]:

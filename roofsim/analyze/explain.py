@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.ops import op_rows
+from roofsim.analyze.ops import op_table
 from roofsim.analyze.printed import Printed
 from roofsim.cost.device import reach
 from roofsim.cost.kernels import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
+from roofsim.numeric import is_scalar
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -26,13 +27,14 @@ SHOWN = 12
 
 @dataclass(repr=False)
 class Explanation(Printed):
-    """A figure, how it is computed, and what it is computed from."""
+    """A figure, how it is computed, and what it is computed from; `seconds` where parts of it are a sum of times."""
 
     title: str
     value: str
     formula: str = ""
     source: str = ""
     parts: list[Explanation] = field(default_factory=list)
+    seconds: float | None = None
 
     def to_rows(self, above: tuple[str, ...] = ()) -> list[dict[str, Any]]:
         """Return one flat row per line: its path, value, formula and source."""
@@ -50,6 +52,7 @@ class Explanation(Printed):
             "value": self.value,
             "formula": self.formula,
             "source": self.source,
+            "seconds": self.seconds,
             "parts": [part.to_dict() for part in self.parts],
         }
 
@@ -62,18 +65,19 @@ def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
     UnknownNameError
         With near matches.
     """
-    op = next((op for stage in evaluation.program.stages for op in stage.graph if op.name == figure), None)
-    if op is not None:
-        return _op(evaluation, op)
+    for place, stage in enumerate(evaluation.program.stages):
+        op = next((op for op in stage.graph if op.name == figure), None)
+        if op is not None:
+            return _op(evaluation, place, op)
     data = result.to_dict()
     value = _lookup(data, figure)
     head = figure.split(".", maxsplit=1)[0]
-    if head in ("step_time", "time", "throughput", "latency"):
+    if head in ("step_time", "time", "waits", "throughput", "latency"):
         return _time(evaluation, result, figure, value)
     if head in ("memory",):
         return _memory(evaluation, result, figure, value)
-    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work"):
-        return _flops(evaluation, result, figure, value)
+    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work", "utilization"):
+        return _flops(result, figure, value)
     if head == "parameters":
         return _parameters(evaluation, figure, value)
     return _plain(result, figure, value)
@@ -113,50 +117,79 @@ def _text(value: Any, unit: str = "") -> str:
 
 
 def _time(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
-    """Time is the soft maximum of device, power and host; the device's is a sum over ops."""
-    step = evaluation.step
-    device = Explanation(
-        "device time", _seconds(float(step.device)), "sum over ops of time per launch x launches per step"
-    )
-    device.parts = _longest_ops(evaluation)
-    resolved = evaluation.resolved
-    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
-    host = Explanation(
-        "host time",
-        _seconds(float(step.host)),
-        f"{forward} per kernel in the forward pass, {rest} per kernel elsewhere (engine {resolved.engine.name}, system "
-        f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
-        resolved.engine.sources.get("host_call_time", ""),
-    )
-    power = Explanation(
-        "power",
-        _seconds(float(step.power)),
-        "energy of FLOPs and bytes / the card's power",
-        resolved.constants.sources.get("energy", ""),
-    )
-    root = Explanation(figure, _text(value, "s" if figure.split(".", maxsplit=1)[0] != "throughput" else ""))
+    """Time is a sum over ops and waits; how long the kernels take is a soft maximum of device, power and host."""
+    head = figure.split(".", maxsplit=1)[0]
+    root = Explanation(figure, _text(value, "s" if head != "throughput" else ""))
     root.formula = {
-        "step_time": "soft maximum of device time, power and host time, which overlap: the slowest sets the pace",
-        "throughput": "tokens or samples per step / step_time",
-    }.get(figure.split(".", maxsplit=1)[0], "a part of step_time")
-    root.parts = [device, power, host, _constants(result)]
+        "step_time": "kernels + waits",
+        "throughput": "what a step handles / step_time",
+    }.get(head, "a part of step_time, or of the passes that make it")
+    made = _step(evaluation)
+    if figure == "step_time":
+        root.seconds, root.parts = made.seconds, made.parts
+    else:
+        root.parts = [made]
+    root.parts = [*root.parts, _limits(evaluation), _constants(result)]
     return root
 
 
-def _longest_ops(evaluation: Evaluation) -> list[Explanation]:
-    rows = op_rows(evaluation)
-    parts = [
+def _step(evaluation: Evaluation) -> Explanation:
+    """Unfold a step into the kernels of a rank and what else it waits for."""
+    table = op_table(evaluation)
+    ops = [row for row in table.rows if row["kind"] == "op"]
+    seconds = sum(row["time"] for row in ops)
+    kernels = _of_seconds("kernels", seconds, "sum over ops of (time of one launch x launches in a step)")
+    kernels.parts = _longest_ops(ops)
+    root = _of_seconds("step", table.total["time"], "; ".join(table.notes))
+    root.parts = [kernels]
+    root.parts += [_of_seconds(row["name"], row["time"]) for row in table.rows if row["kind"] == "wait"]
+    return root
+
+
+def _of_seconds(title: str, seconds: float, formula: str = "") -> Explanation:
+    return Explanation(title, _seconds(seconds), formula, seconds=seconds)
+
+
+def _limits(evaluation: Evaluation) -> Explanation:
+    """Say how long device, power and host would take alone."""
+    step, resolved = evaluation.step, evaluation.resolved
+    forward, rest = (_seconds(float(each)) for each in (evaluation.device.call_time, evaluation.device.issue_time))
+    root = Explanation(
+        "limits", "", "device, power and host overlap: the slowest sets the pace, with a soft corner (a soft maximum)"
+    )
+    root.parts = [
+        Explanation("device time", _seconds(float(step.device)), "kernels at full clock, and what they wait for"),
         Explanation(
+            "power",
+            _seconds(float(step.power)),
+            "energy of FLOPs and bytes / the card's power; what it adds belongs to kernels by the energy that they draw",
+            resolved.constants.sources.get("energy", ""),
+        ),
+        Explanation(
+            "host time",
+            _seconds(float(step.host)),
+            f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
+            f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
+            resolved.engine.sources.get("host_call_time", ""),
+        ),
+    ]
+    return root
+
+
+def _longest_ops(rows: list[dict[str, Any]]) -> list[Explanation]:
+    parts = [
+        _of_seconds(
             row["name"],
-            f"{_seconds(row['time'])} ({100 * row['share']:.1f} %)",
-            f"{row['launches']:g} launches, {humanize(row['flops'], 'FLOP', 4)}, {humanize(row['bytes'], 'B', 4)} in all; "
-            f"bound by {row['bound'].replace('_', ' ')}",
+            row["time"],
+            f"{100 * row['share']:.1f} % of the step: {row['launches']:g} launches, {humanize(row['executed_flops'], 'FLOP', 4)}, "
+            f"{humanize(row['bytes'], 'B', 4)} in all"
+            + (f"; bound by {row['bound'].replace('_', ' ')}" if row["bound"] else ""),
         )
         for row in rows[:SHOWN]
     ]
     if len(rows) > SHOWN:
         rest = sum(row["time"] for row in rows[SHOWN:])
-        parts.append(Explanation(f"{len(rows) - SHOWN} other ops", _seconds(rest), "`roofsim ops` lists them all"))
+        parts.append(_of_seconds(f"{len(rows) - SHOWN} other ops", rest, "`roofsim ops` lists them all"))
     return parts
 
 
@@ -168,9 +201,9 @@ def _constants(result: Result) -> Explanation:
     return root
 
 
-def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
-    """One op: its work, and the roofline of each kernel it launches."""
-    context = evaluation.priced[0].context
+def _op(evaluation: Evaluation, place: int, op: AbstractOp) -> Explanation:
+    """One op of a stage: its work, the roofline of each kernel it launches, and what the power limit makes of it."""
+    context = evaluation.priced[place].context
     root = Explanation(op.name, f"{type(op).__name__}, {op.phase}, runs {_text(op.count)} times per pass")
     root.parts.append(Explanation("FLOPs", _text(op.flops(), "FLOP"), _dimensions(op)))
     if _text(op.executed_flops()) != _text(op.flops()):
@@ -186,13 +219,21 @@ def _op(evaluation: Evaluation, op: AbstractOp) -> Explanation:
         parts = [Explanation(str(tensor), _text(tensor.bytes, "B"), str(tensor.root.role)) for tensor in tensors]
         root.parts.append(Explanation(name, _text(amount, "B"), "distinct tensors", parts=parts))
     root.parts += [_kernel(work, context.device) for _, work in kernels_of_all([op], context)]
+    cost = next(one for one in evaluation.priced[place].per_op() if one.op is op)
+    if is_scalar(cost.time, evaluation.step.step) and cost.time:
+        alone, lasting = float(cost.time), float(cost.lasting(evaluation.own_step(place).stretch))
+        text = f"{_seconds(alone)} at full clock, {_seconds(lasting - alone)} for the power that it draws"
+        root.parts.append(Explanation("time of one launch", _seconds(lasting), text, seconds=lasting))
     return root
 
 
 def _kernel(work: KernelWork, device: Device) -> Explanation:
     """One kernel: its roofline, the achieved fractions by name, and the level that they come from."""
     rate, drawn = work.flop_peak * work.compute_share, work.bandwidth_share * reach(work.load)
-    moved = device.bandwidth * drawn
+    moved, source = device.bandwidth * drawn, f"stream x {work.bandwidth_key}"
+    if work.limit < moved:
+        moved, source = work.limit, "what the loads of its compute units draw at most, with this engine's kernels"
+        drawn = moved / device.bandwidth
     arithmetic = f"{_text(work.flops, 'FLOP')} / {_text(rate, 'FLOP/s')}"
     tiled = () if work.product is None else (f"tiles and waves {_text(work.tiling)}",)
     traffic = f"{_text(work.traffic, 'B')} / {_text(moved, 'B/s')}"
@@ -200,7 +241,7 @@ def _kernel(work: KernelWork, device: Device) -> Explanation:
         "kernel",
         f"norm({arithmetic}, {traffic}) + {_seconds(device.architecture.kernel_floor)}",
         f"{_text(work.compute_share)} of {_text(work.flop_peak, 'FLOP/s')} ({' x '.join((*work.compute_keys, *tiled))}); "
-        f"{_text(drawn)} of {_text(device.bandwidth, 'B/s')} (stream x {work.bandwidth_key}); "
+        f"{_text(drawn)} of {_text(device.bandwidth, 'B/s')} ({source}); "
         f"norm: power sum with exponent {device.constants.norm:g}",
         f"constants {device.level}: {device.constants.sources.get('compute', '')}",
     )
@@ -253,15 +294,16 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
     return root
 
 
-def _flops(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:
-    peak, _ = evaluation.device.rate(evaluation.resolved.precision.math)
-    math = evaluation.resolved.precision.math
+def _flops(result: Result, figure: str, value: Any) -> Explanation:
+    used = result.utilization
+    peak = f"{_text(float(used.peak), 'FLOP/s')} dense {used.math} peak"
     formulas = {
-        "mfu": f"model_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
-        "hfu": f"hardware_flops / (step_time x {_text(peak, 'FLOP/s')} dense {math} peak)",
+        "mfu": f"model_flops / (step_time x {peak} x GPUs), without what Winograd's algorithm saves",
+        "hfu": f"hardware_flops / (step_time x {peak} x GPUs)",
         "model_flops": "GEMMs, convolutions and attention products of forward and backward; a multiply-add is two FLOPs; "
-        "causal scores count in full; recomputation does not count",
-        "hardware_flops": "like model_flops, plus recomputation, including the scores that fused attention computes twice",
+        f"of the scores, those that the mask shows ({_text(float(used.usual), 'FLOP')} with the masked ones); no recomputation",
+        "hardware_flops": "what the kernels run: like model_flops, plus recomputation, the scores that fused attention computes "
+        "twice, and masked scores where a kernel does not skip them",
     }
     root = Explanation(figure, _text(value, "FLOP" if "flops" in figure else ""), formulas.get(figure, "sum over ops"))
     for phase, classes in result.work.items():
@@ -298,8 +340,8 @@ def _parameters(evaluation: Evaluation, figure: str, value: Any) -> Explanation:
 def _plain(result: Result, figure: str, value: Any) -> Explanation:
     formulas = {
         "elasticity": "d ln(step_time) / d ln(rate): the step is priced again with the rate changed by 0.01 %",
-        "bound": "the resource with the largest share of the step",
-        "runner_up": "the resource with the second largest share; headroom: how much faster the bound one must get to tie",
+        "bound": "the resource with the largest elasticity, its rates together: 1 % more of it shortens the step most",
+        "runner_up": "the first resource to take its place as it gets faster; headroom: how many times as fast it is by then",
         "cost": "hourly price x time, at the catalog's price of the date shown",
     }
     root = Explanation(figure, _text(value), formulas.get(figure.split(".", maxsplit=1)[0], ""))

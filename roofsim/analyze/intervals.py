@@ -79,7 +79,7 @@ def interval(evaluation: Evaluation, *, crowded: bool = False) -> tuple[float, f
     table = resolved.constants.spreads
     if not table:
         return None
-    seen = resolved.gpu.name in resolved.constants.gpus and not resolved.override
+    seen = resolved.gpu.name in resolved.constants.gpus and not resolved.hardware_changed
     spreads = table["seen" if seen else "unseen"]
     width = spreads.quantile * spread(shares(evaluation), spreads)
     if not resolved.architecture.measured or resolved.workload.phase not in ("train", "forward"):
@@ -119,7 +119,7 @@ def _inference(evaluation: Evaluation) -> tuple[float, bool]:
     if regime is None:
         return 0.0, False
     width = table.width(resolved.engine.name, regime, many=resolved.gpus > 1)
-    known = regime in table.engines.get(resolved.engine.name, {}) and not resolved.override
+    known = regime in table.engines.get(resolved.engine.name, {}) and not resolved.hardware_changed
     known = known and (resolved.gpus == 1 or regime in table.many_gpus)
     speaks = known and resolved.architecture.name in table.architectures
     return (width, True) if speaks else (width * UNMEASURED, False)
@@ -146,7 +146,7 @@ def _many_gpus(evaluation: Evaluation) -> float:
     parallel = resolved.parallel
     splits = any(getattr(parallel, name) > 1 for name in ("tensor", "pipeline", "context", "expert"))
     width = table.model_parallel if splits else table.sharded
-    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines and not resolved.override
+    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines and not resolved.hardware_changed
     return width if known else width * UNMEASURED
 
 

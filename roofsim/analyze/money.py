@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from roofsim.spec.hardware import Gpu, System
+    from roofsim.spec.price import Quote
 
 SECONDS_PER_HOUR: Final = 3600.0
 JOULES_PER_KWH: Final = 3.6e6
@@ -22,12 +23,10 @@ def cost(gpu: Gpu, system: System, gpus: int, step_time: float, units_per_step: 
     unit
         ``tokens`` or ``images``.
     """
-    hourly = gpu.price.hourly
-    if hourly is None and system.price.hourly is not None:
-        hourly = system.price.hourly / system.gpus_per_node
+    quote = quote_of(gpu, system, gpus)
     per_million = step_time / units_per_step * MILLION if units_per_step else None
     energy = None if gpu.tdp is None else gpu.tdp * gpus * step_time / JOULES_PER_KWH
-    dollars = None if hourly is None else hourly * gpus
+    dollars = None if quote is None else quote.per_gpu * gpus
     return {
         "usd_per_hour": dollars,
         f"usd_per_million_{unit}": None
@@ -38,5 +37,30 @@ def cost(gpu: Gpu, system: System, gpus: int, step_time: float, units_per_step: 
         if gpu.tdp is None or per_million is None
         else gpu.tdp * gpus * per_million / JOULES_PER_KWH,
         "usd_purchase": None if gpu.price.purchase is None else gpu.price.purchase * gpus,
-        "price_date": gpu.price.hourly_date or gpu.price.purchase_date or system.price.hourly_date,
+        "price_date": gpu.price.purchase_date if quote is None else quote.date,
+        "price_kind": None if quote is None else quote.kind,
+        "price_seller": None if quote is None else quote.seller,
+        "price_region": None if quote is None else quote.region,
+        "price_source": None if quote is None else quote.source,
+        "price": None if quote is None else quote.words(),
     }
+
+
+def quote_of(gpu: Gpu, system: System, gpus: int) -> Quote | None:
+    """Return the price of an hour of one card: the node's share where whole nodes are taken, or another than the usual one.
+
+    A node's price holds its network and host; single cards of the usual node have prices of their own.
+    """
+    node = system.price.quote(_source(system.sources), system.gpus_per_node)
+    card = gpu.price.quote(_source(gpu.sources))
+    paid = next((quote for quote in (card, node) if quote is not None and quote.kind == "own"), None)
+    if paid is not None:  # what somebody pays goes before what is published
+        return paid
+    whole = gpus >= system.gpus_per_node or system.name != gpu.usual_system
+    return node if node is not None and (card is None or whole) else card
+
+
+def _source(sources: dict[str, str]) -> str | None:
+    """Return where the price of an hour comes from; ``as FIELD`` stands for the source of another field."""
+    found = sources.get("price.hourly") or sources.get("price")
+    return sources.get(found.removeprefix("as "), found) if found else None

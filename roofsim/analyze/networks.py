@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.bottleneck import bound_of
 from roofsim.cost.pricing import Scales
-from roofsim.evaluate import step_of
+from roofsim.evaluate import stage_costs, step_of
 from roofsim.graph.base import HEAVY_KINDS
+from roofsim.schedule.step import waited
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
+    from roofsim.numeric import Real
     from roofsim.program import Stage
     from roofsim.schedule.step import StepTime
 
@@ -23,10 +25,24 @@ def networks_of(evaluation: Evaluation) -> tuple[dict[str, Any], ...]:
     """
     if not evaluation.program.networks:
         return ()
-    return tuple(_row(evaluation, place, stage) for place, stage in enumerate(evaluation.program.stages))
+    seconds = _seconds(evaluation)
+    return tuple(
+        _row(evaluation, place, stage, seconds[place]) for place, stage in enumerate(evaluation.program.stages)
+    )
 
 
-def _row(evaluation: Evaluation, place: int, stage: Stage) -> dict[str, Any]:
+def _seconds(evaluation: Evaluation) -> list[Real]:
+    """Return the seconds of each network in the step; the step's waits for slower ranks and for samples are of no network."""
+    program, step = evaluation.program, evaluation.step
+    costs, shown = stage_costs(evaluation.resolved, program, evaluation.priced, Scales())
+    found = []
+    for place, (stage, cost) in enumerate(zip(program.stages, costs, strict=True)):
+        once = cost.lasting(step.stretch) + (waited(shown[place]) if shown else 0.0)
+        found.append(once * stage.times / stage.parts * program.num_micro_batches * step.pace)
+    return found
+
+
+def _row(evaluation: Evaluation, place: int, stage: Stage, seconds: Real) -> dict[str, Any]:
     alone, priced = replace(evaluation.program, stages=(stage,)), (evaluation.priced[place],)
 
     def reprice(scales: Scales) -> StepTime:
@@ -37,8 +53,8 @@ def _row(evaluation: Evaluation, place: int, stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
         "runs": stage.times,
-        "time": step.step,
+        "time": seconds,
         "flops": sum((op.flops() * op.count for op in heavy), 0.0) * stage.times,
         "parameters": sum((tensor.numel * copies for tensor, copies in stage.graph.parameters().items()), 0.0),
-        "bound": bottleneck(step, reprice).bound if isinstance(step.step, float) else None,
+        "bound": bound_of(step, reprice) if isinstance(step.step, float) else None,
     }

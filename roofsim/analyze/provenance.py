@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def provenance(resolved: Resolved) -> list[dict[str, Any]]:
-    """Return rows of what, value and source: the card's numbers, the achieved fractions, the engine's facts."""
+    """Return rows of what, value and source: what was read, the card's numbers, the achieved fractions, the engine's facts."""
     architecture, engine, math = resolved.architecture, resolved.engine, resolved.precision.math
-    rows = [*_card(resolved.gpu, math), *_fractions(resolved.constants, resolved.gpu, math)]
+    rows = [_row(what, where, "the request") for what, where in resolved.origins]
+    rows += [*_card(resolved.gpu, math), *_fractions(resolved.constants, resolved.gpu, math)]
     for owner, facts, names in (
         (f"architecture.{architecture.name}", architecture, ("kernel_floor",)),
         (f"engine.{engine.name}", engine, ("attention", "host_issue_time")),

@@ -11,6 +11,7 @@ from roofsim.analyze.printed import Printed
 
 if TYPE_CHECKING:
     from roofsim.analyze.goodput import Goodput
+    from roofsim.analyze.utilization import Utilization
     from roofsim.numeric import Real
 
 SCHEMA: Final = "roofsim/result/1"
@@ -59,9 +60,12 @@ class Result(Printed):
     hardware_flops: Real
     mfu: Real
     hfu: Real
+    utilization: Utilization
     bound: str | None
     runner_up: dict[str, Any] | None
     time: dict[str, Real]
+    waits: dict[str, Real]
+    """Seconds of the step in which no kernel of the rank runs: with the times of `work`'s kernels they are the step."""
     host_time: Real
     device_time: Real
     parameters: dict[str, Real]
@@ -98,10 +102,12 @@ class Result(Printed):
                 "hardware_flops": self.hardware_flops,
                 "mfu": self.mfu,
                 "hfu": self.hfu,
+                "utilization": self.utilization.to_dict(),
                 "bound": self.bound,
                 "runner_up": self.runner_up,
                 "bandwidth_bound": self.bandwidth_bound,
                 "time": self.time,
+                "waits": self.waits,
                 "parameters": self.parameters,
                 "work": self.work,
                 "memory": {

@@ -10,8 +10,10 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from roofsim.api import resolve
+from roofsim.errors import Place
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.spec import catalog
+from roofsim.spec.engine_choice import read_choice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 #: One case in this many may be used to fit constants, the others only score: every third when they are sorted by
 #: source, card, family, precision, software and a hash of the name, so that each of these has its share.
 FIT_SHARE = 3
+
+
+def engine_name(scenario: dict[str, Any]) -> str:
+    """Return the name of a scenario's engine, without its version."""
+    return read_choice(scenario["workload"]["engine"], Place("measurements")).name
 
 
 @dataclass(frozen=True, kw_only=True)

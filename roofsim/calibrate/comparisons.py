@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.calibrate.cases import engine_name
 from roofsim.calibrate.score import grouped, spearman
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def software_ages(rows: Iterable[Prediction]) -> list[SoftwareAge]:
 
 def _scenario(row: Prediction) -> str:
     """Return what was run, without the software's age where the scenario states it."""
-    workload = dict(row.case.scenario["workload"])
+    workload = row.case.scenario["workload"] | {"engine": engine_name(row.case.scenario)}
     facts = {name: fact for name, fact in workload.pop("engine_facts", {}).items() if name != "library_released"}
     return row.case.source + json.dumps([row.case.scenario | {"workload": workload}, facts], sort_keys=True)
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, serve
-from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, folder
+from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
 
@@ -94,7 +94,7 @@ def _case(row: dict[str, str]) -> InferenceCase:
         source=row["source"],
         year=int(row["year"]),
         gpu=row["gpu"],
-        software=scenario["workload"]["engine"],
+        software=engine_name(scenario),
         regime=row["regime"],
         family=_model_name(scenario["model"]),
         measured=float(row["value"]),

@@ -64,8 +64,6 @@ gpt-fast left out). These things were changed with rows of this page in sight; n
 - Denoising steps of diffusers took 0.70 of what was measured with `pytorch-eager`, whose convolutions are searched for;
   the engine `diffusers-2023` has those of `diffusers-2022`, which were fitted to other rows.
 
-gpt-fast is scored with the engine fact `decode_launch: graphs`, which is what its code does.
-
 ## What is off, and what is known of it
 
 - **gpt-fast on several GPUs** is up to 1.6 times as fast as predicted, its Mixtral twice: one Triton kernel reads the weights of

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.intervals import memory_intervals, regime_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
-from roofsim.calibrate.cases import FIT_SHARE, folder
+from roofsim.calibrate.cases import FIT_SHARE, engine_name, folder
 from roofsim.evaluate import evaluate
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class MemoryCase:
     @property
     def engine(self) -> str:
         """Catalog name of the engine."""
-        return str(self.scenario["workload"]["engine"])
+        return engine_name(self.scenario)
 
     def evaluate(self) -> Evaluation:
         """Price the scenario with the shipped constants."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, folder
+from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
 from roofsim.spec import catalog
@@ -48,7 +48,7 @@ def _case(row: dict[str, str]) -> Case:
         source=row["source"],
         year=int(row["year"]),
         gpu=row["gpu"],
-        software=scenario["workload"]["engine"],
+        software=engine_name(scenario),
         regime="train",
         family=row["family"],
         measured=float(row["value"]),

@@ -54,7 +54,8 @@ class Prediction:
     samples
         Sequences or images that one step handles.
     ideal
-        The model's FLOPs at the card's dense peak of the precision: what a model of one constant divides by its MFU.
+        The model's FLOPs, masked scores included as in the usual formulas, at the card's dense peak of the precision: what a
+        model of one constant divides by its MFU.
     interval
         Ends of the 80 % interval, where the constants come with residuals.
     fits
@@ -138,7 +139,7 @@ def predict_case(case: Case) -> Prediction:
         architecture=evaluation.resolved.architecture.name,
         predicted=float(result.step_time),
         samples=float(samples),
-        ideal=float(result.model_flops) / float(peak),
+        ideal=float(result.utilization.usual) / float(peak),
         interval=None if interval is None else (float(interval[0]), float(interval[1])),
         fits=bool(result.memory.fits),
     )

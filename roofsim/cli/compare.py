@@ -1,48 +1,102 @@
-"""Answer one scenario on several GPUs: ``roofsim compare gpt.yaml --gpus v100,a100,h100``."""
+"""Answer one scenario on several cards: ``roofsim compare gpt.yaml v100 8xa100 dgx-h100 'a100{memory.bandwidth=2x}'``."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from roofsim.cli.complete import choices, several
+from roofsim.cli.flags import PICTURES, Csv, Json, Scenario
 from roofsim.cli.options import scenario_options
-from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
-from roofsim.cli.run import Csv, Json, Scenario
+from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 
-Cards = Annotated[list[str] | None, typer.Argument(metavar="[GPU]...", help="The GPUs to compare.")]
-Gpu = Annotated[
-    list[str] | None, typer.Option("--gpu", metavar="GPU,GPU,...", help="The same, separated by commas or given again.")
+if TYPE_CHECKING:
+    from roofsim.analyze.comparison.rows import Comparison
+
+ORDERS = ("given", "speed", "step", "cost", "price", "energy", "memory", "mfu", "label")
+
+Cards = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="CARD",
+        autocompletion=several("gpu"),
+        help="What to compare: a100, 8xa100, a system (dgx-h100, '2x(dgx-h100)'), a what-if ('a100{memory.bandwidth=2x}').",
+    ),
 ]
-Plot = Annotated[Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time bars and memory.")]
-
-#: What is compared when no card is named: three data-centre generations and two that a person can buy.
-USUAL = ("v100", "a100", "h100", "rtx4090", "rtx3060")
+Gpu = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--gpu",
+        metavar="CARD,CARD,...",
+        autocompletion=several("gpu"),
+        rich_help_panel="Hardware",
+        help="The same, separated by commas. May be repeated.",
+    ),
+]
+Sort = Annotated[
+    str | None,
+    typer.Option(
+        "--sort",
+        metavar="NAME",
+        autocompletion=choices(ORDERS),
+        show_default=False,
+        help=f"Order of the rows; what does not fit comes last. One of: {', '.join(ORDERS)}. [default: given]",
+    ),
+]
+Price = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--price",
+        metavar="CARD=USD",
+        rich_help_panel="Hardware",
+        help="What you pay per hour for one card, or for a system: h100=2.50. May be repeated.",
+    ),
+]
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory of all rows (.png, .svg, .pdf)."),
+]
 
 
 @scenario_options
 def compare(
-    *, scenario: Scenario, cards: Cards = None, gpu: Gpu = None, json: Json = False, csv: Csv = False, plot: Plot = None,
-    overrides: Overrides,
+    *, scenario: Scenario, cards: Cards = None, gpu: Gpu = None, sort: Sort = None, price: Price = None, json: Json = False,
+    csv: Csv = False, plot: Plot = None, overrides: Overrides,
 ) -> None:  # fmt: skip
-    """Compare GPUs on one scenario: time, limits, memory, price, work per dollar."""
-    from roofsim.api import answer
+    """Compare cards on one scenario: time, limits, memory, price, and which wins by how much."""
+    from roofsim.analyze.comparison.build import compare_document
+    from roofsim.api import answer, resolve_document
+    from roofsim.cli.progress import tracked
+    from roofsim.spec.cards import read_cards
+    from roofsim.spec.own_prices import price_settings
 
     _refuse_cards_as_number(overrides)
-    checked_path(plot, ".png", ".svg", ".pdf")
-    given = [name.strip() for text in [*(cards or ()), *(gpu or ())] for name in text.split(",")]
-    names = [name for name in dict.fromkeys(given) if name] or list(USUAL)
-    evaluations = [evaluated(scenario, [*overrides, ("gpu", name, "flag")]) for name in names]
-    results = [answer(evaluation) for evaluation in evaluations]
-    if not as_rows([result.to_dict() for result in results], json=json, csv=csv):
-        from roofsim.report.text import print_comparison
+    checked_path(plot, *PICTURES)
+    listed = [*read_cards(cards or (), "cards"), *read_cards(gpu or (), "--gpu")]
+    found = compare_document(
+        document_of(scenario, overrides), listed, resolve_document, answer, sort=sort, prices=price_settings(price or ()),
+        progress=lambda entries: tracked(entries, "comparing"),
+    )  # fmt: skip
+    _write(found, json=json, csv=csv)
+    if plot is not None and found.results:
+        from roofsim.report.comparison_plot import draw_comparison
 
-        print_comparison(console(), results)
-    if plot is not None:
-        from roofsim.report.plot import draw_comparison
+        draw_comparison(found, plot)
+    if not found.results:
+        raise typer.Exit(2)
 
-        draw_comparison(list(zip(evaluations, results, strict=True)), plot)
+
+def _write(found: Comparison, *, json: bool, csv: bool) -> None:
+    if json:
+        from roofsim.report.tabular import to_json
+
+        write_text(to_json(found.to_dict()))
+    elif not as_rows([row.to_dict() for row in found] if csv else [], json=False, csv=csv):
+        from roofsim.report.comparison import print_comparison
+
+        print_comparison(console(), found)
 
 
 def _refuse_cards_as_number(overrides: Overrides) -> None:

@@ -28,25 +28,32 @@ Sort = Annotated[
         help=f"Order of the rows; program: as they run. One of: {', '.join(ORDERS)}. [default: time]",
     ),
 ]  # fmt: skip
+Stage = Annotated[
+    str | None,
+    typer.Option(
+        "--stage", metavar="NAME", show_default=False,
+        help="Stage of a training pipeline to show. [default: the one that sets the pace]",
+    ),
+]  # fmt: skip
 Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one operation per line.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)
 def ops(
-    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = None, listing: Listing = False,
-    json: Json = False, csv: Csv = False, overrides: Overrides,
+    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = None, stage: Stage = None,
+    listing: Listing = False, json: Json = False, csv: Csv = False, overrides: Overrides,
 ) -> None:  # fmt: skip
-    """List the operations of a step: FLOPs, bytes, time and bound of each, or of each group."""
+    """List the operations and waits of a step: FLOPs, bytes, time and bound of each, or of each group."""
     from roofsim.views import ops_of
 
     evaluation = evaluated(scenario, overrides)
     if listing:
         from roofsim.graph.text import listing as graph_listing
 
-        for stage in evaluation.program.stages:
-            write_text(graph_listing(stage.graph))
+        for one in evaluation.program.stages:
+            write_text(graph_listing(one.graph))
         return
-    view = ops_of(evaluation, by=by, sort=sort, top=top)
+    view = ops_of(evaluation, by=by, sort=sort, stage=stage, top=top)
     if not as_rows(view.rows, json=json, csv=csv):
         from roofsim.report.printed import show
 

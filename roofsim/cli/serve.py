@@ -37,17 +37,18 @@ def serve(
 
     checked_path(plot, *PICTURES)
     served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
-    data = served.to_dict() if json or csv else {}
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(data))
+        write_text(to_json(served.to_dict()))
     elif not csv:
         from roofsim.report.printed import show
 
         show(served, console())
     else:
-        as_rows(data["curve"], json=False, csv=True)
+        from roofsim.analyze.serving.data import curve_rows
+
+        as_rows(curve_rows(served), json=False, csv=True)
     if plot is not None:
         from roofsim.report.serving_plot import draw_served
 

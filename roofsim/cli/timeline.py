@@ -36,7 +36,8 @@ def timeline(
 
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
-    found = timeline_of(evaluated(scenario, overrides))
+    evaluation = evaluated(scenario, overrides)
+    found = timeline_of(evaluation)
     if json:
         from roofsim.report.tabular import to_json
 

@@ -35,11 +35,11 @@ VERBS: Final = {
     ),
     "compare": Verb(
         "roofsim.cli.compare:compare",
-        "Compare GPUs on one scenario: time, limits, memory, price, work per dollar.",
+        "Compare cards on one scenario: time, limits, memory, price, and which wins by how much.",
         (
-            "roofsim compare llama3-8b a100 h100 --seq-len 2k",
-            "roofsim compare resnet50 v100 rtx3090 rtx4090 --batch 64 --precision fp16-amp",
-            "roofsim compare gpt.yaml a100 h100 --csv",
+            "roofsim compare llama3-8b a100 8xa100 dgx-h100 --seq-len 2k --sort speed",
+            "roofsim compare resnet50 v100 rtx4090 'rtx4090{memory.bandwidth=2x,peak.bf16=+10%}' --batch 64",
+            "roofsim compare gpt.yaml a100 h100 --sort cost --price h100=2.50 --price a100=1.20",
         ),
     ),
     "fit": Verb(
@@ -62,7 +62,7 @@ VERBS: Final = {
     ),
     "ops": Verb(
         "roofsim.cli.ops:ops",
-        "List the operations of a step: FLOPs, bytes, time and bound of each, or of each group.",
+        "List the operations and waits of a step: FLOPs, bytes, time and bound of each, or of each group.",
         (
             "roofsim ops resnet50 --gpu a100 --by class",
             "roofsim ops llama3-8b --gpu h100 --seq-len 2k --sort bytes --top 10",
@@ -104,6 +104,11 @@ VERBS: Final = {
             "roofsim explain llama3-8b memory.peak --seq-len 2k",
             "roofsim explain resnet50 stem.conv.conv --json",
         ),
+    ),
+    "init": Verb(
+        "roofsim.cli.init:init",
+        "Write a commented scenario that runs as it is: a start for a file of your own.",
+        ("roofsim init", "roofsim init llama.yaml", "roofsim init gpt.yaml --force"),
     ),
     "list": Verb(
         "roofsim.cli.listing:list_names",

@@ -29,32 +29,42 @@ ISSUE_LANES: Final = 128.0
 def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
     """Return what pricing one pass needs to know; `gpu` may have a trailing axis of contexts."""
     engine = resolved.engine
-    launch = engine.decode_launch if phase == "decode" and engine.decode_launch is not None else engine.launch
+    launch = engine.launch_on(resolved.architecture.name, decodes=phase == "decode")
     issue = (0.0, 0.0) if launch == "graphs" else issue_times(resolved)
     device = device_for(resolved, gpu, issue)
     serving = _serving(resolved, phase)
     if serving is not None:
         device = _with_engine_floor(device, resolved, phase)
-    narrow = engine.weight_only.bytes_per_clock
     return Pricing(
         device,
         channels_last=engine.memory_format == "channels_last",
         half_accumulation=engine.matmul_accumulation == "fp16",
-        quantised=QuantisedProducts(
-            kernels=engine.weight_only.kernels,
-            compute=engine.weight_only.compute,
-            bandwidth=_of_data(resolved, engine.weight_only.bandwidth),
-            stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
-            integer=engine.weight_only.integer,
-            expand_from=_expands_from(resolved, device),
-            parts=engine.weight_only.parts,
-            tile_rows=engine.weight_only.tile_rows,
-            expansion_slots=engine.weight_only.expansion_slots,
-            slot_rate=_slot_rate(resolved),
-        ),
+        quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
     )
+
+
+def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
+    """Return how the engine multiplies with narrow weights on a card."""
+    facts = resolved.engine.weight_only
+    found = QuantisedProducts(
+        kernels=facts.kernels,
+        compute=facts.compute,
+        bandwidth=_of_data(resolved, facts.bandwidth),
+        stream_limit=None if facts.bytes_per_clock is None else _stream_limit(resolved, facts.bytes_per_clock),
+        integer=facts.integer,
+        expand_from=_expands_from(resolved, device),
+        parts=facts.parts,
+        tile_rows=facts.tile_rows,
+        expansion_slots=facts.expansion_slots,
+        slot_rate=_slot_rate(resolved),
+    )
+    few = facts.few_rows
+    if few is None:
+        return found
+    other = replace(found, parts=few.parts, tile_rows=few.tile_rows, expansion_slots=few.expansion_slots)
+    return replace(found, few=(float(few.rows), other))
 
 
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
@@ -101,8 +111,10 @@ def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device
 
 
 def _expands_from(resolved: Resolved, device: Device) -> int | None:
-    """Return the rows from which weights are expanded; never where integer kernels are all that the card has."""
+    """Return the rows from which weights are expanded; never where integer kernels are all that the card has, or enough."""
     engine = resolved.engine
+    if resolved.architecture.name in engine.never_expands_on:
+        return None
     wide = device.has("fp16") and device.rate("fp16")[1]
     return engine.expand_weights_from if engine.weight_only.integer is None or wide else None
 

@@ -138,6 +138,7 @@ def shape_of(system: System, gpu: Gpu | None = None) -> NodeShape:
         network=system.node_network or 0.0,
         sockets=system.sockets or (1 if system.gpus_per_node <= 4 else 2),
         dies=system.dies,
+        bridged=system.bridged or 0,
     )
 
 

@@ -13,7 +13,7 @@ from roofsim.cost.roofline import Price, price
 from roofsim.cost.sustained import Sustained, sustained, window
 from roofsim.cost.work import KernelWork, Pricing
 from roofsim.graph.base import Kind, Phase
-from roofsim.numeric import Real, is_scalar, minimum
+from roofsim.numeric import Real, is_scalar, minimum, where
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -45,7 +45,15 @@ class Scales:
 
 @dataclass(frozen=True, kw_only=True)
 class OpCost:
-    """Seconds of one launch of an op, split by what takes them."""
+    """Seconds of one launch of an op at full clock, split by what takes them, and what the card's power makes of them.
+
+    Attributes
+    ----------
+    held
+        What the power of a long product adds to it on its own.
+    drawn
+        Seconds in which the card may draw the rest of its energy: that part is averaged over the step.
+    """
 
     op: AbstractOp
     time: Real
@@ -53,6 +61,12 @@ class OpCost:
     memory_bandwidth: Real
     launch: Real
     bound: Any
+    held: Real = 0.0
+    drawn: Real = 0.0
+
+    def lasting(self, stretch: Real) -> Real:
+        """Return the seconds of one launch in a step that takes so many more for each second of drawing power."""
+        return self.time + self.held + self.drawn * stretch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +76,7 @@ class PassCost:
     `device[phase]` maps compute, memory_bandwidth, launch to seconds; `host[phase]` to seconds of issue; `power[phase]`
     to the seconds in which the card may draw the phase's energy (none where its power is unknown), `sustained[phase]` to
     what long products are held to by their own power; `attention[phase]` to the device seconds of attention kernels.
+    `overhead` are the seconds, counted as launches, in which the device waits between two passes.
     """
 
     device: dict[str, dict[str, Real]]
@@ -69,6 +84,7 @@ class PassCost:
     power: dict[str, Real]
     sustained: dict[str, Sustained] = field(default_factory=dict)
     attention: dict[str, Real] = field(default_factory=dict)
+    overhead: Real = 0.0
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -77,6 +93,14 @@ class PassCost:
             return 0.0
         apart = self.sustained_in(phase)
         return parts["compute"] + parts["memory_bandwidth"] + parts["launch"] + apart.held - apart.alone
+
+    def lasting(self, stretch: Real) -> Real:
+        """Return the seconds of all kernels at the clock that power allows, as `OpCost.lasting`, and of the overhead."""
+        total: Real = 0.0
+        for phase in self.device:
+            drawn = self.power[phase] - self.sustained_in(phase).power
+            total = total + self.device_time(phase) + drawn * stretch
+        return total
 
     def sustained_in(self, phase: str) -> Sustained:
         """Return what long products of a phase are held to."""
@@ -116,9 +140,15 @@ class PricedGraph:
 
     def per_op(self) -> list[OpCost]:
         """Return the cost of one launch of every op, in program order."""
-        found: dict[int, list[Price]] = {}
-        for (index, _), cost in zip(self.works, self._prices(Scales()), strict=True):
-            found.setdefault(index, []).append(cost)
+        found: dict[int, list[tuple[Price, Real, Real]]] = {}
+        watts = self._watts(Scales())
+        for place, ((index, work), cost) in enumerate(zip(self.works, self._prices(Scales()), strict=True)):
+            held: Real = 0.0
+            drawn: Real = 0.0 if watts is None else work.energy / watts
+            if watts is not None and self.windows is not None:
+                own = sustained(cost.time, work.heat / watts, drawn, self.windows[place])
+                held, drawn = own.held - own.alone, drawn - own.power
+            found.setdefault(index, []).append((cost, held, drawn))
         return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
 
     def _prices(self, scales: Scales) -> list[Price]:
@@ -134,19 +164,17 @@ class PricedGraph:
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
         compute_scale = _choose(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
+        given = device.bandwidth * work.bandwidth_share * scales.memory_bandwidth * reached
+        allowed = work.limit * scales.vector_flops
         return price(
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
-            minimum(
-                device.bandwidth
-                * work.bandwidth_share
-                * scales.memory_bandwidth
-                * reach(work.load * scales.memory_bandwidth / scales.vector_flops),
-                work.limit * scales.vector_flops,
-            ),
+            minimum(given, allowed),
             (work.launches * device.architecture.kernel_floor + work.floor) / scales.launch_rate,
             _norm(work.norm, device.constants.norm),
+            where(given > allowed, 1.0, 1.0 - reached * reached),
         )
 
     def seconds_by_class(self) -> dict[str, Real]:
@@ -268,13 +296,13 @@ def _stack(works: list[KernelWork]) -> KernelWork:
     return replace(works[0], **columns)
 
 
-def _merged(op: AbstractOp, prices: list[Price]) -> OpCost:
-    """Add up the kernels of one op; what bounds the longest bounds the op."""
-    time: Real = 0.0
-    parts: dict[str, Real] = dict.fromkeys(PARTS, 0.0)
-    for cost in prices:
-        time = time + cost.time
+def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:
+    """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
+    sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
+    for cost, held, drawn in prices:
+        for name, seconds in (("time", cost.time), ("held", held), ("drawn", drawn)):
+            sums[name] = sums[name] + seconds
         for part in PARTS:
-            parts[part] = parts[part] + getattr(cost, part)
-    bound = prices[0].bound if prices else 0.0
-    return OpCost(op=op, time=time, bound=bound, **parts)
+            sums[part] = sums[part] + getattr(cost, part)
+    bound = prices[0][0].bound if prices else 0.0
+    return OpCost(op=op, bound=bound, **sums)

@@ -52,6 +52,8 @@ class QuantisedProducts:
     tile_rows, expansion_slots, slot_rate
         Rows of a tile, the issue slots that it takes to expand one weight, and the slots per second of the card; None: the
         expansion is in `compute`.
+    few
+        Rows up to which other kernels run, and these; None: the same for any number.
     """
 
     kernels: float = 1.0
@@ -64,6 +66,7 @@ class QuantisedProducts:
     tile_rows: int | None = None
     expansion_slots: float = 0.0
     slot_rate: Real | None = None
+    few: tuple[float, QuantisedProducts] | None = None
 
 
 def packed_weight(op: AbstractOp) -> Tensor | None:
@@ -78,6 +81,23 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
     weight, facts = packed_weight(op), context.quantised
     if weight is None:
         return (work,)
+    if facts.few is None:
+        return _expanding(work, op, weight, rows, context, facts)
+    most, other = facts.few
+    few = rows <= most
+    if isinstance(few, (bool, np.bool_)):
+        return _expanding(work, op, weight, rows, context, other if few else facts)
+    share = where(few, 1.0, 0.0)
+    return (
+        *(_weighed(one, share) for one in _expanding(work, op, weight, rows, context, other)),
+        *(_weighed(one, 1.0 - share) for one in _expanding(work, op, weight, rows, context, facts)),
+    )
+
+
+def _expanding(
+    work: KernelWork, op: AbstractOp, weight: Tensor, rows: Real, context: Pricing, facts: QuantisedProducts
+) -> tuple[KernelWork, ...]:
+    """Return the kernels of a product with narrow weights, as one kind of kernels multiplies."""
     inside = replace(
         work,
         launches=work.launches * facts.kernels,

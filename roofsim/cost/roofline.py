@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from roofsim.numeric import Real, divide, smooth_shares, where
+from roofsim.numeric import Real, divide, maximum, smooth_shares, where
 
 #: Codes of what bounds a kernel, as `Price.bound` holds them.
 COMPUTE: Final = 0
@@ -25,24 +25,33 @@ class Price:
     bound: Any
 
 
-def price(flops: Real, flop_rate: Real, traffic: Real, byte_rate: Real, floor: Real, norm: float) -> Price:
+def price(
+    flops: Real, flop_rate: Real, traffic: Real, byte_rate: Real, floor: Real, norm: float, drawn: Real = 0.0
+) -> Price:
     """Return ``((flops / flop_rate)^p + (traffic / byte_rate)^p)^(1/p) + floor`` with p = `norm`.
 
     The floor is the device time of a kernel that does nothing; rates are what kernels of this class achieve, not the
-    datasheet's. Each term's share of the time is its partial derivative; the larger is what bounds.
+    datasheet's. Each term's share of the time is its partial derivative; the largest is what bounds. Of the traffic's, the
+    part `drawn` counts as compute: there the loads that compute units keep in flight set the rate, not the memory.
 
     >>> price(4e9, 1e12, 0.0, 1e12, 0.0, 6.0).time
     0.004
     """
     computing = divide(flops, flop_rate)
     moving = divide(traffic, byte_rate)
-    by_compute: Any = computing >= moving
     longest, share = smooth_shares(computing, moving, norm)
-    bound = where(longest >= floor, where(by_compute, float(COMPUTE), float(MEMORY_BANDWIDTH)), float(LAUNCH))
+    share = share + (1.0 - share) * drawn
+    compute, memory = longest * share, longest * (1.0 - share)
+    by_compute: Any = compute >= memory
+    bound = where(
+        maximum(compute, memory) >= floor,
+        where(by_compute, float(COMPUTE), float(MEMORY_BANDWIDTH)),
+        float(LAUNCH),
+    )
     return Price(
         time=longest + floor,
-        compute=longest * share,
-        memory_bandwidth=longest * (1.0 - share),
+        compute=compute,
+        memory_bandwidth=memory,
         launch=floor,
         bound=bound,
     )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, sustained_share
-from roofsim.numeric import divide, maximum, where
+from roofsim.numeric import divide, maximum, minimum, where
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing
@@ -145,7 +145,8 @@ def rated(
     beyond = maximum(floor - device.architecture.kernel_floor, 0.0) / device.pace
     return replace(
         work,
-        compute_share=divide(computing, compute) * device.pace,
+        # No unit multiplies faster than at the clock that boards hold, whatever share was measured on another card.
+        compute_share=minimum(divide(computing, compute) * device.pace, device.architecture.clock_headroom),
         bandwidth_share=divide(moving, memory) * device.pace,
         floor=plain(beyond * part),
         norm=sharpness,

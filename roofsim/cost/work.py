@@ -42,6 +42,8 @@ class KernelWork:
         Class of kernel.
     energy
         Joules.
+    spared
+        FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
     apart, heat
         Whether it is a product, which is held to the power limit on its own if it is long, and the joules of its arithmetic.
     product
@@ -76,6 +78,7 @@ class KernelWork:
     limit: Real = math.inf
     floor: Real = 0.0
     norm: float = 0.0
+    spared: Real = 1.0
     heat: Real = 0.0
     apart: bool = False
 
@@ -131,6 +134,7 @@ class Pricing:
             launches=1.0,
             on_tensor=on_tensor,
             energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
+            spared=spared,
             product=product,
             heat=device.heat(flops * effort, math),
             apart=on_tensor and kind != "convolution",

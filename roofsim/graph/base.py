@@ -120,15 +120,19 @@ class AbstractOp:
         return 0.0
 
     def model_flops(self) -> Real:
-        """FLOPs that the mathematics of the model asks for, without what the kernel computes a second time."""
+        """FLOPs of the model by the usual formulas: a causal mask in full, nothing that the kernel computes a second time."""
         return self.flops()
 
+    def needed_flops(self) -> Real:
+        """Return `model_flops` without what a mask hides: what has to be computed, whatever the kernel does."""
+        return self.model_flops()
+
     def hardware_flops(self) -> Real:
-        """Return the FLOPs that count as run by the hardware: a causal mask in full, of a window what it shows."""
+        """Return the FLOPs that kernels of the ranks run on average: without what they skip of what a mask hides."""
         return self.flops()
 
     def executed_flops(self) -> Real:
-        """FLOPs that the kernel really runs: without the part of a score matrix that a mask hides."""
+        """FLOPs that the kernel really runs, on the rank that has most of them."""
         return self.flops()
 
     def bytes_read(self) -> Real:

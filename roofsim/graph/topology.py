@@ -52,6 +52,8 @@ class NodeShape:
         Link of one GPU to its host; 0: unknown.
     network
         All NICs together; 0: none.
+    bridged
+        GPUs of a group that links of their own join, where not all of the node are; 0: all are.
     """
 
     kind: str
@@ -63,6 +65,7 @@ class NodeShape:
     network: float
     sockets: int
     dies: int = 1
+    bridged: int = 0
 
 
 @dataclass(frozen=True)
@@ -178,7 +181,10 @@ def _pairs(shape: NodeShape) -> dict[tuple[int, int], int]:
     elif shape.dies > 1:
         table = DIE_MESH
     elif shape.kind in ("all-to-all", "xgmi-mesh", "roce-all-to-all"):
-        return {(a, b): 1 for a in everyone for b in everyone[a + 1 :]}
+        group = shape.bridged or shape.gpus
+        if shape.gpus % group:
+            raise GraphError(f"bridges join groups of {group} GPUs; got {shape.gpus}")
+        return {(a, b): 1 for a in everyone for b in everyone[a + 1 :] if a // group == b // group}
     else:
         raise GraphError(f"nobody described how the GPUs of a node of kind {shape.kind} are joined")
     if shape.gpus != 8:

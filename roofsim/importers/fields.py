@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -67,7 +68,13 @@ class Fields:
         value = self._get(key, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             self.fail(key, f"expected a number; got {_shown(value)}")
-        return float(value)
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            self.fail(key, f"expected a finite number; got {_shown(value)}")
+        return number
 
     def rate(self, key: str, default: float = 0.0) -> float:
         """Return a probability of dropping, below one."""

@@ -6,7 +6,6 @@ that shapes the model and that roofsim does not build is an error, never ignored
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -15,24 +14,29 @@ from roofsim.importers.encoders import ENCODERS
 from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
+from roofsim.importers.newer_decoders import NEWER_DECODERS
+from roofsim.importers.quantization import stored_weights
+from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
-
-#: A config.json is a page of text; whatever is larger is something else (weights, most likely).
-LARGEST_FILE: Final = 10 * 2**20
+from roofsim.importers.wrappers import notes_of, unwrap
+from roofsim.spec.json_text import read_json
+from roofsim.spec.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
-ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **ENCODERS, **VISION}
+ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **ENCODERS, **VISION}
 
 
-def import_model(path: Path) -> dict[str, Any]:
-    """Return the model mapping of a ``config.json``, or of a folder that holds one.
+def import_model(given: Path | dict[str, Any], where: str = "") -> Imported:
+    """Return the model of a ``config.json``, of a folder that holds one, or of its content; `where` names the latter.
 
     Raises
     ------
     SpecError
         When the file cannot be read or describes something that roofsim does not build.
     """
-    return from_config(read_config(path), str(_file(path)))
+    if isinstance(given, dict):
+        return imported(given, where)
+    return imported(read_config(given), str(_file(given)))
 
 
 def read_config(path: Path) -> dict[str, Any]:
@@ -43,31 +47,7 @@ def read_config(path: Path) -> dict[str, Any]:
     SpecError
         For a file that is missing, too large, empty, binary, not JSON or not an object.
     """
-    file = _file(path)
-    try:
-        size = file.stat().st_size
-        if size > LARGEST_FILE:
-            _fail(file, f"has {size / 2**20:.0f} MiB; a config.json has at most {LARGEST_FILE // 2**20}")
-        raw = file.read_bytes()
-    except OSError as error:
-        _fail(file, f"cannot be read: {error.strerror or error}")
-    if not raw.strip():
-        _fail(file, "is empty; expected a JSON object")
-    try:
-        data = json.loads(raw.decode("utf-8-sig"), parse_constant=_no_constant)
-    except UnicodeDecodeError as error:
-        _fail(file, f"is not UTF-8 text (byte {error.start})")
-    except json.JSONDecodeError as error:
-        lines = error.doc.splitlines() or [""]
-        text = lines[min(error.lineno, len(lines)) - 1]
-        raise SpecError(
-            Problem(f"is not valid JSON: {error.msg}", Place(str(file), error.lineno, error.colno, text))
-        ) from None
-    except (RecursionError, ValueError) as error:
-        _fail(file, "is nested too deeply" if isinstance(error, RecursionError) else f"is not valid JSON: {error}")
-    if not isinstance(data, dict):
-        _fail(file, f"expected a JSON object; got {type(data).__name__}")
-    return data
+    return read_json(_file(path))
 
 
 def _file(path: Path) -> Path:
@@ -75,10 +55,6 @@ def _file(path: Path) -> Path:
     if not file.is_file():
         _fail(file, "is not a regular file" if file.exists() else "no such file")
     return file
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
 
 
 def _fail(file: Path, message: str) -> NoReturn:
@@ -95,21 +71,41 @@ def from_config(config: dict[str, Any], where: str) -> dict[str, Any]:
     SpecError
         When a key is missing, ill-typed, or asks for something that roofsim does not build.
     """
-    fields = Fields(config, where)
+    return imported(config, where).mapping
+
+
+def imported(config: dict[str, Any], where: str) -> Imported:
+    """Return the model of a configuration with what was assumed of it; raises as `from_config`."""
+    if "model_type" not in config:
+        hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
+        raise SpecError(Problem("required key is missing", Place(where), "model_type", hint))
+    kind = Fields(config, where).word("model_type")
+    found = unwrap(config, where)
+    fields = Fields(found.config, where, found.path)
     model_type = fields.word("model_type")
     if model_type not in ARCHITECTURES:
+        wrapped = f"{kind} wraps" if found.wrapper is not None else ""
+        problem = f"unknown model_type {model_type[:80]!r}"
+        place = f"{found.path}model_type"
         raise UnknownNameError(
-            Problem(f"unknown model_type {model_type[:80]!r}", Place(where), "model_type", _known(model_type, config))
+            Problem(f"{wrapped} {problem}".strip(), Place(where), place, _known(model_type, wrapped=bool(wrapped)))
         )
     mapping = ARCHITECTURES[model_type](fields)
-    return {"name": _name(config, where), "source": f"Hugging Face configuration of type {model_type}", **mapping}
+    assumed, warnings, beside = notes_of(found, mapping)
+    if beside:
+        mapping["beside"] = beside
+    stored = stored_weights(config, found.config, mapping, where)
+    if stored:
+        mapping["stored"] = stored
+    named = {"name": _name(config, where), "source": f"Hugging Face configuration of type {kind}"}
+    return Imported(mapping={**named, **mapping}, assumed=tuple(assumed), warnings=tuple(warnings))
 
 
-def _known(model_type: str, config: dict[str, Any]) -> str:
-    if isinstance(config.get("text_config"), dict):
-        return "It wraps several models; give the object under text_config as a file of its own."
+def _known(model_type: str, *, wrapped: bool) -> str:
     close = did_you_mean(model_type, ARCHITECTURES)
-    return close if close.startswith("Known") else f"{close} Known: {', '.join(ARCHITECTURES)}."
+    known = close if close.startswith("Known") else f"{close} Known: {', '.join((*ARCHITECTURES, *WRAPPERS))}."
+    way = " Describe it as the family that it is nearest to: `roofsim show model NAME` prints one in YAML."
+    return known if wrapped else f"{known}{way}"
 
 
 def _name(config: dict[str, Any], where: str) -> str:
@@ -117,5 +113,7 @@ def _name(config: dict[str, Any], where: str) -> str:
     given = config.get("_name_or_path")
     if isinstance(given, str) and given.strip("/. "):
         return given.rstrip("/").rsplit("/", 1)[-1].lower()
+    if where.startswith("<"):
+        return "inline"
     path = Path(where)
     return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or "config"

@@ -11,8 +11,11 @@ if TYPE_CHECKING:
 
     from roofsim.importers.fields import Fields
 
+#: Layers beyond which a file is no model's.
+_MOST_LAYERS: Final = 100_000
 
-def _gated(c: Fields, **fields: Any) -> Mapping:
+
+def gated(c: Fields, **fields: Any) -> Mapping:
     """Return what Llama and its kin share: RMS norms, rotary positions, gated MLPs, grouped key-value heads."""
     attention_bias = c.flag("attention_bias", False)
     common: Mapping = {
@@ -34,18 +37,18 @@ def _gated(c: Fields, **fields: Any) -> Mapping:
 
 
 def _llama(c: Fields) -> Mapping:
-    return _gated(c, mlp_bias=c.flag("mlp_bias", False))
+    return gated(c, mlp_bias=c.flag("mlp_bias", False))
 
 
 def _mistral(c: Fields) -> Mapping:
-    return _gated(c, sliding_window=c.whole("sliding_window", default=None))
+    return gated(c, sliding_window=c.whole("sliding_window", default=None))
 
 
 def _mixtral(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
     if c.number("router_jitter_noise", 0.0) != 0.0:
         c.fail("router_jitter_noise", "jitter on the router's input is not supported; expected 0")
-    return _gated(
+    return gated(
         c,
         sliding_window=c.whole("sliding_window", default=None),
         num_experts=c.whole("num_local_experts"),
@@ -53,7 +56,7 @@ def _mixtral(c: Fields) -> Mapping:
     )
 
 
-def _windows(c: Fields, default_every: int | None = None) -> Mapping:
+def windows(c: Fields, default_every: int | None = None) -> Mapping:
     """Return the window of layers that look back a limited distance, and how often a layer sees everything.
 
     ``layer_types`` must alternate regularly: every n-th layer attends to everything.
@@ -72,11 +75,24 @@ def _windows(c: Fields, default_every: int | None = None) -> Mapping:
             c.fail("layer_types", f"has {len(kinds)} entries for {layers} layers")
         if "sliding_attention" not in kinds:
             return {}
-        every = kinds.index("full_attention") + 1 if "full_attention" in kinds else None
-        regular = [every is not None and (at + 1) % every == 0 for at in range(layers)]
-        if regular != [kind == "full_attention" for kind in kinds]:
-            c.fail("layer_types", "is irregular; supported is a full_attention layer after every n - 1 sliding ones")
+        every = layers_that_see_all(c, "layer_types", [kind == "full_attention" for kind in kinds])
     return {"sliding_window": window, "full_attention_every": every}
+
+
+def depth(c: Fields) -> int:
+    """Return the number of layers, where each is looked at."""
+    layers: int = c.whole("num_hidden_layers")
+    if layers > _MOST_LAYERS:
+        c.fail("num_hidden_layers", f"expected at most {_MOST_LAYERS}; got {layers}")
+    return layers
+
+
+def layers_that_see_all(c: Fields, key: str, full: list[bool]) -> int | None:
+    """Return n where every n-th layer attends to everything, None where none does; refuses any other order."""
+    every = full.index(True) + 1 if True in full else None
+    if full != [every is not None and (at + 1) % every == 0 for at in range(len(full))]:
+        c.fail(key, "is irregular; supported is a full_attention layer after every n - 1 others")
+    return every
 
 
 def _qwen_windows(c: Fields) -> Mapping:
@@ -84,7 +100,7 @@ def _qwen_windows(c: Fields) -> Mapping:
     if not c.flag("use_sliding_window", False):
         return {}
     if c.words("layer_types") is not None:
-        return _windows(c)
+        return windows(c)
     first, layers = c.whole("max_window_layers", default=0, least=0), c.whole("num_hidden_layers")
     if 0 < first < layers:
         c.fail("max_window_layers", f"{first} layers with full attention before windowed ones are not supported")
@@ -92,11 +108,11 @@ def _qwen_windows(c: Fields) -> Mapping:
 
 
 def _qwen2(c: Fields) -> Mapping:
-    return _gated(c, **_qwen_windows(c), query_key_value_bias=True, attention_output_bias=False)
+    return gated(c, **_qwen_windows(c), query_key_value_bias=True, attention_output_bias=False)
 
 
 def _qwen3(c: Fields) -> Mapping:
-    return _gated(c, **_qwen_windows(c), query_key_norm="head", head_size=c.whole("head_dim", default=128))
+    return gated(c, **_qwen_windows(c), query_key_norm="head", head_size=c.whole("head_dim", default=128))
 
 
 def _qwen_experts(c: Fields) -> Mapping:
@@ -116,7 +132,7 @@ def _qwen_experts(c: Fields) -> Mapping:
 
 
 def _qwen2_moe(c: Fields) -> Mapping:
-    return _gated(
+    return gated(
         c,
         **_qwen_windows(c),
         **_qwen_experts(c),
@@ -129,7 +145,7 @@ def _qwen2_moe(c: Fields) -> Mapping:
 
 
 def _qwen3_moe(c: Fields) -> Mapping:
-    return _gated(
+    return gated(
         c, **_qwen_windows(c), **_qwen_experts(c), query_key_norm="head", head_size=c.whole("head_dim", default=None)
     )
 
@@ -144,13 +160,13 @@ def _gemma(c: Fields, **fields: Any) -> Mapping:
         "embedding_scale": True,
         "tie_embeddings": tied(c, True),
     }
-    return _gated(c, **{**common, **fields})
+    return gated(c, **{**common, **fields})
 
 
 def _gemma2(c: Fields) -> Mapping:
     return _gemma(
         c,
-        **_windows(c, default_every=2),
+        **windows(c, default_every=2),
         post_norms=True,
         attention_soft_cap=c.number("attn_logit_softcapping", 0.0) != 0.0,
         logit_soft_cap=c.number("final_logit_softcapping", 0.0) != 0.0,
@@ -161,7 +177,7 @@ def _gemma3_text(c: Fields) -> Mapping:
     every = c.whole("sliding_window_pattern", "_sliding_window_pattern", default=6)
     return _gemma(
         c,
-        **_windows(c, default_every=every),
+        **windows(c, default_every=every),
         post_norms=True,
         query_key_norm="head",
         attention_soft_cap=c.number("attn_logit_softcapping", 0.0) != 0.0,
@@ -170,7 +186,7 @@ def _gemma3_text(c: Fields) -> Mapping:
 
 
 def _phi3(c: Fields) -> Mapping:
-    return _gated(
+    return gated(
         c,
         sliding_window=c.whole("sliding_window", default=None),
         rotary_fraction=rotary_fraction(c, "partial_rotary_factor", 1.0),
@@ -200,7 +216,7 @@ def _deepseek(c: Fields, **fields: Any) -> Mapping:
         "router_in_fp32": True,
         "router_scaled": True,
     }
-    return _gated(c, **{**common, **fields})
+    return gated(c, **{**common, **fields})
 
 
 def _deepseek_v2(c: Fields) -> Mapping:
@@ -235,7 +251,7 @@ def _minimax_m2(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
     head_size = c.whole("head_dim", default=128)
     turned = c.whole("rotary_dim", default=head_size)
-    return _gated(
+    return gated(
         c,
         head_size=head_size,
         rotary_fraction=rotary_fraction(c, "partial_rotary_factor", turned / head_size),
@@ -249,9 +265,9 @@ def _minimax_m2(c: Fields) -> Mapping:
 
 def _gpt_oss(c: Fields) -> Mapping:
     c.only("output_router_logits", False)
-    return _gated(
+    return gated(
         c,
-        **_windows(c, default_every=2),
+        **windows(c, default_every=2),
         head_size=c.whole("head_dim", default=64),
         query_key_value_bias=c.flag("attention_bias", True),
         attention_output_bias=c.flag("attention_bias", True),
@@ -271,11 +287,16 @@ def _gpt_oss(c: Fields) -> Mapping:
 LLAMA_DECODERS: Final[dict[str, Callable[[Fields], Mapping]]] = {
     "llama": _llama,
     "mistral": _mistral,
+    "ministral3": _mistral,
     "mixtral": _mixtral,
     "qwen2": _qwen2,
+    "qwen2_vl_text": _qwen2,
+    "qwen2_5_vl_text": _qwen2,
     "qwen2_moe": _qwen2_moe,
     "qwen3": _qwen3,
     "qwen3_moe": _qwen3_moe,
+    "qwen3_vl_text": _qwen3,
+    "qwen3_vl_moe_text": _qwen3_moe,
     "gemma": _gemma,
     "gemma2": _gemma2,
     "gemma3_text": _gemma3_text,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.context import own_heads, to_heads, to_tokens, whole_context
-from roofsim.numeric import Real, minimum, round_up, same
+from roofsim.lower.shares import one
+from roofsim.numeric import Real, maximum, minimum, round_up, same
 
 if TYPE_CHECKING:
     from roofsim.lower.call import Call
@@ -97,6 +98,25 @@ def attend(
         return to_tokens(layers, out) if swaps else out
 
 
+def in_chunks(
+    layers: Layers, call: Call, heads: Heads, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None
+) -> Tensor:
+    """Attend inside chunks of `heads.window` tokens, each a sequence of its own, where a whole sequence is at hand.
+
+    Otherwise (one token, a piece of a prompt, a part of a sequence, a mask) a chunk is priced as a window of its size.
+    """
+    window, length = heads.window, q.shape[1]
+    whole = call.phase != "decode" and not call.chunked and one(layers.shares.context)
+    if window is None or not whole or not heads.causal:
+        return attend(layers, call, heads, q, k, v, mask)
+    count = maximum(length / window, 1.0)
+    own_q, own_k, own_v = (
+        layers.view(x, "reshape", x.shape[0] * count, length / count, *x.shape[2:]) for x in (q, k, v)
+    )
+    out = attend(layers, call, replace(heads, window=None), own_q, own_k, own_v, mask)
+    return layers.view(out, "reshape", q.shape[0], length, out.shape[2])
+
+
 def _fused(
     layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, extra: tuple[Tensor, ...]
 ) -> Tensor:
@@ -183,12 +203,14 @@ def _unfused(
     q, k, v = _contiguous(layers, heads, q, k, v)
     if heads.wide_scores:
         q, k = layers.cast(q, FP32), layers.cast(k, FP32)
-    scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), groups, heads.head_size)
+    seen = visible_share(length * layers.shares.context_shards, kv_length, causal=heads.causal, window=heads.window)
+    products = {"batch": groups, "scores": True, "visible": seen}
+    scores = _product(layers, "scores", q, k, (batch, heads.heads, length, kv_length), heads.head_size, products)
     weights = _softmax_of_scores(layers, heads, scores, added, sinks)
     if heads.wide_softmax or heads.wide_scores:
         weights = layers.cast(weights, v)
     weights = layers.dropout(weights, heads.dropout)
-    context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), groups, kv_length)
+    context = _product(layers, "context", weights, v, (batch, heads.heads, length, size), kv_length, products)
     return layers.copy(context, "transpose", (batch, length, heads.heads * size))
 
 
@@ -209,12 +231,10 @@ def _contiguous(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -
 
 
 def _product(
-    layers: Layers, leaf: str, left: Tensor, right: Tensor, shape: tuple[Real, ...], groups: Real, inner: Real
+    layers: Layers, leaf: str, left: Tensor, right: Tensor, shape: tuple[Real, ...], inner: Real, facts: dict[str, Any]
 ) -> Tensor:
     out = layers.b.tensor(leaf, *shape)
-    layers.b.emit(
-        Matmul, leaf, inputs=(left, right), outputs=(out,), m=shape[2], n=shape[3], k=inner, batch=groups, scores=True
-    )
+    layers.b.emit(Matmul, leaf, inputs=(left, right), outputs=(out,), m=shape[2], n=shape[3], k=inner, **facts)
     return out
 
 

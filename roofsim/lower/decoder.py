@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from roofsim.graph.builder import Builder
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
-from roofsim.lower.attention import Heads, attend, cached, kernel_of, rotary_tables, rotate_part
+from roofsim.lower.attention import Heads, attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
+from roofsim.lower.delta_net import delta_layer
 from roofsim.lower.experts import experts_layer, shared_experts
 from roofsim.lower.latent import latent_attention, latent_tables
 from roofsim.lower.layers import Layers
@@ -59,6 +60,15 @@ class _Shared:
 
 
 @dataclass(frozen=True)
+class _Kind:
+    """What tells layers apart: how far they look back, whether they have experts, whether a state stands for attention."""
+
+    window: Real | None
+    expert: bool
+    recurrent: bool = False
+
+
+@dataclass(frozen=True)
 class _Decoder:
     model: DecoderModel
     call: Call
@@ -87,6 +97,7 @@ class _Decoder:
         """Return the graph of embedding, layers, final norm, head and loss."""
         model, b = self.model, self.b
         tokens = b.input("input_ids", self.call.batch, self.length, dtype=INT64)
+        self._beside()
         x, table = self._embed(tokens)
         shared = self._shared(x)
         dense = model.num_dense_layers if model.num_experts else model.num_layers
@@ -97,6 +108,13 @@ class _Decoder:
             x = self._norm(x, "final_norm")
         self._head(x, table)
         return b.graph()
+
+    def _beside(self) -> None:
+        """Hold the weights of networks whose work is not priced: frozen, split over a tensor group as the model's own."""
+        for network in self.model.beside:
+            with self.b.scope("beside"):
+                size = float(network.parameters) / self.layers.shares.tensor
+                self.layers.release(self.b.parameter(network.name.replace(" ", "_"), size, trained=False))
 
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
         model = self.model
@@ -209,50 +227,63 @@ class _Decoder:
     # -- layers -------------------------------------------------------------------------------------------------
 
     def _stack(self, x: Tensor, shared: _Shared, name: str, times: Real, *, expert: bool) -> Tensor:
-        """Repeat the layer; where windowed and full attention alternate, the windowed layers come first.
+        """Repeat the layer; where windowed (or recurrent) and full attention alternate, the former layers come first.
 
         Totals, and what each layer keeps, do not depend on the order.
         """
         window, every = self.model.sliding_window, self.model.full_attention_every
-        full: Real = times if window is None else 0.0
-        if window is not None and every is not None:
+        mixed = window is not None or self.model.delta_net is not None
+        full: Real = 0.0 if mixed else times
+        if mixed and every is not None:
             full = floor(times / float(every))
-        x = self._repeated(x, shared, f"windowed_{name}", times - full, window, expert=expert)
+        other = "windowed" if self.model.delta_net is None else "recurrent"
+        x = self._repeated(x, shared, f"{other}_{name}", times - full, window, expert=expert, full=False)
         return self._repeated(x, shared, name, full, None, expert=expert)
 
     def _repeated(
-        self, x: Tensor, shared: _Shared, name: str, times: Real, window: Real | None, *, expert: bool
+        self,
+        x: Tensor,
+        shared: _Shared,
+        name: str,
+        times: Real,
+        window: Real | None,
+        *,
+        expert: bool,
+        full: bool = True,
     ) -> Tensor:
         if type(times) is float and times == 0.0:
             return x
+        kind = _Kind(window, expert, recurrent=not full and self.model.delta_net is not None)
         with self.b.repeat(name, times):
-            return self.b.carry(x, self._layer(x, shared, window, expert=expert))
+            return self.b.carry(x, self._layer(x, shared, kind))
 
-    def _layer(self, x: Tensor, shared: _Shared, window: Real | None, *, expert: bool) -> Tensor:
+    def _layer(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
         model, layers = self.model, self.layers
         if model.parallel_block:
-            return self._parallel_layer(x, shared, window, expert=expert)
+            return self._parallel_layer(x, shared, kind)
         if not model.normalization_first:
-            x = self._norm(layers.add(self._attention(x, shared, window), x), "attention_norm")
-            return self._norm(layers.add(self._mlp(x, expert=expert), x), "mlp_norm")
-        attended = self._attention(self._norm(x, "attention_norm"), shared, window)
+            x = self._norm(layers.add(self._attention(x, shared, kind), x), "attention_norm")
+            return self._norm(layers.add(self._mlp(x, expert=kind.expert), x), "mlp_norm")
+        attended = self._attention(self._norm(x, "attention_norm") if model.pre_norms else x, shared, kind)
         if model.post_norms:
             attended = self._norm(attended, "attention_post_norm")
         x = layers.add(attended, x)
-        result = self._mlp(self._norm(x, "mlp_norm"), expert=expert)
+        result = self._mlp(self._norm(x, "mlp_norm") if model.pre_norms else x, expert=kind.expert)
         if model.post_norms:
             result = self._norm(result, "mlp_post_norm")
         return layers.add(result, x)
 
-    def _parallel_layer(self, x: Tensor, shared: _Shared, window: Real | None, *, expert: bool) -> Tensor:
+    def _parallel_layer(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
         normed = self._norm(x, "attention_norm")
-        attended = self._attention(normed, shared, window)
+        attended = self._attention(normed, shared, kind)
         second = normed if self.model.shared_norm else self._norm(x, "mlp_norm")
-        mixed = self.layers.add(attended, self._mlp(second, expert=expert))
+        mixed = self.layers.add(attended, self._mlp(second, expert=kind.expert))
         return self.layers.add(mixed, x)
 
-    def _attention(self, x: Tensor, shared: _Shared, window: Real | None) -> Tensor:
-        model, layers = self.model, self.layers
+    def _attention(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
+        model, layers, window = self.model, self.layers, kind.window
+        if kind.recurrent:
+            return delta_layer(layers, model, self.call, x)
         heads = self._heads(window)
         with self.b.scope("self_attention"):
             x = enter(layers, x)
@@ -261,15 +292,23 @@ class _Decoder:
                 assert shared.tables is not None
                 context = latent_attention(layers, model, self.call, heads, x, shared.tables, mask)
             else:
-                q, k, v = self._projections(x, heads, shared.tables)
-                context = attend(layers, self.call, heads, q, k, v, mask)
+                unturned = window is None and model.sliding_window is not None and not model.full_attention_rotates
+                (q, k, v), gate = self._projections(x, heads, None if unturned else shared.tables)
+                attends = in_chunks if model.attention_chunks else attend
+                context = attends(layers, self.call, heads, q, k, v, mask)
+                context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
             out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
             return layers.dropout(leave(layers, out), model.dropout)
 
-    def _projections(self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values ``[batch, length, heads, size]``, rotated, the latter two from the cache."""
+    def _projections(
+        self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None
+    ) -> tuple[tuple[Tensor, Tensor, Tensor], Tensor | None]:
+        """Return queries, keys and values ``[batch, length, heads, size]``, rotated, the latter two from the cache.
+
+        And the gate of what attention returns, if the query projection makes one.
+        """
         model, layers = self.model, self.layers
-        flat = self._flat_projections(x, heads)
+        *flat, gate = self._flat_projections(x, heads)
         counts = (heads.heads, heads.kv_heads, heads.kv_heads)
         q, k, v = (
             layers.view(part, "reshape", *x.shape[:2], count, heads.head_size)
@@ -284,27 +323,32 @@ class _Decoder:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
             q = rotate_part(layers, q, tables, share, "rotate_query", form, joins=joins)
             k = rotate_part(layers, k, tables, share, "rotate_key", form, joins=joins)
+            if model.query_key_norm == "unit":
+                q, k = (layers.pointwise("normalise", part) for part in (q, k))
         window = heads.window
-        return q, cached(layers, self.call, k, "key_cache", window), cached(layers, self.call, v, "value_cache", window)
+        k, v = (cached(layers, self.call, part, leaf, window) for part, leaf in ((k, "key_cache"), (v, "value_cache")))
+        return (q, k, v), gate
 
-    def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, ...]:
-        """Return queries, keys and values ``[batch, length, heads x size]``."""
+    def _flat_projections(self, x: Tensor, heads: Heads) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Return queries, keys and values ``[batch, length, heads x size]``, and the gate if there is one."""
         model, layers = self.model, self.layers
-        bias, holders = bool(model.query_key_value_bias), self.holders
+        bias, holders, gate = bool(model.query_key_value_bias), self.holders, None
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
-        if model.fused_query_key_value or "qkv" in layers.flavour.fused:
+        if model.fused_query_key_value or ("qkv" in layers.flavour.fused and not model.attention_gate):
             repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
             both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias, repeated=repeated)
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
-            q = layers.linear(x, wide, "query", bias=bias)
+            gated = model.attention_gate
+            q = layers.linear(x, 2.0 * wide if gated else wide, "query", bias=bias)
+            q, gate = layers.split(q, wide, wide) if gated else (q, None)
             k = layers.linear(x, narrow, "key", bias=bias, repeated=holders)
             v = layers.linear(x, narrow, "value", bias=bias, repeated=holders)
         if model.query_key_norm == "full":
             q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
-        return q, k, v
+        return q, k, v, gate
 
     def _mlp(self, x: Tensor, *, expert: bool) -> Tensor:
         model, layers = self.model, self.layers
@@ -328,6 +372,8 @@ class _Decoder:
             x = enter(layers, x)
             weight = table if model.tie_embeddings else None
             logits = layers.linear(x, model.vocab_size, "logits", weight=weight, bias=model.head_bias)
+            if model.logit_scale:
+                logits = layers.pointwise("mul_scalar", logits)
             if model.logit_soft_cap:
                 logits = layers.soft_cap(logits)
             if call.trains:

@@ -125,7 +125,7 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=None if precision.weights is None else weight_format(precision.weights),
+        weights=precision.stored or (None if precision.weights is None else weight_format(precision.weights)),
     )
 
 

@@ -262,8 +262,9 @@ class _Dispatch:
     def _math(self, op: AbstractOp) -> DType | None:
         math, narrow = self.plan.math, self.plan.operands is not None
         if narrow:
-            linear = isinstance(op, Matmul | GroupedMatmul) and weight_of(op) is not None
-            return math if linear and op.block is not None else None
+            weight = weight_of(op) if isinstance(op, Matmul | GroupedMatmul) else None
+            kept = bool(self.stored) and weight not in self.stored  # a checkpoint may leave some layers wide
+            return math if weight is not None and op.block is not None and not kept else None
         if math is None and isinstance(op, Matmul | GroupedMatmul) and self._expands(op):
             return self.plan.compute  # whatever later passes make of activations
         return math if isinstance(op, Attention | Matmul | Convolution | GroupedMatmul) else None

@@ -103,10 +103,19 @@ def _place(op: AbstractOp, weight: Tensor, model: _Model) -> Place:
         part=EMBEDDING if isinstance(op, Embedding) else matrix,
         role=_ROLES.get(_scope(weight), "other"),
         columns=weight.shape[-1],
+        rows=weight.shape[-2],
+        matrices=2.0 if isinstance(op, GroupedMatmul) and _scope(weight) == "gate_up" else 1.0,
+        module=_module(op, weight),
         layers=model.layers,
         groups=model.groups,
         experts=model.experts,
     )
+
+
+def _module(op: AbstractOp, weight: Tensor) -> str:
+    """Return the scope of a weight inside its block: self_attention.query."""
+    scopes = weight.name.split(".")[:-1]
+    return ".".join(scopes if op.block is None else scopes[1:])
 
 
 def _type_of(found: WeightFormat, place: Place) -> DType | None:

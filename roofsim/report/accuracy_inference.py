@@ -29,7 +29,7 @@ GOALS: Final = (
     ("TensorRT-LLM 0.9 on several GPUs", MANY, ("tensorrt-llm, generate",), MEDIAN, 10.0),
     (
         "4-bit engines, decode: the worst of six", ONE,
-        tuple(f"{name}, decode" for name in ("autoawq", "exllama", "exllamav2", "mlc-llm", "tinychat", "lmdeploy")), MEDIAN, 9.0,
+        tuple(f"{name}, decode" for name in ("autoawq", "exllama-v1", "exllamav2", "mlc-llm", "tinychat", "lmdeploy")), MEDIAN, 9.0,
     ),
     ("AutoAWQ, prefill", ONE, ("autoawq, prefill",), MEDIAN, 9.0),
     ("Stable Diffusion, pipelines", ONE, ("diffusers-2022, pipeline",), MEDIAN, 15.0),

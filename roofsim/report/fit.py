@@ -29,16 +29,21 @@ _ROLE_WORDS: Final = {
     "parameters": "parameters",
     "gradients": "gradients",
     "optimizer_state": "optimizer state",
-    "key_value_cache": "key-value cache",
 }
 _BILLION: Final = 10.0**9
 _HOUR: Final = 3600.0
 _FULL: Final = 0.95
+#: Of what each sample adds: below this share, bytes that no sample adds are not worth a line.
+_NOTABLE: Final = 0.001
 
 
 def print_fit(console: Console, fit: Fit) -> None:
     """Print the answer first, then what stands behind it."""
     console.print(Text(headline(fit), style="bold"))
+    if fit.largest_model is None:
+        resolved = fit.resolved
+        sizes = words.sizes(resolved.workload.model_dump(), resolved.model.family, fit.assumed)
+        console.print(sizes, style="dim", highlight=False)
     if fit.fewest is not None:
         _print_fewest(console, fit)
     elif fit.largest_model is not None:
@@ -46,7 +51,7 @@ def print_fit(console: Console, fit: Fit) -> None:
     else:
         console.print(verdict(fit.base), highlight=False)
         if fit.certificate is not None and fit.size is not None:
-            console.print(_certified(fit.size, fit.certificate), highlight=False)
+            console.print(_certified(fit, fit.size, fit.certificate), highlight=False)
     for note in fit.notes:
         console.print(f"({note})", style="dim", highlight=False)
     if fit.state is not None:
@@ -73,14 +78,18 @@ def verdict(base: Attempt) -> str:
     return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
 
 
-def _certified(size: str, found: Certificate) -> str:
-    name = size.replace("_", " ")
+def _certified(fit: Fit, size: str, found: Certificate) -> str:
+    serves = fit.resolved.workload.phase != "train"
+    batch = size in ("micro_batch_size", "batch_size")
+    replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1
+    name = "batch size" if serves and batch else size.replace("_", " ")
     if found.value is None:
         assert found.next is not None
         assert found.next_memory is not None
         return f"no {name} fits: {words.count(found.next)} alone takes {words.gibibytes(found.next_memory)}"
     assert found.memory is not None
-    held = f"largest {name}: {words.count(found.value)} takes {_exactly(found.memory)}"
+    value = f"{words.on_replicas(found.value, replicas)}," if replicas > 1 else words.count(found.value)
+    held = f"largest {name}: {value} takes {_exactly(found.memory)}"
     if found.next is None or found.next_memory is None:
         return f"{held}; the search ends here, and larger ones may fit"
     return f"{held} of {words.gibibytes(found.capacity)}; {words.count(found.next)} would take {_exactly(found.next_memory)}"
@@ -97,15 +106,22 @@ def _state_table(state: State, fit: Fit) -> Grid:
     count = words.parameters(state.parameters)
     trains = "gradients" in state.roles
     for name, amount in state.roles.items():
-        each = "" if name == "key_value_cache" else f"{amount / state.parameters:.3g}"
-        named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
-        table.add(named, each, words.gibibytes(amount))
+        if name != "key_value_cache":  # by sequence, below
+            named = f"{count} parameters" if name == "parameters" else _ROLE_WORDS[name]
+            table.add(named, f"{amount / state.parameters:.3g}", words.gibibytes(amount))
     if trains:
         table.line()
         table.add("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
-    if state.saved_per_sample > 0.0:
-        sample = "image" if fit.base.unit == "images" else "sequence"
-        table.add(f"activations of one {sample}, recompute {_policy(fit)}", "", words.gibibytes(state.saved_per_sample))
+    sample = "image" if fit.base.unit == "images" else "sequence"
+    copies = " (autocast's copies of weights)" if fit.resolved.precision.autocast and trains else ""
+    for what, found in (
+        (f"activations of each {sample}, recompute {_policy(fit)}", state.saved),
+        (f"key-value cache of each {sample}", state.cache),
+    ):
+        if found.each > 0.0:
+            table.add(what, "", words.gibibytes(found.each))
+        if found.constant > _NOTABLE * found.each:
+            table.add(f"kept at any batch size{copies}", "", words.gibibytes(found.constant))
     return table
 
 
@@ -182,7 +198,7 @@ def _pace(best: Attempt) -> str:
     if best.usd_per_hour is not None:
         text += (
             f"; {words.dollars(best.usd_per_hour)} USD/h, {words.dollars(seconds / _HOUR * best.usd_per_hour)} USD per {name} "
-            f"(price of {best.price_date})"
+            f"({best.price})"
         )
     return text
 
@@ -255,7 +271,8 @@ def _print_remedies(console: Console, fit: Fit) -> None:
     found = fit.remedies
     assert found is not None
     if found.same:
-        console.print(Text("Changes that make it fit on the same hardware, by time per sample", style="bold"))
+        heading = f"Changes that make it fit on the same hardware, by time per {fit.base.unit[:-1]}"
+        console.print(Text(heading, style="bold"))
         console.print(_remedy_table(found.same, fit.base))
     elif found.closest is not None:
         near = found.closest
@@ -265,15 +282,15 @@ def _print_remedies(console: Console, fit: Fit) -> None:
             highlight=False,
         )
     if found.other:
-        console.print(Text("Other or more hardware, by time per sample", style="bold"))
+        console.print(Text(f"Other or more hardware, by time per {fit.base.unit[:-1]}", style="bold"))
         console.print(_remedy_table(found.other, fit.base))
     elif not found.same:
         console.print(
             "Nor do up to eight times as many GPUs, or a GPU with more memory; try --fewest gpus.", highlight=False
         )
     groups = {change.group for remedy in (*found.same, *found.other) for change in remedy.changes}
-    if groups & {"precision", "optimizer"}:
-        console.print("A different precision or optimizer changes the result of training.", style="dim")
+    if groups & {"precision", "optimizer", "length"}:
+        console.print("A different precision, optimizer or length changes what is computed.", style="dim")
     said = [f"{found.tried} combinations tried, {found.refused} of them invalid", *found.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 

@@ -33,6 +33,8 @@ _FIGURES: Final = {"allocated_peak": "allocated", "reserved": "reserved", "devic
 def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
     """Print the ledger, the peaks of the phases and the curve."""
     console.print(Text(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", style="bold"))
+    print_shortfall(console, ledger)
+    fits = "fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing"
     table = Grid([text("at the peak"), number("bytes"), number("share")])
     peak = float(ledger.device_total)
     for name, amount in ledger.components.items():
@@ -42,8 +44,7 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(table)
     console.print(
         f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
-        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: "
-        + ("fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing")
+        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: {fits}"
     )
     _print_intervals(console, evaluation, ledger)
     console.print(
@@ -54,6 +55,14 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         _print_stage(console, stage, profile)
+
+
+def print_shortfall(console: Console, ledger: Memory) -> None:
+    """Print that a scenario does not fit, before anything else is said of it; nothing where it fits."""
+    if not ledger.fits:
+        missing, capacity = words.gibibytes(float(ledger.shortfall)), words.gibibytes(float(ledger.capacity))
+        taken = words.gibibytes(float(ledger.device_total))
+        console.print(Text(f"does NOT fit: {taken} of {capacity}, {missing} missing", style="bold"))
 
 
 def _print_intervals(console: Console, evaluation: Evaluation, ledger: Memory) -> None:

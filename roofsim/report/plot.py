@@ -30,8 +30,6 @@ _KERNELS: Final = "kernels of the step in program order (the optimizer's drawn w
 #: The parts of the memory curve, from below.
 _STACKED: Final = tuple(part for name in CATEGORIES for part in ((WAITING, name) if name == "activations" else (name,)))
 
-#: Cards of known price from which a comparison draws speed over price.
-FEWEST_PRICES: Final = 3
 #: Share of the memory picture that the optimizer takes at least.
 NARROWEST: Final = 0.07
 #: One colour a category of time or memory; the same thing has the same colour in every picture.
@@ -49,7 +47,8 @@ MARKS: Final = {
 }  # fmt: skip
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty picture, so many inches wide and high."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -60,36 +59,22 @@ def _figure(width: float, height: float) -> Any:
 
 def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     """Draw one run: roofline, where time goes, memory over the step."""
-    figure = _figure(13.0, 9.0)
+    figure = new_figure(13.0, 9.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
-    _roofline(figure.add_subplot(grid[0, :]), pairs)
-    _time_bars(figure.add_subplot(grid[1, 0]), pairs)
     evaluation, result = pairs[0]
+    name = evaluation.resolved.gpu.name
+    roofline(figure.add_subplot(grid[0, :]), [(name, evaluation)])
+    time_bars(figure.add_subplot(grid[1, 0]), [(name, result)])
     name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
     _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name, columns=3)
     figure.suptitle(words.headline(result), fontsize=13)
     figure.savefig(path, dpi=110)
 
 
-def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
-    """Draw several cards: one roofline for all, time bars, memory bars, and speed over price where prices are known."""
-    sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) >= FEWEST_PRICES
-    figure = _figure(16.0 if sold else 13.0, 9.0)
-    grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0))
-    _roofline(figure.add_subplot(grid[0, :]), pairs)
-    _time_bars(figure.add_subplot(grid[1, 0]), pairs)
-    _memory_bars(figure.add_subplot(grid[1, 1]), [result for _, result in pairs])
-    if sold:
-        _prices(figure.add_subplot(grid[1, 2]), pairs)
-    scenario = pairs[0][1].scenario
-    figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
-    figure.savefig(path, dpi=110)
-
-
 def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
     """Draw what is alive over the step, stacked by category, with the peak marked; each kind of pipeline stage apart."""
     stages = _curves(evaluation)
-    figure = _figure(12.0, 1.5 + 4.0 * len(stages))
+    figure = new_figure(12.0, 1.5 + 4.0 * len(stages))
     for place, (name, curve) in enumerate(stages):
         axes = figure.add_subplot(len(stages), 1, place + 1)
         _memory_curve(axes, curve, ledger, name, legend=len(stages) == 1)
@@ -115,20 +100,20 @@ def _shared_legend(figure: Any) -> None:
 # -- roofline -------------------------------------------------------------------------------------------------------
 
 
-def _roofline(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
+def roofline(axes: Axes, cards: list[tuple[str, Evaluation]]) -> None:
     """Draw each card's roof, and one dot an op class, sized by its share of the step."""
-    rows = [(index, row) for index, (evaluation, _) in enumerate(pairs) for row in _class_points(evaluation)]
+    rows = [(index, row) for index, (_, evaluation) in enumerate(cards) for row in _class_points(evaluation)]
     intensities = [row["intensity"] for _, row in rows] or [1.0]
     low, high = min(*intensities, 0.1) / 2.0, max(*intensities, 1000.0) * 2.0
     span = np.geomspace(low, high, 200)
-    for index, (evaluation, _) in enumerate(pairs):
-        _roof(axes, evaluation, span, LINES[index % len(LINES)])
+    for index, (name, evaluation) in enumerate(cards):
+        _roof(axes, name, evaluation, span, LINES[index % len(LINES)])
     for index, row in rows:
         colour = LINES[index % len(LINES)]
         size = 30.0 + 900.0 * row["share"]
         axes.scatter(
-            row["intensity"], row["flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour, alpha=0.65,
-            edgecolors="black", linewidths=0.5, zorder=3,
+            row["intensity"], row["executed_flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour,
+            alpha=0.65, edgecolors="black", linewidths=0.5, zorder=3,
         )  # fmt: skip
     axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s")
@@ -142,8 +127,8 @@ def _name_points(axes: Axes, rows: list[dict[str, Any]]) -> None:
     """Write the class beside each mark, from above; lower where another name stands already."""
     taken: list[tuple[float, float]] = []
     scale = 72.0 / axes.get_figure(root=True).dpi  # type: ignore[union-attr]
-    for row in sorted(rows, key=lambda row: -row["flops"] / row["time"]):
-        at = row["intensity"], row["flops"] / row["time"]
+    for row in sorted(rows, key=lambda row: -row["executed_flops"] / row["time"]):
+        at = row["intensity"], row["executed_flops"] / row["time"]
         x, y = (float(length) * scale for length in axes.transData.transform(at))
         drop = 10.0
         while any(abs(x - other) < 85.0 and abs(y - drop - height) < 10.0 for other, height in taken):
@@ -154,14 +139,14 @@ def _name_points(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _class_points(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Return the classes of ops: what their kernels run, in the time that these take at the clock that power allows."""
     rows = op_rows(evaluation, by="class")
     return [row for row in rows if row["intensity"] and row["time"] and row["share"] > 0.002]
 
 
-def _roof(axes: Axes, evaluation: Evaluation, span: Any, colour: str) -> None:
+def _roof(axes: Axes, name: str, evaluation: Evaluation, span: Any, colour: str) -> None:
     math = evaluation.resolved.precision.math
     peak, bandwidth = float(evaluation.device.rate(math)[0]), float(evaluation.device.bandwidth)
-    name = evaluation.resolved.gpu.name
     label = f"{name}: {humanize(peak, 'FLOP/s', 3)} {math}, {humanize(bandwidth, 'B/s', 3)}"
     axes.plot(span, np.minimum(peak, span * bandwidth), color=colour, linewidth=1.8, label=label)
     axes.axvline(peak / bandwidth, color=colour, linestyle=":", linewidth=1.0)
@@ -173,21 +158,23 @@ def _roof(axes: Axes, evaluation: Evaluation, span: Any, colour: str) -> None:
 # -- bars -----------------------------------------------------------------------------------------------------------
 
 
-def _time_bars(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
-    names = [result.scenario["hardware"]["gpu"] for _, result in pairs]
-    left = np.zeros(len(pairs))
-    for key in pairs[0][1].time:
-        values = np.array([float(result.time[key]) for _, result in pairs])
+def time_bars(axes: Axes, rows: list[tuple[str, Result | None]]) -> None:
+    """Draw a bar a row, by where its time goes; of what cannot run its name alone."""
+    names = [name for name, _ in rows]
+    left = np.zeros(len(rows))
+    for key in next(result.time for _, result in rows if result is not None):
+        values = np.array([0.0 if result is None else float(result.time[key]) for _, result in rows])
         if values.any():
             axes.barh(names, values, left=left, color=COLOURS[key], label=words.BOUND_WORDS[key])
             left += values
-    for place, (_, result) in enumerate(pairs):
-        axes.text(left[place], place, f" {words.seconds(float(result.step_time))}", va="center", fontsize=9)
+    for place, (_, result) in enumerate(rows):
+        text = "cannot run" if result is None else words.seconds(float(result.step_time))
+        axes.text(left[place], place, f" {text}", va="center", fontsize=9)
     _seconds_axis(axes, float(left.max()))
     axes.invert_yaxis()
-    axes.set_ylim(len(pairs) - 0.4 if len(pairs) > 1 else 1.2, -0.6 if len(pairs) > 1 else -1.2)
+    axes.set_ylim(len(rows) - 0.4 if len(rows) > 1 else 1.2, -0.6 if len(rows) > 1 else -1.2)
     axes.set_title("where the time goes", fontsize=10)
-    _legend_below(axes)
+    legend_below(axes)
     axes.grid(visible=True, axis="x", alpha=0.3)
 
 
@@ -197,61 +184,13 @@ def _seconds_axis(axes: Axes, longest: float) -> None:
     axes.xaxis.set_major_formatter(lambda value, _: words.seconds(value) if value else "0")
 
 
-def _memory_bars(axes: Axes, results: list[Result]) -> None:
-    names = [result.scenario["hardware"]["gpu"] for result in results]
-    left = np.zeros(len(results))
-    for key in results[0].memory.components:
-        values = np.array([float(result.memory.components[key]) for result in results])
-        if values.any():
-            axes.barh(names, values, left=left, color=COLOURS[key], label=key.replace("_", " "))
-            left += values
-    for place, result in enumerate(results):
-        capacity = float(result.memory.capacity)
-        axes.plot([capacity, capacity], [place - 0.45, place + 0.45], color="black", linewidth=2.0)
-    longest = max(float(left.max()), *(float(result.memory.capacity) for result in results))
-    _bytes_axis(axes.xaxis, longest)
-    axes.set_xlim(0.0, longest * 1.08)
-    axes.invert_yaxis()
-    axes.set_title("memory at the peak (black: capacity)", fontsize=10)
-    _legend_below(axes)
-    axes.grid(visible=True, axis="x", alpha=0.3)
-
-
-def _price(evaluation: Evaluation) -> float | None:
-    """Return what a card was sold for, where that is known."""
-    purchase = evaluation.resolved.gpu.price.purchase
-    return None if purchase is None else float(purchase)
-
-
-def _prices(axes: Axes, pairs: list[tuple[Evaluation, Result]]) -> None:
-    """Draw a dot a card that was sold at a known price, and name those that were not."""
-    rented: list[str] = []
-    by_price = sorted(price for evaluation, _ in pairs if (price := _price(evaluation)) is not None)
-    for index, (evaluation, result) in enumerate(pairs):
-        price, name = _price(evaluation), evaluation.resolved.gpu.name
-        if price is None:
-            rented.append(name)
-            continue
-        rates = result.throughput
-        speed = float(rates["tokens_per_second"] or rates["samples_per_second"] or 0.0)
-        colour = LINES[index % len(LINES)]
-        axes.scatter(price, speed, s=70.0, color=colour, edgecolors="black", linewidths=0.5, zorder=3)
-        below = by_price.index(price) % 2 == 1  # neighbours on either side of their dots
-        axes.annotate(name, (price, speed), xytext=(6, -12 if below else 5), textcoords="offset points", fontsize=8)
-    unit = "samples" if pairs[0][1].throughput["tokens_per_second"] is None else "tokens"
-    axes.set(xlabel="price at launch, USD", ylabel=f"{unit} per second", title="speed over price")
-    axes.set_xlim(left=0.0, right=1.28 * axes.get_xlim()[1])
-    axes.set_ylim(bottom=0.0, top=1.12 * axes.get_ylim()[1])
-    axes.grid(alpha=0.3)
-    if rented:
-        axes.text(0.98, 0.03, "no price known: " + ", ".join(rented), transform=axes.transAxes, ha="right", fontsize=7)
-
-
-def _legend_below(axes: Axes) -> None:
+def legend_below(axes: Axes) -> None:
+    """Put the legend below the axes, where it hides nothing."""
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.14), ncols=3, frameon=False)
 
 
-def _bytes_axis(axis: Any, longest: float) -> None:
+def bytes_axis(axis: Any, longest: float) -> None:
+    """Place ticks at round binary multiples of bytes."""
     from matplotlib.ticker import MaxNLocator
 
     unit = 2.0 ** (10 * max(int(np.log2(max(longest, 1.0)) // 10), 0))
@@ -327,7 +266,7 @@ def _memory_curve(
         axes.text(0, capacity, f" capacity {words.gibibytes(capacity)}", va="bottom", fontsize=8)
     top = max(peak * 1.15, capacity * 1.06 if capacity < 2.0 * peak else 0.0)
     axes.set(xlim=(0, max(len(curve) - 1, 1)), ylim=(0, top))
-    _bytes_axis(axes.yaxis, top)
+    bytes_axis(axes.yaxis, top)
     axes.set_title(title, fontsize=10)
     if legend:
         axes.set_xlabel(_KERNELS)

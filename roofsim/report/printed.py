@@ -15,6 +15,7 @@ from roofsim.report.width import width
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from roofsim.analyze.comparison.rows import Comparison
     from roofsim.analyze.explain import Explanation
     from roofsim.analyze.fitting.answer import Fit
     from roofsim.analyze.printed import Table
@@ -38,10 +39,14 @@ def show(answer: Any, console: Console) -> None:
 
 def _of(table: dict[str, Callable[..., Any]], answer: Any) -> Callable[..., Any]:
     """Return what a table has for an answer, by the names of its classes: those of other verbs are not imported."""
-    found = next((table[kind.__name__] for kind in type(answer).__mro__ if kind.__name__ in table), None)
+    found = _named(table, answer)
     if found is None:
         raise TypeError(f"nothing prints a {type(answer).__name__}")
     return found
+
+
+def _named(table: dict[str, Callable[..., Any]], answer: Any) -> Callable[..., Any] | None:
+    return next((table[kind.__name__] for kind in type(answer).__mro__ if kind.__name__ in table), None)
 
 
 def _show_result(answer: Result, console: Console) -> None:
@@ -66,9 +71,18 @@ def _show_fit(answer: Fit, console: Console) -> None:
 
 
 def _show_timeline(answer: Timeline, console: Console) -> None:
+    from roofsim.report.memory import print_shortfall
     from roofsim.report.timeline import print_timeline
 
+    if answer.memory is not None:
+        print_shortfall(console, answer.memory)
     print_timeline(console, answer)
+
+
+def _show_comparison(answer: Comparison, console: Console) -> None:
+    from roofsim.report.comparison import print_comparison
+
+    print_comparison(console, answer)
 
 
 def _show_explanation(answer: Explanation, console: Console) -> None:
@@ -78,9 +92,11 @@ def _show_explanation(answer: Explanation, console: Console) -> None:
 
 
 def _show_ops(answer: OpsView, console: Console) -> None:
+    from roofsim.report.memory import print_shortfall
     from roofsim.report.tables import print_ops
 
-    print_ops(console, answer.every, by=answer.by, top=answer.top or TOP)
+    print_shortfall(console, answer.ledger)
+    print_ops(console, answer.table, by=answer.by, top=answer.top or TOP)
 
 
 def _show_ledger(answer: MemoryLedger, console: Console) -> None:
@@ -116,7 +132,7 @@ def _show_collectives(answer: CollectivesView, console: Console) -> None:
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
-    "CollectivesView": _show_collectives,
+    "CollectivesView": _show_collectives, "Comparison": _show_comparison,
 }  # fmt: skip
 
 
@@ -172,13 +188,20 @@ def _line_of_explanation(answer: Explanation) -> str:
     return f"{answer.title} {answer.value}"
 
 
+def _line_of_comparison(answer: Comparison) -> str:
+    first = "" if answer.fastest is None else f"; fastest {answer.fastest.label}"
+    failed = sum(not row.runs for row in answer)
+    cannot = f"; {failed} cannot run" if failed else ""
+    return f"{', '.join(row.label for row in answer)}{first}{cannot}"
+
+
 def _line_of_table(answer: Table) -> str:
     return f"{answer.title}: {words.count(len(answer.rows))} rows"
 
 
 _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Result": _line_of_result, "Served": _line_of_served, "Fit": _line_of_fit, "Timeline": _line_of_timeline,
-    "Explanation": _line_of_explanation, "Table": _line_of_table,
+    "Explanation": _line_of_explanation, "Comparison": _line_of_comparison, "Table": _line_of_table,
 }  # fmt: skip
 
 
@@ -187,6 +210,8 @@ _LINES: Final[dict[str, Callable[..., Any]]] = {
 
 def html_of(answer: Any) -> str:
     """Return an answer as an HTML table."""
+    if (own := _named(_HTML, answer)) is not None:
+        return str(own(answer))
     if not hasattr(answer, "to_rows"):
         return _table(("", ""), _of(_FACTS, answer)(answer), _line(answer))
     rows = answer.to_rows()
@@ -194,6 +219,16 @@ def html_of(answer: Any) -> str:
     cells = [[_cell(row.get(name)) for name in names] for row in rows[:_HTML_ROWS]]
     more = f"; the first {_HTML_ROWS} are shown" if len(rows) > _HTML_ROWS else ""
     return _table(names, cells, f"{_line(answer)}{more}")
+
+
+def _html_of_comparison(answer: Comparison) -> str:
+    from roofsim.report.comparison import html_of as comparison_html
+
+    return comparison_html(answer)
+
+
+#: Answers whose tables are not their rows.
+_HTML: Final[dict[str, Callable[..., str]]] = {"Comparison": _html_of_comparison}
 
 
 def _facts_of_result(answer: Result) -> list[tuple[str, str]]:

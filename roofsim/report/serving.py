@@ -34,7 +34,8 @@ def print_served(console: Console, served: Served) -> None:
     for name, value in answer_rows(served):
         table.add_row(name, Text(value))
     console.print(table)
-    console.print(_curve(served))
+    if served.curve:
+        console.print(_curve(served))
     console.print(f"Assumed: {'; '.join(served.plan.assumed)}.", style="dim", highlight=False)
     for note in served.notes:
         console.print(f"Note: {note}.", style="yellow", highlight=False)
@@ -61,23 +62,36 @@ def _requests(served: Served) -> str:
     cached = f" ({words.count(plan.cached)} of them cached)" if plan.cached else ""
     arrivals = ARRIVALS[plan.serving.arrivals or "poisson"]
     load = {
-        "closed": f"{words.count(plan.concurrency or 0)} requests in flight at all times (closed loop)",
-        "open": f"{words.count(plan.request_rate or 0)} requests/s, {arrivals} arrivals (open loop)",
-        "saturated": f"as many requests as {'fit' if served.room.fits else 'max_num_seqs allows'}: "
-        f"{words.count(served.max_requests)}",
+        "closed": f"{words.count(plan.concurrency or 0)} requests in flight at all times{_dealt(served, plan.concurrency)} "
+        "(closed loop)",
+        "open": f"{words.count(plan.request_rate or 0)} requests/s{_dealt(served, plan.request_rate)}, {arrivals} arrivals "
+        "(open loop)",
+        "saturated": f"as many requests as fit: {words.count(served.max_requests)}{_dealt(served, served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
         whole = "" if served.kind == "closed" else ", all sent at once"
         load = f"a run of {plan.serving.num_prompts:,} requests{whole}" + (
             f", {load}" if served.kind == "closed" else ""
         )
-    return f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens; {load}"
+    default = words.default_lengths(plan.resolved.workload.model_dump(), plan.assumed)
+    return (
+        f"{words.count(plan.prompt)} prompt tokens{cached}, {words.count(plan.output)} output tokens{default}; {load}"
+    )
+
+
+def _dealt(served: Served, load: float | None) -> str:
+    """Return what each replica has of a load that is stated for the whole server."""
+    replicas = served.plan.replicas
+    if replicas == 1.0 or served.workers is not None or not load:
+        return ""
+    return f", {words.count(load / replicas)} on each of {words.count(replicas)} replicas"
 
 
 def answer_rows(served: Served) -> list[tuple[str, str]]:
     """Return name and text of each line of the answer."""
-    rows = [] if served.room.fits else [_no_room(served)]
-    rows += _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
+    if not served.room.fits:
+        return [_no_room(served), *_memory(served), *_hourly(served)]
+    rows = _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
     rows += [
         ("prefill", _bound(served, "prefill")),
         ("decode", _bound(served, "decode")),
@@ -95,9 +109,17 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
 
 
 def _no_room(served: Served) -> tuple[str, str]:
-    missing, context = words.gibibytes(served.room.shortfall), served.plan.limits.context
-    whose = "one request" if context is None else f"a cache of {context:.0f} tokens"
-    return "verdict", f"does NOT fit: {missing} missing for {whose}; what follows is as if it did"
+    plan, reason = served.plan, (served.reason or "").replace("does not fit", "does NOT fit", 1)
+    tokens = plan.limits.context or plan.prompt + plan.output
+    search = f"`roofsim fit` with --phase decode --context-length {tokens:.0f} --fewest gpus searches how many"
+    ways = f"More GPUs for each replica (tensor, pipeline) or narrower weights would help: {search}"
+    return "verdict", f"{reason}, so there is no rate. {ways}"
+
+
+def _hourly(served: Served) -> list[tuple[str, str]]:
+    money = served.money()
+    hourly = money["usd_per_hour"]
+    return [] if hourly is None else [("cost", f"{words.dollars(hourly)} USD/h ({money['price']})")]
 
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
@@ -147,13 +169,14 @@ def _bound(served: Served, phase: str) -> str:
 
 
 def _turning(served: Served) -> str:
-    def at(value: float | None) -> str:
-        return "at no batch size" if value is None else f"from {words.count(value)} requests per step"
-
-    return (
-        f"decode steps become compute-bound {at(served.compute_bound_at)}, their weight GEMMs alone "
-        f"{at(served.products_bound_at)}"
-    )
+    """Say from how many requests on arithmetic binds decode steps, and their products with weights."""
+    steps, products = served.compute_bound_at, served.products_bound_at
+    if steps is None and products is None:
+        return "decode steps are never limited by compute or power, and neither are their weight GEMMs"
+    limited = "limited by compute or power"
+    whole = f"never {limited}" if steps is None else f"{limited} from {words.count(steps)} requests per step"
+    weights = "never are" if products is None else f"are from {words.count(products)} requests per step"
+    return f"decode steps are {whole}; their weight GEMMs {weights}"
 
 
 def _prefixes(served: Served) -> list[tuple[str, str]]:
@@ -202,7 +225,7 @@ def _cost(served: Served) -> str:
         kinds = ("input", "output")
         apart = ", ".join(f"{words.dollars(money[f'usd_per_million_{kind}_tokens_apart'])} {kind}" for kind in kinds)
         line += f", {words.dollars(each)} USD per million output tokens (priced separately: {apart})"
-    return f"{line} (price of {money['price_date']})"
+    return f"{line} ({money['price']})"
 
 
 def _simulated(served: Served) -> str:

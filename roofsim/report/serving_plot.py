@@ -23,9 +23,12 @@ def draw_served(served: Served, path: Path) -> None:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11.0, 4.4), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    _frontier(left, served)
-    _latency(right, served)
+    if served.curve:
+        left, right = figure.subplots(1, 2)
+        _frontier(left, served)
+        _latency(right, served)
+    else:
+        figure.text(0.5, 0.5, served.reason or "", ha="center", va="center", fontsize=14)
     plan = served.plan
     figure.suptitle(
         f"{plan.resolved.model.name}, {plan.resolved.precision.name}, {plan.resolved.engine.name} on {plan.gpus} x "

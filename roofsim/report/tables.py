@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 from rich.tree import Tree
@@ -15,10 +15,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.analyze.explain import Explanation
+    from roofsim.analyze.ops import OpTable
+
+#: Share of a step up to which a table does not show a wait.
+UNSEEN: Final = 5e-5
 
 
-def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int) -> None:
-    """Print the rows of `op_rows`, the first `top` of them, and a line for the rest."""
+def print_ops(console: Console, found: OpTable, *, by: str, top: int) -> None:
+    """Print the first `top` rows, a line for the rest, and their sum: the step."""
     heads = [text(by), text("phase", 2), text("class", 4)] if by == "op" else [text(by)]
     numbers = [
         number("launches", 5),
@@ -29,26 +33,40 @@ def print_ops(console: Console, rows: list[dict[str, Any]], *, by: str, top: int
         number("share"),
     ]
     table = Grid([*heads, *numbers, text("bound", 1)], roomy=False)
-    for row in rows[:top]:
-        first = [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
-        table.add(*first, *_op_cells(row))
+    seen = [row for row in found.rows if row["kind"] != "wait" or abs(row["share"]) > UNSEEN]
+    rest = seen[top:]
+    more = [_summed(rest, found.total)] if rest else []
+    for row in (*seen[:top], *more):
+        table.add(*_op_heads(row, by), *_op_cells(row))
+    table.line()
+    table.add(*_op_heads(found.total, by), *_op_cells(found.total))
     console.print(table)
-    if len(rows) > top:
-        rest = sum(row["time"] for row in rows[top:])
-        console.print(
-            f"... and {len(rows) - top} more, {words.seconds(rest)} in all (--top {len(rows)} shows them)", style="dim"
-        )
+    if rest:
+        console.print(f"--top {len(seen)} shows all rows", style="dim", highlight=False)
+    for note in found.notes:
+        console.print(f"{note[0].upper()}{note[1:]}.", style="dim", highlight=False)
+
+
+def _summed(rows: list[dict[str, Any]], total: dict[str, Any]) -> dict[str, Any]:
+    """Return rows as one."""
+    keys = ("launches", "executed_flops", "bytes", "time", "share")
+    sums = {key: sum(row[key] or 0.0 for row in rows) for key in keys}
+    return total | sums | {"name": f"{words.count(len(rows))} more", "intensity": None}
+
+
+def _op_heads(row: dict[str, Any], by: str) -> list[str]:
+    return [row["name"], row["phase"], row["class"]] if by == "op" else [row["name"]]
 
 
 def _op_cells(row: dict[str, Any]) -> list[str]:
     return [
-        words.count(row["launches"]),
-        humanize(row["flops"], "FLOP", 3) if row["flops"] else "-",
-        words.gibibytes(row["bytes"]),
+        words.count(row["launches"]) if row["launches"] else "-",
+        humanize(row["executed_flops"], "FLOP", 3) if row["executed_flops"] else "-",
+        words.gibibytes(row["bytes"]) if row["bytes"] else "-",
         "-" if row["intensity"] is None else words.count(row["intensity"]),
-        words.seconds(row["time"]),
-        words.percent(row["share"]),
-        words.short_bound(row["bound"]),
+        words.seconds(row["time"]) if row["time"] else "-",
+        words.percent(row["share"]) if row["time"] else "-",
+        words.short_bound(row["bound"]) if row["bound"] else "",
     ]
 
 
@@ -81,11 +99,37 @@ def print_entry(console: Console, data: dict[str, Any]) -> None:
     console.print(Text(f"{data['kind']} {data['name']}", style="bold"))
     table = Grid([text("field"), text("value"), text("source")])
     before = ""
-    for path, value in _leaves({key: item for key, item in data.items() if key not in ("kind", "schema", "sources")}):
+    apart = ("kind", "schema", "sources", "versions", "variants")
+    for path, value in _leaves({key: item for key, item in data.items() if key not in apart}):
         source = _source(sources, path)
         table.add(path, str(value), "(same)" if source and source == before else source)
         before = source
     console.print(table)
+    _print_otherwise(console, data)
+
+
+def _print_otherwise(console: Console, data: dict[str, Any]) -> None:
+    """Print which facts of an engine differed before a version, or differ in a variant."""
+    parts = [(_moment(entry), entry) for entry in data.get("versions") or []]
+    parts += [(f"{data['name']}+{name}", entry) for name, entry in (data.get("variants") or {}).items()]
+    if not parts:
+        return
+    table = Grid([text("where"), text("fact"), text("value"), text("source")])
+    for where, entry in parts:
+        before = ""
+        if table.rows:
+            table.line()
+        for place, (fact, value) in enumerate(_leaves(entry["facts"])):
+            shown = "" if place else f"{where}: {entry['description']}" if "description" in entry else where
+            source = _source(entry.get("sources") or {}, fact)
+            table.add(shown, fact, str(value), "(same)" if source and source == before else source)
+            before = source
+    console.print(Text("What differs, by version and variant", style="bold"))
+    console.print(table)
+
+
+def _moment(entry: dict[str, Any]) -> str:
+    return f"before {entry['before']} ({entry['released']})" if entry.get("before") else f"before {entry['released']}"
 
 
 def _leaves(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from rich.box import SIMPLE
 from rich.columns import Columns
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +17,10 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.goodput import Goodput
     from roofsim.analyze.result import Result
+
+
+#: Share of a step up to which a table does not show it.
+NOTHING: Final = 5e-5
 
 
 def print_result(console: Console, result: Result) -> None:
@@ -53,13 +56,16 @@ def _answer(result: Result) -> Table:
 
 def answer_rows(result: Result) -> list[tuple[str, str]]:
     """Return name and text of each line of the answer."""
-    rows = [("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}")]
+    rows = (
+        []
+        if result.memory.fits
+        else [("verdict", f"{_missing(result)}; times and rates are those of a GPU with enough memory")]
+    )
+    rows.append(("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}"))
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
     rows.append(("throughput", _throughput(result)))
     rows.append(("limited by", words.bound_sentence(result)))
-    rows.append(
-        ("utilization", f"MFU {words.percent(_f(result.mfu))}, HFU {words.percent(_f(result.hfu))} of the dense peak")
-    )
+    rows.append(("utilization", words.utilization(result)))
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
     if result.memory.away:
@@ -131,19 +137,19 @@ def _parameters(result: Result) -> str:
 def _memory(result: Result) -> str:
     memory = result.memory
     peak, capacity = _f(memory.device_total), _f(memory.capacity)
-    verdict = (
-        f"fits, {words.gibibytes(capacity - peak)} left"
-        if memory.fits
-        else f"does NOT fit, {words.gibibytes(_f(memory.shortfall))} missing"
-    )
+    verdict = f"fits, {words.gibibytes(capacity - peak)} left" if memory.fits else _missing(result)
     return f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}: {verdict} (peak in {memory.peak_phase}, {memory.peak_op})"
+
+
+def _missing(result: Result) -> str:
+    return f"does NOT fit, {words.gibibytes(_f(result.memory.shortfall))} missing"
 
 
 def _cost(result: Result) -> str:
     cost = result.cost
     _, per_million = _per_million(cost)
     rate = "" if per_million is None else f", {words.dollars(per_million)} USD per million {words.unit_of(result)}"
-    return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} (price of {cost['price_date']})"
+    return f"{words.dollars(cost['usd_per_hour'])} USD/h{rate} ({cost['price']})"
 
 
 def _per_million(cost: dict[str, Any]) -> tuple[str, float | None]:
@@ -187,6 +193,11 @@ def _networks_table(result: Result) -> Grid:
             row["name"].replace("_", " "), words.count(_f(row["runs"])), words.seconds(time), words.percent(time / step),
             humanize(_f(row["flops"]), "FLOP", 3), words.parameters(_f(row["parameters"])), words.BOUND_WORDS[row["bound"]],
         )  # fmt: skip
+    rest = step - sum(_f(row["time"]) for row in result.networks)
+    if rest > NOTHING * step:
+        table.add("waits", "", words.seconds(rest), words.percent(rest / step), "", "", "")
+    table.line()
+    table.add("step", "", words.seconds(step), "100.0 %", "", "", "")
     return table
 
 
@@ -197,57 +208,8 @@ def _elasticity_line(result: Result) -> str:
         for name, slope in sorted(result.elasticity.items(), key=lambda item: item[1])
         if abs(slope) >= 0.0005
     ]
-    return f"Step time with 1 % more of: {', '.join(parts)}."
-
-
-def print_comparison(console: Console, results: list[Result]) -> None:
-    """Print several results side by side, one row a card."""
-    first = results[0]
-    console.print(Text(f"{first.scenario['model']['name']} · {first.scenario['workload']['phase']}", style="bold"))
-    console.print(words.batch_line(first), style="dim")
-    unit = words.unit_of(first).removeprefix("denoising ")
-    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    left = ("GPU", "type", "limited by", "then", "fits")
-    for name in (
-        "GPU",
-        "type",
-        "step",
-        f"{unit}/s",
-        "limited by",
-        "then",
-        "memory",
-        "of",
-        "fits",
-        "USD/h",
-        f"{unit}/USD",
-    ):
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=True)
-    for result in results:
-        table.add_row(*comparison_row(result))
-    console.print(table)
-    for result in results:
-        notes = [note for note in result.warnings if "interval" not in note]
-        for warning in notes:
-            console.print(f"{result.scenario['hardware']['gpu']}: {warning}.", style="yellow", highlight=False)
-
-
-def comparison_row(result: Result) -> list[str]:
-    """Return the cells of one card: time, what binds, memory, price, and units per dollar."""
-    memory, cost = result.memory, result.cost
-    unit, per_million = _per_million(cost)
-    rate = result.throughput["tokens_per_second" if unit == "tokens" else "samples_per_second"]
-    assert result.bound is not None
-    assert result.runner_up is not None
-    return [
-        result.scenario["hardware"]["gpu"],
-        result.scenario["workload"]["precision"]["name"],
-        words.seconds(_f(result.step_time)),
-        words.count(_f(rate)),
-        words.short_bound(result.bound),
-        words.short_bound(result.runner_up["bound"]),
-        words.gibibytes(_f(memory.device_total)),
-        words.gibibytes(_f(memory.capacity)),
-        "yes" if memory.fits else f"no, -{words.gibibytes(_f(memory.shortfall))}",
-        "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:.2f}",
-        "?" if per_million is None else f"{words.count(10.0**6 / per_million)}",
-    ]
+    fixed = 1.0 + sum(result.elasticity.values())
+    rest = (
+        f" {words.percent(fixed)} of it is latency between GPUs, which none of these shortens." if fixed > 0.01 else ""
+    )
+    return f"Step time with 1 % more of: {', '.join(parts)}.{rest}"

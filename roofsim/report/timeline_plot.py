@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 COLOURS: Final = {
     "forward": "#6f9bd1", "backward": "#e3a15f", "weight gradients": "#f2d5a9", "recompute": "#a58bc4",
     "optimizer": "#55a868", "communication": "#c44e52", "copy": "#64b5cd", "host": "#937860",
+    "wait": "#d0d0d0",
 }  # fmt: skip
 #: Colours of further chunks of interleaved stages: lighter, so that the model's parts can be told apart.
 FADE: Final = 0.55
@@ -62,7 +63,9 @@ def _headline(timeline: Timeline) -> str:
 
 
 def _end(timeline: Timeline) -> float:
-    return max(span.start + span.seconds for span in timeline.spans)
+    """Return when the last of what is drawn ends: of pipelines the work of the stages, whose waits are blank."""
+    piped = len(timeline.lanes) > 1
+    return max(span.start + span.seconds for span in timeline.spans if not piped or span.stream == COMPUTE)
 
 
 def _panels(timeline: Timeline) -> list[tuple[str, float, float]]:

@@ -22,6 +22,7 @@ MICROSECOND: Final = parse("1 us", "s")
 COLOURS: Final = {
     "forward": "thread_state_running", "backward": "thread_state_runnable", "weight gradients": "rail_response",
     "recompute": "thread_state_iowait", "optimizer": "good", "communication": "bad", "copy": "rail_load", "host": "generic_work",
+    "wait": "grey",
 }  # fmt: skip
 
 

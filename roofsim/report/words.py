@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.throughput import DENOISERS
 from roofsim.units import binary_bytes as gibibytes
-from roofsim.units import count, dollars, duration, parameters, percent
+from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
 
 __all__ = [
-    "BOUND_WORDS", "RESOURCE_WORDS", "batch_line", "bound_sentence", "count", "dollars", "duration", "elsewhere", "gibibytes",
-    "headline", "layout_line", "parameters", "percent", "seconds", "short_bound", "unit_of",
+    "BOUND_WORDS", "RESOURCE_WORDS", "batch_line", "bound_sentence", "count", "default_lengths", "dollars", "duration",
+    "elsewhere", "gibibytes", "headline", "layout_line", "on_replicas", "parameters", "percent", "seconds", "short_bound",
+    "sizes", "unit_of", "utilization",
 ]  # fmt: skip
 
 #: How results are called in sentences.
@@ -42,6 +43,46 @@ _SHORT: Final = {
     "bubble": "bubble",
 }  # fmt: skip
 
+#: The same in a sentence, where it needs an article.
+_NOUNS: Final = {
+    "intra_node_link": "the links inside the node",
+    "inter_node_link": "the network between nodes",
+    "bubble": "the pipeline bubble",
+    "host_link": "the link to the host",
+    "host_compute": "the CPU of the host",
+}
+
+#: What must change of that which binds for something else to bind, by so large a factor.
+_ONCE: Final = {
+    "compute": "compute is {} times as fast",
+    "memory_bandwidth": "memory is {} times as fast",
+    "launch": "kernel launches are {} times as fast",
+    "power": "the power limit is {} times as high",
+    "intra_node_link": "these links are {} times as fast",
+    "inter_node_link": "the network is {} times as fast",
+    "host_link": "this link is {} times as fast",
+    "host_memory": "host memory is {} times as fast",
+    "host_compute": "the CPU is {} times as fast",
+    "storage": "storage is {} times as fast",
+}
+
+#: Resources with several rates: in whose hands each is.
+_MEMBERS: Final = {
+    "compute": {"tensor_flops": "matrix units", "vector_flops": "vector units"},
+    "launch": {"launch_rate": "on the device", "host_issue_rate": "issued by the host"},
+}
+#: Share of a resource's elasticity from which one of its rates stands for it.
+MOST: Final = 0.7
+
+#: The lengths that a phase has.
+_LENGTHS: Final = {
+    "train": ("sequence_length", "target_length"),
+    "forward": ("sequence_length", "target_length"),
+    "prefill": ("sequence_length", "prompt_length"),
+    "generate": ("sequence_length", "prompt_length", "output_length"),
+    "decode": ("sequence_length", "context_length"),
+}
+
 RESOURCE_WORDS: Final = {
     "tensor_flops": "tensor FLOP/s",
     "vector_flops": "vector FLOP/s",
@@ -58,9 +99,25 @@ RESOURCE_WORDS: Final = {
 }
 
 
+#: Factor below which two figures count as the same.
+ABOVE: Final = 1.0 + 1e-9
+
+
 def short_bound(bound: str) -> str:
     """Return what binds in a word or two, for narrow columns."""
     return _SHORT.get(bound, BOUND_WORDS[bound])
+
+
+def utilization(result: Result) -> str:
+    """Return MFU and HFU with the peak that they are shares of, and what the first does not count."""
+    used = result.utilization
+    peak, stated = float(used.peak), float(used.stated)
+    name = used.math.replace("_fp16", " (sums in fp16)")
+    text = f"MFU {percent(float(result.mfu))}, HFU {percent(float(result.hfu))}"
+    text += f" of the dense {name} peak, {humanize(peak, 'FLOP/s', 3)}"
+    if peak > stated * ABOVE:
+        text += f" at the clock that boards hold (datasheet: {humanize(stated, 'FLOP/s', 3)})"
+    return f"{text}; without masked scores" if float(used.usual) > float(used.model) * ABOVE else text
 
 
 def headline(result: Result) -> str:
@@ -84,7 +141,7 @@ def unit_of(result: Result) -> str:
 def batch_line(result: Result) -> str:
     """Return the sizes of the batch and what is done with it, in one line."""
     workload = result.scenario["workload"]
-    parts = [_batch_words(workload, result.scenario["model"]["family"])]
+    parts = [sizes(workload, result.scenario["model"]["family"], result.assumed, result.scenario["parallel"]["data"])]
     if workload["phase"] == "train":
         micro = workload["global_batch_size"] // (workload["micro_batch_size"] * result.scenario["parallel"]["data"])
         parts.append(f"{count(micro)} micro batch{'es' if micro != 1 else ''} per step")
@@ -94,6 +151,27 @@ def batch_line(result: Result) -> str:
         parts.append(f"recompute {_recompute_words(workload['recompute'])}")
     parts.append(f"attention {workload['attention']}")
     return ", ".join(parts)
+
+
+def sizes(workload: dict[str, Any], family: str, assumed: tuple[str, ...], replicas: int = 1) -> str:
+    """Return the batch and its lengths, and which of these are defaults."""
+    return _batch_words(workload, family, replicas) + default_lengths(workload, assumed)
+
+
+def default_lengths(workload: dict[str, Any], assumed: tuple[str, ...]) -> str:
+    """Return, in brackets, which lengths are defaults that nobody stated; nothing where all are stated.
+
+    >>> default_lengths({"phase": "train", "sequence_length": 4096}, ("sequence_length: 4096, the default length",))
+    ' (default length)'
+    """
+    used = [key for key in _LENGTHS[workload["phase"]] if workload.get(key)]
+    unstated = {note.partition(":")[0] for note in assumed if not note.endswith("the model's own")}
+    defaults = [key for key in used if key in unstated]
+    if not defaults:
+        return ""
+    if defaults == used:
+        return f" (default length{'s' if len(used) > 1 else ''})"
+    return f" (default {' and '.join(key.replace('_', ' ') for key in defaults)})"
 
 
 def layout_line(result: Result) -> str:
@@ -122,22 +200,38 @@ def _sharding_words(sharding: Any) -> str:
     return sharding if isinstance(sharding, str) else f"full over {sharding['full']}"
 
 
-def _batch_words(workload: dict[str, Any], family: str) -> str:
-    length, phase = workload["sequence_length"], workload["phase"]
-    batch, one = count(workload["micro_batch_size"]), workload["micro_batch_size"] == 1
+def on_replicas(batch: int, replicas: int) -> str:
+    """Return a batch of inference, which each data replica has for itself, with what all of them have.
+
+    >>> on_replicas(256, 32), on_replicas(2048, 1)
+    ('256 on each of 32 replicas, 8,192 in all', '2,048')
+    """
+    whole = f" on each of {count(replicas)} replicas, {count(batch * replicas)} in all"
+    return count(batch) if replicas == 1 else f"{count(batch)}{whole}"
+
+
+def _batch_words(workload: dict[str, Any], family: str, replicas: int) -> str:
+    """Return the sizes of a batch; of training those of a micro batch."""
+    batch, phase = workload["micro_batch_size"], workload["phase"]
+    dealt = phase != "train" and replicas > 1
+    times, each = _sample_words(workload, family, one=batch == 1 and not dealt)
+    return f"{on_replicas(batch, replicas)}: {each}" if dealt else f"{count(batch)}{times}{each}"
+
+
+def _sample_words(workload: dict[str, Any], family: str, *, one: bool) -> tuple[str, str]:
+    """Return what stands between a number of samples and what each of them is, and that."""
+    length, phase, plural = workload["sequence_length"], workload["phase"], "" if one else "s"
     encoded = f"{count(length)} encoder positions, " if family == "encoder-decoder" and length else ""
     if phase in ("prefill", "generate"):
-        return f"{batch} x {encoded}{_prompt_words(workload, decodes=bool(encoded))}"
+        return " x ", f"{encoded}{_prompt_words(workload, decodes=bool(encoded))}"
     if phase == "decode":
         of_encoder = f" of {encoded}" if encoded else ", "
-        return f"{batch} sequence{'' if one else 's'}{of_encoder}one token each, after {_cached_words(workload)}"
+        return " ", f"sequence{plural}{of_encoder}one token each, after {_cached_words(workload)}"
     if workload["image_size"]:
-        return f"{batch} image{'' if one else 's'} of {workload['image_size']} pixels"
+        return " ", f"image{plural} of {workload['image_size']} pixels"
     if encoded:
-        return f"{batch} x {encoded}{count(workload['target_length'])} decoder tokens"
-    if length:
-        return f"{batch} x {count(length)} tokens"
-    return f"{batch} sample{'' if one else 's'}"
+        return " x ", f"{encoded}{count(workload['target_length'])} decoder tokens"
+    return (" x ", f"{count(length)} tokens") if length else (" ", f"sample{plural}")
 
 
 def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:
@@ -182,13 +276,32 @@ def bound_sentence(result: Result) -> str:
     """Return what binds, and what would bind next."""
     if result.bound is None or result.runner_up is None:
         return "varies over the array"
-    second, headroom = BOUND_WORDS[result.runner_up["bound"]], result.runner_up["headroom"]
-    first = BOUND_WORDS[result.bound]
-    if headroom is None and result.bound == "bubble":  # no rate shortens it: fewer stages or more micro batches do
-        return f"{first}: fewer stages or more micro batches would shorten it; {second} would be next"
+    second, headroom = _bound_noun(result.runner_up["bound"], result), result.runner_up["headroom"]
+    first = _bound_noun(result.bound, result) + _member(result)
     if headroom is None:
-        return f"{first}; {second} would come next, but not before {first} is 1000 times as fast"
-    factor = f"{headroom:.3g}"
-    if factor == "1":
-        return f"{first}; {second} limits as much"
-    return f"{first}; {second} would be next, once {first} is {factor} times as fast"
+        return f"{first} alone: nothing else takes over, however much more of it there is"
+    if count(headroom) == "1":
+        return f"{first} and {second}, about equally"
+    if result.bound == "bubble":
+        waits = "they are" if first.startswith("waits") else "it is"
+        return f"{first}; {second} would be next, once {waits} {percent(1.0 - 1.0 / headroom)} shorter"
+    return f"{first}; {second} would be next, once {_ONCE[result.bound].format(count(headroom))}"
+
+
+def _bound_noun(bound: str, result: Result) -> str:
+    """Return a resource as it stands in a sentence; ranks that do not wait for other stages wait for slower ranks."""
+    if bound == "bubble" and result.scenario["parallel"]["pipeline"] == 1:
+        return "waits for slower ranks"
+    return _NOUNS.get(bound, BOUND_WORDS[bound])
+
+
+def _member(result: Result) -> str:
+    """Say which of the rates of what binds it is, where one of them has most of it; or what shortens a bubble."""
+    if result.bound == "bubble":
+        staged = result.scenario["parallel"]["pipeline"] > 1
+        return " (fewer stages or more micro batches shorten it)" if staged else ""
+    rates = {name: (result.elasticity or {}).get(name, 0.0) for name in _MEMBERS.get(str(result.bound), {})}
+    leading = min(rates, key=lambda name: rates[name], default="")
+    if not leading or rates[leading] >= MOST * sum(rates.values()):
+        return ""
+    return f" ({_MEMBERS[str(result.bound)][leading]})"

@@ -112,10 +112,10 @@ def _elementwise(longer: Any, first: StepTime, second: StepTime) -> StepTime:
 
     tables: dict[str, Any] = {
         name: {key: chosen(value, getattr(second, name)[key]) for key, value in getattr(first, name).items()}
-        for name in ("breakdown", "resources")
+        for name in ("breakdown", "resources", "waits")
     }
     values: dict[str, Any] = {
         name: chosen(getattr(first, name), getattr(second, name))
-        for name in ("step", "device", "host", "power", "once")
+        for name in ("step", "device", "host", "busy", "power", "stretch", "pace", "once")
     }
     return replace(first, **tables, **values)

@@ -68,7 +68,10 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool =
     waits = (((step.step * jitter) ** 2 + (step.breakdown["compute"] * chips) ** 2) ** 0.5) * largest_of(ranks)
     bubble = step.breakdown["bubble"] + waits
     resources = step.resources | {"bubble": step.resources.get("bubble", 0.0) + waits}
-    return replace(step, step=step.step + waits, breakdown=step.breakdown | {"bubble": bubble}, resources=resources)
+    return replace(
+        step, step=step.step + waits, breakdown=step.breakdown | {"bubble": bubble}, resources=resources,
+        waits=step.waits | {"stragglers": waits},
+    )  # fmt: skip
 
 
 def with_feed(step: StepTime, feed: Feed) -> StepTime:
@@ -88,4 +91,6 @@ def with_feed(step: StepTime, feed: Feed) -> StepTime:
     for name, part in parts.items():
         resources[name] = resources.get(name, 0.0) + left * part
     breakdown = step.breakdown | {"input": step.breakdown["input"] + maximum(waits, 0.0)}
-    return replace(step, step=total, breakdown=breakdown, resources=resources)
+    return replace(
+        step, step=total, breakdown=breakdown, resources=resources, waits=step.waits | {"input": maximum(waits, 0.0)}
+    )

@@ -30,6 +30,11 @@ def complete_context(
     """
     form = parallel.context_communication or engine.context_communication
     notes: list[str] = []
+    if parallel.context > 1 and getattr(model, "delta_net", None) is not None:
+        message = (
+            f"context {parallel.context}: the states of {model.name} pass through a sequence from its first token on"
+        )
+        raise problem(document, ("parallel", "context"), message, "Use tensor, pipeline, data or expert ranks.")
     if parallel.context_heads is not None and form != "a2a+p2p":
         message = f"context_heads beside context_communication {form}"
         raise problem(document, ("parallel", "context_heads"), message, "Leave it out, or use a2a+p2p.")

@@ -10,6 +10,7 @@ from roofsim.errors import did_you_mean
 from roofsim.spec import catalog
 from roofsim.spec.engine_inference import AttentionKernel, EncoderAttention, InferenceFacts, WeightOnly
 from roofsim.spec.engine_parts import Overlap, RankWait, ServingExperts, ServingPipeline
+from roofsim.spec.engine_versions import NO_FACTS, Releases
 from roofsim.spec.formats import FORMATS
 from roofsim.spec.precision import NAMES, known_precision, unknown_precision
 from roofsim.spec.quantity import BytesOrNone, SecondsOrNone
@@ -24,7 +25,7 @@ FusionGroup = Literal[
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
 
 
-class Engine(InferenceFacts):
+class Engine(InferenceFacts, Releases):
     """Facts of a software stack. A wrong one costs more than all constants together, so each is data with a source."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -364,6 +365,8 @@ class Engine(InferenceFacts):
     def _known_names(self) -> Self:
         for architecture in (
             *self.attention_generation_on,
+            *self.decode_launch_on,
+            *self.never_expands_on,
             *(name for names in self.formats_not_on.values() for name in names),
         ):
             _check(architecture, tuple(catalog.names("architecture")), "GPU architecture")
@@ -375,6 +378,8 @@ class Engine(InferenceFacts):
             _check(meant, tuple(FORMATS), "weight format")
         for fact in self.sources:
             _check(fact.partition(".")[0], tuple(type(self).model_fields), "engine fact")
+        for fact in self.changed_facts():
+            _check(fact, tuple(name for name in type(self).model_fields if name not in NO_FACTS), "engine fact")
         if self.cache_block_size is not None and self.key_value_cache != "paged":
             raise ValueError(f"cache_block_size goes with key_value_cache: paged, not {self.key_value_cache}")
         return self
@@ -384,6 +389,10 @@ class Engine(InferenceFacts):
         if decodes and self.decode_attention is not None:
             return self.decode_attention
         return self.attention_generation_on.get(architecture, self.attention_generation)
+
+    def launch_on(self, architecture: str, *, decodes: bool) -> str:
+        """Return how kernels are launched on a GPU architecture, in a decode step or another pass."""
+        return self.decode_launch_on.get(architecture, self.decode_launch or self.launch) if decodes else self.launch
 
 
 def _check(name: str, known: tuple[str, ...], what: str) -> None:

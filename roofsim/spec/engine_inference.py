@@ -17,6 +17,15 @@ AttentionKernel = Literal[
 ]  # fmt: skip
 
 
+class FewRows(Strict):
+    """Kernels that take the place of others for few rows."""
+
+    rows: Annotated[int, Field(ge=1, le=1024)] = Field(description="Rows up to which they run.")
+    parts: Annotated[float, Field(ge=1.0, le=64.0)] = 1.0
+    tile_rows: Annotated[int, Field(ge=1, le=1024)] | None = None
+    expansion_slots: Annotated[float, Field(ge=0.0, le=10_000.0)] = 0.0
+
+
 class WeightOnly(Strict):
     """Kernels that multiply 16-bit activations with narrow weights."""
 
@@ -48,6 +57,10 @@ class WeightOnly(Strict):
         default=0.0,
         description="Issue slots of one lane (a compute unit has 128 a clock) that a tile takes to stage and expand one weight.",
     )
+    few_rows: FewRows | None = Field(
+        default=None,
+        description="Other kernels for few rows: {rows, parts, tile_rows, expansion_slots}; null: the same.",
+    )
 
 
 class EncoderAttention(Strict):
@@ -65,6 +78,15 @@ class EncoderAttention(Strict):
 
 class InferenceFacts(RankFacts):
     """The facts of an engine on its cache and its server; a part of `Engine`."""
+
+    never_expands_on: tuple[str, ...] = Field(
+        default=(),
+        description="GPU architectures on which quantised weights are multiplied as they are at any length, whatever "
+        "expand_weights_from says.",
+    )
+    decode_launch_on: dict[str, Literal["eager", "graphs"]] = Field(
+        default_factory=dict, description="GPU architecture -> decode_launch there, where that depends on the card."
+    )
 
     key_value_cache: Literal["concatenated", "in_place", "paged"] = Field(
         default="in_place",

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
-from roofsim.numeric import is_scalar
+from roofsim.numeric import ceil, is_scalar
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -27,19 +27,39 @@ class Encoding:
     ----------
     bits
         Bits per weight: the element's own, and its share of scales and zero points.
-    row
-        Bits that each row (output channel) needs besides.
+    row, column, matrix
+        Bits that each row (output channel), each column and each matrix needs besides.
     block
         Elements that share a scale: rows must be a multiple long.
     fallback
         Encoding that llama.cpp takes for rows of another length.
+    scale
+        Bits of a scale (and zero point) that are not in `bits`: those of files whose last block may be cut short.
+    shared_by_row, rows
+        Whether all elements of a row share it, and how many rows do so together.
     """
 
     bits: float
     source: str
     row: float = 0.0
+    column: float = 0.0
+    matrix: float = 0.0
     block: int = 1
     fallback: str | None = None
+    scale: float = 0.0
+    shared_by_row: bool = False
+    rows: int | None = None
+
+    def at(self, place: Place) -> Real:
+        """Return the bits per weight of a matrix."""
+        rows, columns = place.rows, place.columns
+        apart = (self.column * columns + self.matrix) * place.matrices / (rows * columns)
+        found = self.bits + self.row / columns + apart
+        if self.scale == 0.0:
+            return found
+        blocks = 1.0 if self.shared_by_row else ceil(columns / self.block)
+        together = rows if self.rows is None else ceil(rows / self.rows)
+        return found + self.scale * blocks * together / (rows * columns)
 
 
 ENCODINGS: Final = {
@@ -99,8 +119,12 @@ class Place:
         LINEAR (in a block), HEAD (a matrix outside of blocks, a tied table included) or EMBEDDING.
     role
         What a linear layer does: query, key, value, query_key_value, attention_output, gate, up, down, or other.
-    columns
-        Length of a row.
+    columns, rows
+        Length of a row, and how many a matrix has.
+    matrices
+        Matrices of a file that these rows are taken from.
+    module
+        Scope of a linear layer in its block: self_attention.query.
     layers, groups, experts
         Layers of the model, query heads per key-value head, experts of a layer (1: none).
     """
@@ -108,6 +132,9 @@ class Place:
     part: str
     role: str = "other"
     columns: Real = 256.0
+    rows: Real = 256.0
+    matrices: float = 1.0
+    module: str = ""
     layers: Real = 1.0
     groups: Real = 1.0
     experts: Real = 1.0
@@ -133,6 +160,12 @@ class WeightFormat:
         Whether norms, biases and routers are kept in fp32.
     engines
         Engines that read it.
+    own
+        Encodings of its own beside those of all formats.
+    wide, only
+        Linear layer -> share of the layers that keep 16 bits; beginnings of the names of those that it covers (empty: all).
+    family
+        The format by which engines say what they load, where the name does not tell.
     """
 
     name: str
@@ -145,10 +178,14 @@ class WeightFormat:
     wide_vectors: bool = False
     engines: tuple[str, ...] = ()
     bits: float | None = None
+    own: dict[str, Encoding] = field(default_factory=dict)
+    wide: dict[str, float] = field(default_factory=dict)
+    only: tuple[str, ...] = ()
+    family: FormatFamily | None = None
 
     def encodings(self, place: Place) -> dict[str, Real]:
         """Return the encodings of a tensor with the share of the layers that each has; empty: it keeps 16 bits."""
-        if place.part not in self.covers:
+        if place.part not in self.covers or not place.module.startswith(self.only or ""):
             return {}
         if self.mixture:
             from roofsim.spec.gguf import mixture
@@ -160,8 +197,7 @@ class WeightFormat:
         """Return the bits per weight of one encoding at a place."""
         if self.bits is not None and name == self.encoding:
             return self.bits
-        encoding = ENCODINGS[name]
-        return encoding.bits + encoding.row / place.columns
+        return (self.own.get(name) or ENCODINGS[name]).at(place)
 
 
 QUANTISE: Final = "ggml-org/llama.cpp, src/llama-quant.cpp (llama_tensor_get_type, tensor_allows_quantization)"
@@ -270,10 +306,10 @@ def mean_bits(found: WeightFormat, place: Place) -> Real | None:
     >>> mean_bits(FORMATS["int4"], Place(part=LINEAR))
     4.15625
     """
-    shares = found.encodings(place)
-    if not shares:
+    shares, wide = found.encodings(place), found.wide.get(place.module, 0.0)
+    if not shares or wide == 1.0:
         return None
-    total: Real = 0.0
+    total: Real = 16.0 * wide
     for name, share in shares.items():
-        total = total + share * found.bits_of(name, place)
+        total = total + share * (1.0 - wide) * found.bits_of(name, place)
     return float(total) if is_scalar(total) else total

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from roofsim.spec.price import Price
 from roofsim.spec.quantity import (
     Bandwidth,
     Bytes,
     BytesOrNone,
-    Dollars,
-    DollarsPerHour,
     FlopRate,
     Frequency,
     Power,
@@ -65,22 +64,6 @@ class Link(_Strict):
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
-class Price(_Strict):
-    """What the thing costs, each figure with its date."""
-
-    purchase: Dollars | None = None
-    purchase_date: str | None = Field(default=None, description="YYYY or YYYY-MM")
-    hourly: DollarsPerHour | None = None
-    hourly_date: str | None = Field(default=None, description="YYYY or YYYY-MM")
-
-    @model_validator(mode="after")
-    def _dated(self) -> Self:
-        for name in ("purchase", "hourly"):
-            if getattr(self, name) is not None and getattr(self, f"{name}_date") is None:
-                raise ValueError(f"price.{name} needs price.{name}_date: a price without a date cannot be compared")
-        return self
-
-
 class Gpu(_Strict):
     """A GPU (or another accelerator) as its maker describes it. Peaks are dense; null means unknown, not zero."""
 
@@ -88,6 +71,10 @@ class Gpu(_Strict):
     name: str
     vendor: str
     architecture: str = Field(description="A file of hardware/architectures: where achieved fractions come from.")
+    form: str | None = Field(
+        default=None,
+        description="Socket or slot that it sits in: pcie, sxm4, sxm5, oam ...; null: unknown, fits anywhere.",
+    )
     year: Annotated[int, Field(ge=2005, le=2040)] | None = None
     aliases: tuple[str, ...] = ()
     compute_units: Annotated[int, Field(ge=1, le=100_000)] | None = Field(
@@ -111,6 +98,11 @@ class Gpu(_Strict):
     tdp: Power | None = None
     price: Price = Price()
     usual_system: str | None = Field(default=None, description="A file of hardware/systems.")
+    usual_box: str | None = Field(
+        default=None,
+        description="A file of hardware/systems: the node for more of these cards than usual_system has room for, which has no "
+        "network; null: none is usual.",
+    )
     sources: dict[str, str] = Field(
         default_factory=dict, description="Field (or field.part) -> where its numbers come from."
     )
@@ -167,12 +159,20 @@ class System(_Strict):
     aliases: tuple[str, ...] = ()
     description: str = ""
     gpu: str | None = Field(default=None, description="The GPU that it comes with; null: any.")
+    form: str | None = Field(
+        default=None, description="Sockets or slots for its GPUs: pcie, sxm4, sxm5, oam ...; null: unknown, holds any."
+    )
     gpus_per_node: Annotated[int, Field(ge=1, le=10_000)]
     topology: Literal[
         "single", "nvswitch", "hybrid-cube-mesh", "all-to-all", "bridge-pairs", "pcie", "pcie-no-peer", "xgmi-mesh",
         "roce-all-to-all",
     ]  # fmt: skip
     link: Link | None = Field(default=None, description="GPU to GPU inside the node, per GPU, each way.")
+    bridged: Annotated[int, Field(ge=2, le=64)] | None = Field(
+        default=None,
+        description="Of all-to-all and xgmi-mesh: only so many neighbours are joined by links of their own, groups of them over "
+        "the host; null: all are.",
+    )
     link_latency: SecondsOrNone | None = None
     host_link: Link | None = Field(default=None, description="GPU to host, per GPU, each way; null: the GPU's own.")
     gpus_per_host_link: Annotated[int, Field(ge=1, le=64)] = Field(

@@ -208,6 +208,9 @@ def _check_tensor(tensor: int, model: Any, document: Document) -> None:
     if heads is not None and heads % tensor and tensor % heads:
         message = f"tensor {tensor} neither divides the {heads} key-value heads nor is a multiple of them"
         raise problem(document, ("parallel", "tensor"), message, f"Use one of {divisors(heads)}.")
+    net = getattr(model, "delta_net", None)
+    if net is not None:
+        _divides(document, "tensor", tensor, net.key_heads, "delta_net.key_heads")
 
 
 def _check_sequence(parallel: Parallel, workload: Workload, document: Document) -> None:

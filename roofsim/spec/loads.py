@@ -6,22 +6,24 @@ from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
-from roofsim.spec.formats import format_family, weight_format
+from roofsim.spec.formats import FormatFamily, format_family, weight_format
 
 if TYPE_CHECKING:
     from roofsim.errors import Place
     from roofsim.spec.engine import Engine
 
 
-def check_loads(engine: Engine, name: str, architecture: str, place: Place | None) -> list[str]:
-    """Return warnings of a weight format with an engine on a GPU architecture.
+def check_loads(
+    engine: Engine, name: str, architecture: str, place: Place | None, family: FormatFamily | None = None
+) -> list[str]:
+    """Return warnings of a weight format with an engine on a GPU architecture; `family` where its name does not tell.
 
     Raises
     ------
     SpecError
         When the engine states what it loads, and it is not among that, or not on this architecture.
     """
-    family, found = format_family(name), weight_format(name)
+    family, found = family or format_family(name), weight_format(name)
     if engine.formats is not None and family not in engine.formats:
         raise SpecError(
             Problem(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.spec.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
@@ -16,7 +16,7 @@ WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
 TRAINING: Final = (*WIDE, "fp8", "mxfp8", "nvfp4")
 #: All names; ExLlamaV2's (exl2-4.0bpw) state their bits themselves.
 NAMES: Final = (*WIDE, *FORMATS)
-_PATH: Final = "workload.precision"
+PATH: Final = "workload.precision"
 
 
 def known_precision(name: str) -> bool:
@@ -65,6 +65,25 @@ class PrecisionRoles(BaseModel):
     master_parameters: Literal["fp32", "none"] | None = None
     optimizer_state: Literal["fp32", "fp16", "bf16"] | None = None
     key_value_cache: Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q4_0"] | None = None
+    name: str | None = Field(
+        default=None,
+        description="Of a scenario as a result holds it: all roles are written out, none follows from another.",
+    )
+    math: str | None = Field(default=None, description="Beside name: number format of products.")
+    weights: str | None = Field(default=None, description="Beside name: format of stored weights.")
+    operands: str | None = Field(default=None, description="Beside name: type that operands are converted to.")
+    autocast: bool | None = Field(default=None, description="Beside name: whether weights are cast op by op.")
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        given = [role for role in ("math", "weights", "operands", "autocast") if getattr(self, role) is not None]
+        if given and self.name is None:
+            raise ValueError(f"{given[0]} goes with name, as results write a precision out; leave it out")
+        if self.name is not None and None in (self.math, self.parameters, self.gradients, self.optimizer_state):
+            raise ValueError(
+                "name goes with every role written out, as results do; leave it out, or give the name alone"
+            )
+        return self
 
     @field_validator("parameters")
     @classmethod
@@ -127,6 +146,8 @@ class Precision:
         Whether weights are cast op by op.
     weights
         Format in which weights are stored, or None: as `parameters`.
+    stored
+        That format where it is a checkpoint's own and no name stands for it.
     operands
         Type that the operands of linear layers are converted to, or None: they stay as they are.
     notes
@@ -143,6 +164,7 @@ class Precision:
     key_value_cache: str
     autocast: bool = False
     weights: str | None = None
+    stored: WeightFormat | None = None
     operands: str | None = None
     notes: tuple[str, ...] = ()
 
@@ -159,8 +181,8 @@ def resolve_precision(
     """
     stack = Stack() if stack is None else stack
     if isinstance(wanted, str):
-        return _named(wanted, recipe, gradient_type, stack)
-    base = _named(wanted.compute, recipe, gradient_type, stack)
+        return named_precision(wanted, recipe, gradient_type, stack)
+    base = named_precision(wanted.compute, recipe, gradient_type, stack)
     stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
     if stored and wanted.parameters is not None:
         base = _with_weights(base, wanted.compute, wanted.parameters, stack)
@@ -181,13 +203,14 @@ def resolve_precision(
     )
 
 
-def _named(name: str, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def named_precision(name: str, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    """Return the types that a name alone stands for."""
     name = name if known_precision(name) else name.lower()
     if not known_precision(name):
-        raise SpecError(Problem(f"unknown precision {name!r}", path=_PATH, hint=unknown_precision(name)))
+        raise SpecError(Problem(f"unknown precision {name!r}", path=PATH, hint=unknown_precision(name)))
     found = weight_format(stack.meanings.get(name, name))
     if found is not None:
-        return _formatted(name, found, recipe, gradient_type, stack)
+        return formatted_precision(name, found, recipe, gradient_type, stack)
     if name in ("fp32", "tf32"):
         return _uniform(name, "fp32", name)
     if name.endswith("-amp"):
@@ -206,14 +229,14 @@ def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision
 # -- weight formats ---------------------------------------------------------------------------------------------------
 
 
-def _formatted(name: str, found: WeightFormat, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def formatted_precision(name: str, found: WeightFormat, recipe: str, gradient_type: str, stack: Stack) -> Precision:
     """Return a precision whose linear layers are narrow: in training the arithmetic alone, else the stored weights."""
     trains = stack.phase == "train"
     if trains and name not in TRAINING:
         raise SpecError(
             Problem(
                 f"precision {name!r} is a format of stored weights, which training cannot update",
-                path=_PATH,
+                path=PATH,
                 hint=f"Train in one of {', '.join(TRAINING)}, or adapters beside frozen narrow weights (workload.adapter).",
             )
         )
@@ -222,7 +245,7 @@ def _formatted(name: str, found: WeightFormat, recipe: str, gradient_type: str, 
         return _weight_only(name, found, stack, ())
     if not stack.has(arithmetic):
         if trains or not stack.expands:
-            raise _no_arithmetic(name, arithmetic, stack)
+            raise no_arithmetic(name, arithmetic, stack)
         note = f"{stack.gpu} has no {arithmetic} arithmetic: {stack.engine} stores {name} weights and multiplies in 16 bits"
         return _weight_only(name, found, stack, (note,))
     low = "bf16" if stack.has("bf16") else stack.wide()
@@ -252,7 +275,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
         raise SpecError(
             Problem(
                 f"parameters {name!r} are a format of stored weights, which training cannot update",
-                path=f"{_PATH}.parameters",
+                path=f"{PATH}.parameters",
                 hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
             )
         )
@@ -262,21 +285,23 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
         raise SpecError(
             Problem(
                 f"compute {compute!r} with parameters {name!r} is not priced",
-                path=f"{_PATH}.parameters",
+                path=f"{PATH}.parameters",
                 hint=f"Weights of {name} are expanded to 16 or 32 bits: compute fp16, bf16, fp32 or tf32.",
             )
         )
     return replace(base, weights=found.name)
 
 
-def _no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
+def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
+    """Return the error of a card that lacks the number format in which a precision multiplies."""
     has = ", ".join(stack.arithmetic or ()) or "none"
+    weights = name if weight_format(name) is not None else "int8 (or another)"
     return SpecError(
         Problem(
             f"{stack.gpu} has no peak for {arithmetic} arithmetic, in which precision {name!r} multiplies; it has {has}",
-            path=_PATH,
+            path=PATH,
             hint=f"Choose such a precision, state gpu.peak.{arithmetic}, or, in inference, store the weights alone: "
-            f"{{compute: {stack.wide()}, parameters: {name}}}.",
+            f"{{compute: {stack.wide()}, parameters: {weights}}}.",
         )
     )
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from roofsim.errors import UnitError
 from roofsim.units import example, parse
+
+#: Key of a validation's context: bare numbers are in SI units, as in the scenario of a result.
+SI: Final = "si"
 
 #: What no hardware of this decade or the next is outside of: a slip of a prefix, not a card.
 _PLAUSIBLE: Final = {
@@ -24,9 +27,10 @@ _PLAUSIBLE: Final = {
 def _reader(unit: str, *, zero: bool, plausible: tuple[str, str] | None = None) -> BeforeValidator:
     limits = _PLAUSIBLE.get(unit) if plausible is None else plausible
 
-    def read(value: Any) -> float:
+    def read(value: Any, info: ValidationInfo) -> float:
+        plain = isinstance(value, int | float) and not isinstance(value, bool)
         try:
-            number = parse(value, unit)
+            number = float(value) if plain and (info.context or {}).get(SI) else parse(value, unit)
         except UnitError as error:
             raise ValueError(error.problems[0].message) from None
         if number > 0 and limits is not None:

@@ -6,23 +6,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.choose_precision import choose_precision
 from roofsim.spec.context import complete_context
 from roofsim.spec.encoder_attention import with_encoder_attention
 from roofsim.spec.engine import Engine
+from roofsim.spec.engine_versions import NO_FACTS, choose
 from roofsim.spec.families.registry import family_schema
-from roofsim.spec.find_hardware import find_hardware, joined, places
+from roofsim.spec.find_hardware import find_hardware, flat_override, overlay_path
+from roofsim.spec.foreign import check_named
 from roofsim.spec.layout import check_layout, complete_parallel
-from roofsim.spec.loads import check_loads
+from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.offload import check_offload, host_memory
-from roofsim.spec.precision import Precision, Stack, resolve_precision
+from roofsim.spec.precision import Precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.spoken import INFERENCE
+from roofsim.spec.stated import chosen, unstated
+from roofsim.spec.told_apart import read_json_request
 from roofsim.spec.validate import validate
-from roofsim.spec.workload import Parallel, Scenario, Workload
+from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +36,8 @@ if TYPE_CHECKING:
     from roofsim.spec.constants import Constants
     from roofsim.spec.families.base import ModelSpec
     from roofsim.spec.hardware import Gpu, System
+    from roofsim.spec.stored_weights import StoredWeights
+    from roofsim.spec.told_apart import Importer
 
 T = TypeVar("T")
 
@@ -53,19 +60,32 @@ class Resolved:
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
     reliability: Reliability = field(default_factory=Reliability)
+    origins: tuple[tuple[str, str], ...] = ()
+    """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
-    """Cards that one node has room for; where nobody states a host, what hosts of inference have."""
+    """Cards that one node has room for; where nobody states one, those of the card's usual box."""
+    choice: HardwareChoice = field(default_factory=HardwareChoice)
+    """The hardware as the scenario states it."""
+
+    @property
+    def hardware_changed(self) -> bool:
+        """Whether a what-if changes a number that time depends on: any but a price."""
+        return any(path.split(".")[1:2] != ["price"] for path, _ in flat_override(self.override))
 
 
 class Resolver:
     """Resolve one document; collects what it had to assume on the way."""
 
-    def __init__(self, document: Document, importer: Callable[[Path], dict[str, Any]] | None = None) -> None:
+    def __init__(self, document: Document, importer: Importer | None = None) -> None:
         self.document = document
         self.importer = importer
         path = Path(document.source)
-        self.assumed: list[str] = [f"scenario: file {path}"] if path.suffix in (".yaml", ".yml") else []
+        named = isinstance(document.data, dict) and document.data.get("model") == document.source  # a config.json alone
+        self.assumed: list[str] = []
+        self.origins = [("scenario", f"file {path}")] if path.suffix in SUFFIXES and not named else []
         self.warnings: list[str] = []
+        self.engine_label = ""
+        self.si = isinstance(document.data, dict) and document.data.get("units") == "SI"
 
     def run(self) -> Resolved:
         """Return the resolved scenario.
@@ -78,21 +98,20 @@ class Resolver:
         scenario = self._scenario()
         with _Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
+            self.assumed += unstated(scenario, self.document)
             scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
-            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
+            gpus = 1 if parallel is None else parallel.gpus
+            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document, gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
         assert parallel is not None
-        most = hardware.system.gpus_per_node
-        if scenario.workload.phase != "train":
-            most = places(hardware, scenario.hardware)
-            hardware = joined(hardware, scenario.hardware, parallel.gpus)
         self.assumed += hardware.assumed
-        precision = self.precision(scenario.workload, engine, hardware.gpu)
-        workload = self.workload(scenario.workload, parallel, model)
+        precision = self.precision(scenario.workload, engine, hardware.gpu, model.stored)
+        given = scenario.workload.model_copy(update={"engine": self.engine_label})
+        workload = self.workload(given, parallel, model)
         engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
         check_layout(parallel, model, workload, self.document)
         parallel = self.sharding(parallel, engine, workload.phase)
@@ -117,10 +136,17 @@ class Resolver:
             constants=hardware.constants,
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
+            origins=(*self.origins, *hardware.origins),
             override=scenario.hardware.override,
             reliability=reliability,
-            places=most,
+            places=hardware.places,
+            choice=self._choice(scenario.hardware),
         )
+
+    def _choice(self, given: HardwareChoice) -> HardwareChoice:
+        """Return the hardware as stated, its overlay as it is found from the working directory."""
+        path = None if given.calibration is None else overlay_path(given.calibration, self.document)
+        return given if path is None else given.model_copy(update={"calibration": str(path)})
 
     def _of_pipeline(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
         """Take inference for what it is of this model, and generate of a diffusion pipeline for its forward pass."""
@@ -130,14 +156,14 @@ class Resolver:
             scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"phase": phase})})
         if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
             return scenario
-        self.assumed.append("phase: forward, which of a diffusion pipeline is all that makes its images")
+        self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})
         return scenario.model_copy(update={"workload": workload})
 
     def _scenario(self) -> Scenario:
         """Check the scenario; where keys are wrong, look up the names as well, so that all problems come at once."""
         try:
-            return validate(Scenario, self.document)
+            return validate(Scenario, self.document, si=self.si)
         except SpecError as error:
             raise SpecError([*error.problems, *self._wrong_names()]) from None
 
@@ -152,7 +178,8 @@ class Resolver:
                 at = at.get(part) if isinstance(at, dict) else None
             if isinstance(at, str):
                 try:
-                    catalog.resolve_name(kind, at, self.document.place(path), ".".join(path))
+                    name = at.partition("@")[0].partition("+")[0] if kind == "engine" else at
+                    catalog.resolve_name(kind, name, self.document.place(path), ".".join(path))
                 except SpecError as error:
                     found += error.problems
         return found
@@ -162,46 +189,56 @@ class Resolver:
     def model(self, given: str | dict[str, Any]) -> ModelSpec:
         """Find the model: an inline mapping, a file, a Hugging Face config, or a catalog name."""
         if isinstance(given, dict):
-            return self._model_of(self.document.part(("model",), given), "model", "inline")
+            return self._inline(given)
         path = self._file(given)
         shape = None if path is not None else sized(given)
         if shape is not None:
             self.assumed.append(f"model {given}: {shape.sentence()}")
+            self.origins.append(("model", f"a shape of {given}"))
             return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
         if path is None:
-            name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
-            self.assumed.append(f"model {given}: catalog entry {name}")
+            name = self._model_name(given)
+            self.assumed += chosen("model", given, name)
+            self.origins.append(("model", f"catalog entry {name}"))
             return self._model_of(catalog.load("model", name), "", name)
-        if path.is_dir() or path.suffix == ".json":
-            if self.importer is None:
-                raise SpecError(Problem(f"{path} is no YAML file", self.document.place(("model",)), "model"))
-            self.assumed.append(f"model {given}: Hugging Face config {path}")
-            return self._model_of(from_mapping(self.importer(path), str(path)), "", path.stem)
-        self.assumed.append(f"model {given}: file {path}")
-        return self._model_of(read_yaml(path), "", path.stem)
+        ours = None if path.is_dir() else read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+        if ours is None or ours.data == {"model": str(path)}:
+            self.origins.append(("model", f"Hugging Face config {path}"))
+            return self._imported(path, str(path), path.stem)
+        self.origins.append(("model", f"file {path}"))
+        return self._model_of(ours, "", path.stem)
+
+    def _inline(self, given: dict[str, Any]) -> ModelSpec:
+        self.origins.append(("model", "stated in the scenario"))
+        if "family" not in given and "model_type" in given:
+            return self._imported(given, self.document.source, "inline")
+        return self._model_of(self.document.part(("model",), given), "model", "inline")
+
+    def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
+        """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
+        if self.importer is None:
+            raise SpecError(Problem(f"{where} is no model of ours", self.document.place(("model",)), "model"))
+        found = self.importer(given, where)
+        self.assumed += found.assumed
+        self.warnings += found.warnings
+        return self._model_of(from_mapping(found.mapping, where), "", name)
+
+    def _model_name(self, given: str) -> str:
+        """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
+        place = self.document.place(("model",))
+        try:
+            return catalog.resolve_name("model", given, place, "model")
+        except UnknownNameError as error:
+            hint = file_hint(given, (Path(), Path(self.document.source).parent))
+            if not hint:
+                raise
+            raise UnknownNameError(Problem(error.problems[0].message, place, "model", hint)) from None
 
     def _file(self, given: str) -> Path | None:
-        """Return the file that a name means: as it stands, beside the scenario, or with .yaml behind it.
-
-        A scenario is no model: ``model: gpt`` in gpt.yaml means the catalog's gpt, not the file itself.
-        """
-        for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
-            for name in (given, f"{given}.yaml"):
-                path = folder / name
-                if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
-                    return path
-                yaml_file = path.suffix in (".yaml", ".yml") and path.is_file()
-                if yaml_file and (name == given or self._is_model(path)):
-                    return path
-        if given.endswith((".yaml", ".yml", ".json")) or given.startswith((".", "/")):
-            raise SpecError(Problem(f"no such file: {given}", self.document.place(("model",)), "model"))
-        return None
-
-    def _is_model(self, path: Path) -> bool:
-        if path.resolve() == Path(self.document.source).resolve():
-            return False
-        data = read_yaml(path).data
-        return isinstance(data, dict) and "family" in data
+        """Return the file that a model names, in the working directory or beside the scenario; None for a catalog name."""
+        folders = tuple(dict.fromkeys((Path(), Path(self.document.source).parent)))
+        check_named(given, folders)
+        return named_file(given, folders, place=self.document.place(("model",)), path="model")
 
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data
@@ -222,14 +259,19 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        return validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        self.warnings += model.caveats()
+        return model
 
     # -- engine and precision -----------------------------------------------------------------------------------
 
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
-        document = catalog.load("engine", workload.engine, place, "workload.engine")
+        chosen = choose(workload.engine, place)
+        document = chosen.document
+        self.assumed += chosen.notes
+        self.engine_label = chosen.label
         facts = dict(workload.engine_facts)
         if workload.attention is not None:
             facts["attention"] = workload.attention
@@ -237,7 +279,7 @@ class Resolver:
             facts["memory_format"] = workload.memory_format
         for key, value in facts.items():
             at = self.document.place(("workload", "engine_facts", key))
-            if key not in Engine.model_fields or key in ("name", "schema_version", "sources", "aliases"):
+            if key not in Engine.model_fields or key in NO_FACTS:
                 raise SpecError(
                     Problem(
                         f"unknown engine fact {key!r}",
@@ -247,7 +289,7 @@ class Resolver:
                     )
                 )
             document = document.with_value((key,), value, at)
-        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "")
+        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "", si=self.si)
         if workload.phase not in engine.phases:
             able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
             message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
@@ -255,27 +297,11 @@ class Resolver:
             raise SpecError(Problem(message, place, "workload.engine", hint))
         return engine
 
-    def precision(self, workload: Workload, engine: Engine, gpu: Gpu) -> Precision:
-        """Resolve the precision; left out, it is the widest-used 16-bit type that the card has."""
-        wanted = workload.precision
-        if wanted is None:
-            wanted = next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
-            self.assumed.append(f"precision: {wanted}")
-        try:
-            found = resolve_precision(
-                wanted,
-                recipe=engine.precision_recipe,
-                gradient_type=engine.gradient_type,
-                stack=_stack(workload.phase, engine, gpu),
-            )
-        except SpecError as error:
-            problem = error.problems[0]
-            place = self.document.place(tuple(problem.path.split(".")))
-            raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-        self.assumed += found.notes
-        if found.weights is not None and workload.phase != "train":
-            place = self.document.place(("workload", "precision"))
-            self.warnings += check_loads(engine, found.weights, gpu.architecture, place)
+    def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
+        """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
+        found, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
+        self.assumed += assumed
+        self.warnings += warnings
         return found
 
     # -- sizes --------------------------------------------------------------------------------------------------
@@ -306,7 +332,7 @@ class Resolver:
         return given.model_copy(update={"sharding": own})
 
     def serving(self, parallel: Parallel, engine: Engine, phase: str) -> None:
-        """Say what is taken of pipelines and experts of inference where nobody states it; refuse what the engine has not."""
+        """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
         if phase == "train":
             return
         if parallel.tensor > 1 and not engine.tensor_parallel:
@@ -315,22 +341,7 @@ class Resolver:
             path = ("parallel", "tensor")
             raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
         if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
-            self.assumed.append(f"pipeline: {engine.name} does not say how batches go through stages; as one")
-        if parallel.expert > 1 and parallel.expert_imbalance == 1.0:
-            self.assumed.append("expert_imbalance: 1, every expert gets as many tokens")
-
-
-def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
-    """Return what a card and an engine make of a precision name."""
-    return Stack(
-        phase=phase,
-        gpu=gpu.name,
-        arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
-        engine=engine.name,
-        sixteen="bf16" if engine.default_precision == "bf16" else "fp16",
-        meanings=engine.weight_formats,
-        expands=engine.expands_foreign_formats,
-    )
+            self.assumed.append(f"serving_pipeline: {engine.name} does not say how batches go through stages; as one")
 
 
 def _phases(engine: str) -> tuple[str, ...]:

@@ -91,7 +91,7 @@ def reliability_of(choice: HardwareChoice, gpus: int, document: Document, assume
         )
     mtbf = choice.mtbf if choice.mtbf_per_gpu is None else choice.mtbf_per_gpu / gpus
     if mtbf is not None and choice.restart is None:
-        assumed.append(f"restart after a failure: {USUAL_RESTART:.0f} s")
+        assumed.append(f"restart: {USUAL_RESTART:.0f} s after a failure")
     restart = USUAL_RESTART if choice.restart is None else choice.restart
     return Reliability(mtbf=mtbf, restart=restart, jitter=choice.jitter)
 

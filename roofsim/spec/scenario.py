@@ -2,35 +2,42 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 
 from pydantic import BaseModel
 
-from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.foreign import check_file, refuse_object
+from roofsim.spec.naming import is_path, named_file
 from roofsim.spec.source import Document, from_mapping, read_yaml
 from roofsim.spec.spoken import SHORT
+from roofsim.spec.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
-SUFFIXES: Final = (".yaml", ".yml", ".json")
 
 
 def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
     """Return the document of a request.
 
-    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default.
+    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default; ``-`` is what
+    standard input holds.
     """
     if isinstance(given, Scenario):
-        document = from_mapping(given.model_dump(exclude_none=True, exclude={"schema_version"}), "<Scenario>")
+        document = from_mapping(
+            given.model_dump(exclude_unset=True, exclude_none=True, exclude={"schema_version"}), "<Scenario>"
+        )
     elif isinstance(given, dict):
         document = from_mapping(given)
-    else:
+    elif isinstance(given, str | os.PathLike):
         document = _from_name(str(given))
-    if isinstance(document.data, dict) and "family" in document.data and "model" not in document.data:
-        places = {("model", *path): place for path, place in document.places.items()}
-        document = Document({"model": document.data}, document.source, places)
-    document = _spelled_out(document)
+    elif isinstance(getattr(given, "model_type", None), str) and callable(getattr(given, "to_dict", None)):
+        document = from_mapping(given.to_dict(), f"<{type(given).__name__}>")
+    else:
+        raise refuse_object(given)
+    document = _spelled_out(as_scenario(document))
     for key, value in overrides.items():
         if value is not None:
             document = with_override(document, key.replace("__", "."), value, f"override {key}")
@@ -54,24 +61,16 @@ def _spelled_out(document: Document) -> Document:
 
 
 def _from_name(given: str) -> Document:
-    for path in (Path(given), Path(f"{given}.yaml")):
-        if path.is_file() and path.suffix in (".yaml", ".yml"):
-            return read_yaml(path)
-        if (path.is_file() and path.suffix == ".json") or (path / "config.json").is_file():
-            return from_mapping({"model": str(path)}, str(path))
-    path = Path(given)
-    if path.is_dir():
-        raise SpecError(Problem("is a directory without a config.json", Place(given)))
-    if path.suffix in SUFFIXES and not path.exists():
-        beside = (
-            [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if path.parent.is_dir() else []
-        )
-        close = near_matches(path.name, beside)
-        hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
-        raise SpecError(Problem("no such file", Place(given), "", hint))
-    if path.suffix in SUFFIXES or path.exists():
-        return read_yaml(path)
-    return from_mapping({"model": given}, given)
+    if given == STANDARD_INPUT:
+        return read_standard_input()
+    if is_path(given):
+        check_file(Path(given))
+    path = named_file(given)
+    if path is None:
+        return from_mapping({"model": given}, given)
+    if (path / "config.json").is_file():
+        return from_mapping({"model": str(path)}, str(path))
+    return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from roofsim.spec.workload import Parallel
 
 GENERATION = ("prefill", "decode", "generate")
+#: Tokens of a sequence where nobody says how many, and the model takes as many: what people train and serve with, not the most
+#: that a model could take, which is up to a million.
+DEFAULT_LENGTH: Final = 4096
+#: Tokens that a request generates where nobody says how many, and the model has room for them.
+DEFAULT_OUTPUT: Final = 128
 #: What only training has; elsewhere another value than the default changes nothing, and is said.
 _OF_TRAINING: Final = ("optimizer", "recompute")
 
@@ -41,7 +46,7 @@ def complete_workload(
         update["adapter"] = Adapter(kind=given.adapter)
     if given.phase == "train":
         update["global_batch_size"] = checker.global_batch(batch, parallel.data or 1)
-        if getattr(model, "sparse_updates", False):
+        if getattr(model, "sparse_updates", False) and not document.states("model", "sparse_updates"):
             checker.notes.append(
                 "sparse_updates: rows of the tables change by their gradients alone (SGD), without optimizer state"
             )
@@ -120,7 +125,9 @@ class _Sizes:
             if phase != "train" and getattr(given, name) != Workload.model_fields[name].default
         ]
         if phase == "prefill":
-            idle += [name for name in ("output_length", "context_length") if getattr(given, name) not in (None, 0)]
+            # One token is what a prefill gives.
+            idle += [name for name, usual in (("output_length", 1), ("context_length", 0))
+                     if getattr(given, name) not in (None, usual)]  # fmt: skip
         self.warnings += [f"workload.{name} has no effect in phase {phase}" for name in idle]
         if phase == "generate" and given.context_length:
             self.warnings.append(
@@ -169,10 +176,15 @@ class _Sizes:
         own = getattr(self.model, "image_size", None)
         size = self.given.image_size
         if size is None and own is not None:
-            self.notes.append(f"image_size: {own}, the model's own")
+            self._own("image_size", own)
             size = own
         self._refuse_positions(size)
         return {"image_size": size} | self._steps()
+
+    def _own(self, key: str, value: Any) -> None:
+        """Note a size of the model's own, unless the scenario states that in its model."""
+        if not self.document.states("model", key):
+            self.notes.append(f"{key}: {value}, the model's own")
 
     def _refuse_positions(self, size: Any) -> None:
         """Refuse images with more patches along a side than a model has stored positions for."""
@@ -189,7 +201,7 @@ class _Sizes:
     def _steps(self) -> dict[str, Any]:
         own = getattr(self.model, "num_inference_steps", None)
         if own is not None and self.given.num_inference_steps is None:
-            self.notes.append(f"num_inference_steps: {own}, the model's own")
+            self._own("num_inference_steps", own)
         return {"num_inference_steps": self.given.num_inference_steps or own}
 
     def _sequence(self) -> dict[str, Any]:
@@ -198,19 +210,34 @@ class _Sizes:
         if length is None:
             if longest is None:
                 return {}
-            self.notes.append(f"sequence_length: {longest}, the model's own")
-            length = longest
+            length = self._default_length("sequence_length", longest)
         elif longest is not None and length > longest:
             self.warnings.append(f"sequence_length {length} is beyond the model's max_sequence_length {longest}")
         return {"sequence_length": length} | self._target()
+
+    def _default_length(self, key: str, longest: int | None, *, written: int = 0, takes: str = "the model") -> int:
+        """Return the length where nobody states one: the smaller of `DEFAULT_LENGTH` and what the model has room for.
+
+        `written`: tokens that come behind it and need room as well.
+        """
+        room = DEFAULT_LENGTH if longest is None else max(longest - written, 1)
+        length = min(DEFAULT_LENGTH, room)
+        if longest is None:
+            why = "the default length"
+        elif length == longest:
+            why = f"all that {takes} takes"
+        else:
+            why = f"the default length; {takes} takes up to {longest}"
+        self.notes.append(f"{key}: {length}, {why}")
+        return length
 
     def _target(self) -> dict[str, Any]:
         if self.model.family != "encoder-decoder":
             return {}
         own = getattr(self.model, "max_target_length", None) or getattr(self.model, "max_sequence_length", None)
         if self.given.target_length is None:
-            self.notes.append(f"target_length: {own}, the model's own")
-        return {"target_length": self.given.target_length or own}
+            return {"target_length": self._default_length("target_length", own, takes="the decoder")}
+        return {"target_length": self.given.target_length}
 
     def _generation(self, phase: str) -> dict[str, Any]:
         given = self.given
@@ -221,14 +248,14 @@ class _Sizes:
             if given.sequence_length is not None and not encodes:
                 raise self.fail("sequence_length", "decode has a context_length and an output_length")
             if context is None and prompt is None and output is None:
-                raise self.fail("context_length", "decode needs a context_length or an output_length")
+                context = self._default_length("context_length", self._longest(encodes=encodes), written=1)
             if not (context and prompt):  # one behind the other where both are given
                 prompt, context = 0, (context or 0) + (prompt or 0)
             result = {"prompt_length": prompt, "context_length": context, "output_length": output or 1}
         else:
-            prompt = self._prefix() if encodes else self._prompt(phase)
             if phase == "generate" and output is None:
-                raise self.fail("output_length", "generate needs an output_length", "For example output_length: 128.")
+                output = self._default_output(prompt or given.sequence_length or 0, encodes=encodes)
+            prompt = self._prefix() if encodes else self._prompt(phase, output or 0, context or 0)
             result = {"prompt_length": prompt, "context_length": context or 0, "output_length": output or 1}
         self._check_longest(result, output or 0, encodes=encodes)
         return result | source
@@ -238,11 +265,25 @@ class _Sizes:
         whole = lengths["context_length"] + lengths["prompt_length"]
         whole += output if self.given.phase != "prefill" else 0
         key = "max_target_length" if encodes else "max_sequence_length"
-        longest = getattr(self.model.completed(), key, None)
+        longest = self._longest(encodes=encodes)
         if longest is not None and whole > longest:
             self.warnings.append(f"{whole} tokens are beyond the model's {key} {longest}")
 
-    def _prompt(self, phase: str) -> int:
+    def _longest(self, *, encodes: bool) -> int | None:
+        """Return the tokens that the model, or the decoder of an encoder-decoder, has positions for."""
+        key = "max_target_length" if encodes else "max_sequence_length"
+        found: int | None = getattr(self.model.completed(), key, None)
+        return found
+
+    def _default_output(self, read: int, *, encodes: bool) -> int:
+        """Return the tokens that a request generates where nobody says: `DEFAULT_OUTPUT`, or what is left for them."""
+        longest = self._longest(encodes=encodes)
+        room = DEFAULT_OUTPUT if longest is None else longest - read if read else longest // 2
+        output = min(DEFAULT_OUTPUT, room) if room > 0 else DEFAULT_OUTPUT
+        self.notes.append(f"output_length: {output}, the default length")
+        return output
+
+    def _prompt(self, phase: str, output: int, context: int) -> int:
         """Return the length of a decoder's prompt, which `sequence_length` may also state."""
         prompt, length = self.given.prompt_length, self.given.sequence_length
         if prompt == 0:
@@ -251,7 +292,8 @@ class _Sizes:
                 "prompt_length", message, "For steps from an empty context: phase decode, output_length: N."
             )
         if prompt is None and length is None:
-            raise self.fail("prompt_length", f"{phase} needs a prompt_length", "For example prompt_length: 512.")
+            written = (output if phase == "generate" else 0) + context
+            return self._default_length("prompt_length", self._longest(encodes=False), written=written)
         if prompt is not None and length is not None and prompt != length:
             message = f"{length} beside prompt_length {prompt}: {phase} has one prompt"
             raise self.fail("sequence_length", message, "Give prompt_length alone, and what is added as output_length.")
@@ -260,9 +302,8 @@ class _Sizes:
     def _source(self) -> dict[str, Any]:
         """Return what the encoder of an encoder-decoder reads, in every phase."""
         own, length = getattr(self.model, "max_sequence_length", None), self.given.sequence_length
-        if length is None:
-            self.notes.append(f"sequence_length: {own} positions of the encoder, the model's own")
-            length = own
+        if length is None and own is not None:
+            length = self._default_length("sequence_length", own, takes="the encoder")
         elif own is not None and length > own:
             self.warnings.append(f"sequence_length {length} is beyond the encoder's max_sequence_length {own}")
         return {"sequence_length": length}

@@ -42,6 +42,15 @@ class Document:
                 return found
         return Place(self.source)
 
+    def states(self, *path: str) -> bool:
+        """Tell whether a key has a value of its own, whichever way it came: in the file, by a flag, in a mapping."""
+        at = self.data
+        for part in path:
+            if not isinstance(at, dict) or at.get(part) is None:
+                return False
+            at = at[part]
+        return True
+
     def part(self, path: Path_, data: Any) -> Document:
         """Return the document below a path, with its places."""
         size = len(path)

@@ -8,8 +8,10 @@ import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.spec.quantity import SI
 
 if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 M = TypeVar("M", bound=BaseModel)
 
 
-def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
-    """Return `document` as an instance of `schema`.
+def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool = False) -> M:
+    """Return `document` as an instance of `schema`; `si`: bare numbers are quantities in SI units.
 
     Raises
     ------
@@ -32,7 +34,7 @@ def validate(schema: type[M], document: Document, *, prefix: str = "") -> M:
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
     try:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
-        return schema.model_validate_json(json.dumps(document.data), strict=True)
+        return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
     except ValidationError as error:
         problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
     except (TypeError, ValueError) as error:
@@ -157,6 +159,22 @@ def _keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
     for model in _models_of(at):
         names += [field.alias or name for name, field in model.model_fields.items()]
     return names
+
+
+def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
+    """Return the field of a schema that a path names, of an entry of a free mapping a blank one; None if there is none."""
+    at: Any = schema
+    found: FieldInfo | None = None
+    for part in path:
+        models = [model for model in _models_of(at) if part in model.model_fields]
+        if models:
+            found = models[0].model_fields[str(part)]
+            at = found.annotation
+        elif found is not None and typing.get_origin(at) is dict:
+            found, at = FieldInfo(default=None), typing.get_args(at)[1]
+        else:
+            return None
+    return found
 
 
 def _models_of(annotation: Any) -> list[type[BaseModel]]:

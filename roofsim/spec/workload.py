@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.adapter import Adapter
+from roofsim.spec.engine_choice import EngineChoice
 from roofsim.spec.families.base import Rate
 from roofsim.spec.precision import NAMES, PrecisionRoles
 from roofsim.spec.quantity import Duration
@@ -128,11 +129,12 @@ class Workload(_Strict):
         default="none",
         description="Activations that the backward pass computes again instead of keeping them; also {policy: full, every: 2}.",
     )
-    engine: str = Field(
+    engine: str | EngineChoice = Field(
         default="pytorch-eager",
-        description="Software stack: which kernels run, how they are fused and launched, what is kept in memory.",
+        description="Software stack: which kernels run, how they are fused and launched, what is kept in memory; also name@version "
+        "or name@date (autoawq@0.1.6, llama.cpp@2024-05), name+variant, or a mapping of them.",
     )
-    attention: Literal["flash", "sdpa", "unfused"] | None = Field(
+    attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] | None = Field(
         default=None, description="Attention kernel. Default: the engine's own."
     )
     engine_facts: dict[str, Any] = Field(
@@ -336,7 +338,9 @@ class HardwareChoice(_Strict):
         description="File of constants measured on the card, written by `roofsim calibrate fit --overlay`.",
     )
     override: dict[str, Any] = Field(
-        default_factory=dict, description="Hardware figures to change: {gpu.memory.bandwidth: 3 TB/s}."
+        default_factory=dict,
+        description="Hardware figures to change: {gpu.memory.bandwidth: 3 TB/s}, or by a factor on what the catalog states: 2x, "
+        "+10%, -10%.",
     )
     mtbf: Duration | None = Field(default=None, description="Mean time between failures of the whole job: 5 h.")
     mtbf_per_gpu: Duration | None = Field(
@@ -355,6 +359,9 @@ class Scenario(_Strict):
     """A request: a model, what is done with it, and on what."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
+    units: Literal["SI"] | None = Field(
+        default=None, description="SI: bare numbers are quantities in SI units, as in the scenario of a result."
+    )
     model: str | dict[str, Any] = Field(
         description="A catalog name, a model file, a Hugging Face config.json, or a mapping with a family."
     )

@@ -15,6 +15,7 @@ from roofsim.analyze.fitting.bench import Bench
 from roofsim.analyze.fitting.changes import flags_of
 from roofsim.analyze.fitting.layouts import Space
 from roofsim.analyze.fitting.search import largest
+from roofsim.analyze.fitting.state import state_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, resolve_document
 from roofsim.errors import SpecError, UnknownNameError
@@ -22,9 +23,54 @@ from roofsim.evaluate import evaluate
 from roofsim.spec.mesh import with_values
 from roofsim.spec.scenario import load_scenario
 from roofsim.spec.sized import SHAPES, sized
-from tests.scenarios import TINY
+from tests.scenarios import FAMILIES, TINY
 
 GIB = 2.0**30
+
+# -- what each sample adds, and what none does --------------------------------------------------------------------
+
+
+@settings(max_examples=12)
+@given(
+    st.sampled_from(sorted(FAMILIES)), st.sampled_from(["bf16", "fp16-amp", "fp32"]), st.sampled_from(["none", "full"]),
+    st.integers(1, 5), st.integers(1, 40), st.booleans(),
+)  # fmt: skip
+def test_activations_of_any_batch_are_those_of_each_sample_and_a_constant(
+    family, precision, recompute, micro, batch, whole
+):
+    case = FAMILIES[family]
+    workload = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": micro}
+    if whole:  # a global batch that is stated goes along
+        workload["global_batch_size"] = 3 * micro
+    bench = Bench(load_scenario({"model": case["model"], "workload": workload}, {}), resolve_document)
+    state = state_of(bench)
+    asked = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": batch}
+    run = roofsim.run({"model": case["model"], "workload": asked})
+    assert state.saved.of(batch) == pytest.approx(run.memory.saved_activations, rel=1e-9)
+    assert state.saved.each > 0.0
+    assert state.to_dict()["saved_activations_per_sample"] == state.saved.each
+
+
+def test_copies_of_weights_are_no_activations_of_a_sequence():
+    """BERT under autocast: 208 MiB of 16-bit weights are kept whatever the batch; a sequence adds 71 MiB."""
+    found = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128).state
+    plain = roofsim.fit("bert-base", precision="fp32", gpu="a100", sequence_length=128).state
+    assert found.saved.constant == pytest.approx(2.0 * found.parameters, rel=0.01)  # but for positions and norms
+    assert plain.saved.constant < 0.001 * plain.saved.each < 0.001 * found.saved.constant
+    eight = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128, micro_batch_size=8).state
+    assert (eight.saved.each, eight.saved.constant) == pytest.approx((found.saved.each, found.saved.constant), rel=1e-9)
+
+
+@pytest.mark.parametrize("batch", [1, 64])
+def test_the_cache_of_each_sequence_does_not_depend_on_the_batch(batch):
+    found = roofsim.fit(
+        "llama3-8b", phase="decode", context_length=1000, engine="vllm", gpu="h100", batch_size=batch
+    ).state
+    blocks = -(-1001 // 16) * 16  # the token of the step included, in whole blocks
+    assert found.cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
+    assert found.cache.constant == pytest.approx(0.0, abs=1.0)
+    assert found.roles["key_value_cache"] == pytest.approx(batch * found.cache.each)
+
 
 # -- the search ---------------------------------------------------------------------------------------------------
 
@@ -249,7 +295,10 @@ def test_one_gpu_may_be_enough():
 
 
 def test_a_node_without_a_known_network_ends_the_search():
-    found = roofsim.fit("gpt3-13b", gpu="rtx4090", fewest="gpus", recompute="full").fewest
+    given = {"gpu": "rtx4090", "fewest": "gpus", "recompute": "full"}
+    usual = roofsim.fit("gpt3-13b", **given).fewest
+    assert (usual.gpus, usual.limit) == (8, 8)  # the usual box of such cards
+    found = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
     assert (found.gpus, found.limit) == (None, 4)
     assert "system.node_network" in found.reason
 
@@ -327,8 +376,12 @@ def test_what_does_not_fit_gets_the_cheapest_changes():
     for remedy in remedies.other:
         assert remedy.attempt.fits
         assert remedy.hardware
-    times = [remedy.attempt.seconds_per_sample for remedy in remedies.other]
+    times = [remedy.attempt.seconds_per_unit for remedy in remedies.other]
     assert times == sorted(times)
+
+
+def test_changes_end_where_no_network_is_known():
+    remedies = roofsim.fit("llama3-8b", gpu="rtx4090", system="workstation-4x-rtx4090").remedies
     assert any("node_network" in note for note in remedies.notes)
 
 
@@ -346,11 +399,36 @@ def test_changes_on_the_same_hardware_run_as_their_flags_say():
     assert samples == pytest.approx(best.attempt.samples_per_second)
 
 
-def test_work_is_compared_by_time_per_sample():
+def test_work_is_compared_by_time_per_token():
     found = roofsim.fit("bert-large", sequence_length=512, micro_batch_size=64, precision="fp32", gpu="v100")
     for remedy in found.remedies.singles:
-        expected = remedy.attempt.step_time / remedy.attempt.samples / (found.base.step_time / found.base.samples) - 1.0
+        expected = remedy.attempt.step_time / remedy.attempt.units / (found.base.step_time / found.base.units) - 1.0
         assert remedy.slowdown == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("phase", "key"),
+    [
+        ("train", "sequence_length"),
+        ("prefill", "prompt_length"),
+        ("generate", "prompt_length"),
+        ("decode", "context_length"),
+    ],
+)
+def test_a_shorter_length_is_among_the_changes(phase, key):
+    given = {"phase": phase, "gpu": "rtx4090", key: 131072} | ({"adapter": "qlora"} if phase == "train" else {})
+    remedies = roofsim.fit("llama3.1-8b", **given).remedies
+    lengths = [remedy for remedy in remedies.singles if remedy.changes[0].group == "length"]
+    assert [remedy.attempt.changes for remedy in lengths]
+    assert {value for remedy in lengths for value in remedy.attempt.changes.values()} <= {65536, 32768, 16384}
+    memories = sorted((value, remedy.attempt.memory) for remedy in lengths for value in remedy.attempt.changes.values())
+    assert [memory for _, memory in memories] == sorted(memory for _, memory in memories)
+    assert max(memory for _, memory in memories) < roofsim.fit("llama3.1-8b", **given).base.memory
+
+
+def test_the_length_alone_can_be_what_makes_it_fit():
+    remedies = roofsim.fit("llama3.1-8b", gpu="rtx4090", adapter="qlora").remedies
+    assert "--sequence-length 2048" in {remedy.flags() for remedy in remedies.same}
 
 
 def test_layouts_are_changed_where_there_are_replicas():

@@ -140,8 +140,9 @@ def test_the_link_limits_the_rate():
 
 
 def test_a_server_may_attend_on_the_host():
-    kept, away = (llama(concurrency=4, **keys) for keys in ({}, {"parallel__offload": {"key_value_cache": "host"}}))
-    assert away.steady.time_per_output_token > 1.5 * kept.steady.time_per_output_token
+    places = ({}, {"parallel__offload": {"key_value_cache": "host"}})
+    kept, away = (llama(concurrency=4, prompt_length=2000, **keys) for keys in places)
+    assert away.steady.time_per_output_token > 2.0 * kept.steady.time_per_output_token
     assert away.room.away["host"]["key_value_cache"] > 0.0
     assert any("processors are slower" in note for note in away.notes)
 

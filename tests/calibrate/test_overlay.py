@@ -102,7 +102,8 @@ def test_a_slow_card_is_slow(tmp_path, monkeypatch, capsys):
     request = {"micro_batch_size": 1, "sequence_length": 1024, "precision": "bf16", "gpu": GPU}
     usual, slow = (roofsim.run("llama3-8b", **request, **more) for more in ({}, {"calibration": str(target)}))
     assert slow.step_time > 2 * usual.step_time
-    assert any(str(target) in text for text in slow.assumed)
+    assert not any(str(target) in text for text in slow.assumed)  # stated, so where it comes from, not assumed
+    assert any(row["what"] == f"constants of {GPU}" and str(target) in row["value"] for row in slow.provenance)
     with pytest.raises(SpecError, match="was measured on a100-sxm4-80gb, not on h100-sxm5-80gb"):
         roofsim.run("llama3-8b", gpu="h100", calibration=str(target))
 

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from roofsim.cli.app import main
+from roofsim.units import humanize
 
 RESNET = ("resnet18", "--micro-batch-size", "8", "--precision", "bf16")
 
@@ -45,13 +46,61 @@ def test_run_prints_the_answer_first(cli):
         assert words in out
 
 
+@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 1)])
+def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
+    large = ("llama3-8b", "--gpu", "rtx4090", "--sequence-length", 2048)
+    lines = cli(verb, *large).splitlines()
+    assert "does NOT fit" in lines[line]
+    assert "GiB missing" in lines[line]
+    assert "does NOT fit" not in cli(verb, *RESNET)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("llama3-8b", "--phase", "decode", "--context-length", 512), "sequences, one token each after 512"),
+        (("llama3-8b", "--phase", "prefill", "--prompt-length", 64), "64 prompt tokens"),
+        (
+            ("gpt2-124m", "--phase", "generate", "--prompt-length", 64, "--output-length", 3),
+            "64 prompt tokens + 3 output",
+        ),
+        (("resnet50", "--phase", "forward"), "images of 224 pixels"),
+        (("bert-base", "--phase", "forward", "--sequence-length", 128), "128 tokens"),
+    ],
+)
+def test_a_batch_of_inference_is_that_of_each_replica(cli, arguments, line):
+    asked = (*arguments, "--gpu", "h100", "--gpus", 32, "--batch-size", 256)
+    said = f"256 on each of 32 replicas, 8,192 in all: {line}"
+    assert said in cli("run", *asked)
+    model, *flags = asked
+    del flags[flags.index("--gpu") : flags.index("--gpu") + 2]
+    assert said in cli("compare", model, "h100", "a100", *flags)
+    assert "replicas" not in cli("run", *arguments, "--gpu", "h100", "--batch-size", 256)
+    data = json.loads(cli("run", *asked, "--json"))
+    rate, steps = data["throughput"]["samples_per_second"], data["scenario"]["workload"]["output_length"] or 1
+    assert rate * data["step_time"] * (1 if "generate" in arguments else steps) == pytest.approx(8192)
+
+
+def test_a_replica_of_training_has_micro_batches(cli):
+    assert "replicas" not in cli("run", *RESNET, "--gpus", 8)
+
+
+def test_the_largest_batch_of_inference_is_that_of_each_replica(cli):
+    asked = ("fit", "llama3-8b", "--phase", "decode", "--context-length", 512, "--gpu", "h100")
+    one = json.loads(cli(*asked, "--gpus", 4, "--json"))["largest"]["value"]
+    assert f"largest batch size: {one:,} on each of 4 replicas, {4 * one:,} in all, takes" in cli(*asked, "--gpus", 4)
+    alone = cli(*asked)
+    assert "largest batch size: " in alone
+    assert "on each of" not in alone
+
+
 def test_run_json_is_the_contract(cli):
     data = json.loads(cli("run", *RESNET, "--json"))
     assert data["schema"] == "roofsim/result/1"
     assert {
         "schema", "scenario", "step_time", "step_time_interval", "throughput", "latency", "model_flops", "hardware_flops", "mfu",
-        "hfu", "bound", "runner_up", "bandwidth_bound", "time", "parameters", "work", "memory", "elasticity", "cost",
-        "warnings", "provenance",
+        "hfu", "utilization", "bound", "runner_up", "bandwidth_bound", "time", "waits", "parameters", "work", "memory",
+        "elasticity", "cost", "warnings", "provenance",
     } == set(data)  # fmt: skip
     assert set(data["time"]) == {
         "compute", "memory_bandwidth", "exposed_communication", "launch", "bubble", "optimizer", "host_transfer", "input",
@@ -105,20 +154,31 @@ def test_compare_shows_every_card(cli):
     out = cli("compare", RESNET[0], "v100", "a100", "--gpu", "h100,rtx4090", "--micro-batch-size", "8")
     for name in ("v100-sxm2-16gb", "a100-sxm4-80gb", "h100-sxm5-80gb", "rtx4090"):
         assert name in out
-    data = json.loads(cli("compare", RESNET[0], "v100,a100", "--json", "--micro-batch-size", "8"))
+    data = json.loads(cli("compare", RESNET[0], "v100,a100", "--json", "--micro-batch-size", "8"))["rows"]
     assert [row["scenario"]["hardware"]["gpu"] for row in data] == ["v100-sxm2-16gb", "a100-sxm4-80gb"]
     assert [row["scenario"]["workload"]["precision"]["name"] for row in data] == ["fp16", "bf16"]
 
 
 @pytest.mark.parametrize("by", ["op", "class", "layer", "phase"])
-def test_ops_tables_sum_to_the_device_time(cli, by):
+def test_ops_tables_sum_to_the_step(cli, by):
     rows = json.loads(cli("ops", *RESNET, "--by", by, "--json"))
     result = json.loads(cli("run", *RESNET, "--json"))
     work = sum(row["time"] for classes in result["work"].values() for row in classes.values())
-    assert sum(row["time"] for row in rows) == pytest.approx(work)
+    assert sum(row["time"] for row in rows if row["kind"] == "op") == pytest.approx(work)
+    assert sum(row["time"] for row in rows) == pytest.approx(result["step_time"], rel=1e-9)
     assert sum(row["share"] for row in rows) == pytest.approx(1.0)
     times = [row["time"] for row in rows]
     assert times == sorted(times, reverse=True)
+
+
+def test_ops_end_with_the_step(cli):
+    """The last row is what `run` says; what is not shown stands in one row."""
+    step = json.loads(cli("run", *RESNET, "--json"))["step_time"]
+    lines = [line for line in cli("ops", *RESNET, "--top", "5").splitlines() if line.strip()]
+    total = next(line for line in lines if line.split()[0] == "step")
+    assert humanize(step, "s", 3) in total
+    assert "100.0 %" in total
+    assert any(" more " in line for line in lines)
 
 
 def test_ops_sorted_by_program_and_listed(cli):
@@ -227,8 +287,8 @@ def test_a_hugging_face_configuration_is_a_model(cli, tmp_path, monkeypatch, how
     folder = tmp_path / "llama"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(LLAMA_CONFIG))
-    (tmp_path / "scenario.yaml").write_text("model: llama\nworkload: {precision: bf16}\n")
-    given = {"folder": "llama", "file": "llama/config.json", "model key": "scenario.yaml"}.get(how, str(folder))
+    (tmp_path / "scenario.yaml").write_text("model: ./llama\nworkload: {precision: bf16}\n")
+    given = {"folder": "./llama", "file": "llama/config.json", "model key": "scenario.yaml"}.get(how, str(folder))
     data = json.loads(cli("run", given, "--json"))
     per_layer = 2 * 64 * 64 + 2 * 64 * 32 + 3 * 64 * 160 + 2 * 64
     assert data["parameters"]["total"] == 2 * per_layer + 2 * 128 * 64 + 64

@@ -39,7 +39,7 @@ def test_verdict_certificate_and_state(cli):
         "largest micro batch size",
         "would take",
         "B/parameter",
-        "activations of one sequence",
+        "activations of each sequence",
         "Assumed:",
     ):
         assert words in out
@@ -90,7 +90,16 @@ def test_changes_with_flags(cli):
 
 def test_nothing_to_be_found_is_an_answer_too(cli):
     assert "does not fit on any number of rtx4090 up to 4" in cli(
-        "fit", "gpt3-13b", "--gpu", "rtx4090", "--fewest", "gpus", "--recompute", "full"
+        "fit",
+        "gpt3-13b",
+        "--gpu",
+        "rtx4090",
+        "--system",
+        "workstation-4x-rtx4090",
+        "--fewest",
+        "gpus",
+        "--recompute",
+        "full",
     )
     small = ("--set", "hardware.override.gpu.memory.capacity=1 MiB")
     assert "no micro batch size fits" in cli("fit", "resnet18", "--gpu", "v100", *small)

@@ -44,8 +44,63 @@ def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
     out = cli("serve", *BASE, "--request-rate", 100_000)
     assert "NOT sustainable: 100,000 requests/s arrive" in out
     assert "per output token" not in out
-    assert "does NOT fit" in cli("serve", "llama3-70b", *BASE[1:])
     assert "85 %" not in out
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        (("--concurrency", 16), "16 requests under way at all times, 4 on each of 4 replicas"),
+        (("--request-rate", 6), "6 requests/s, poisson arrivals, 1.5 on each of 4 replicas"),
+        ((), "on each of 4 replicas"),
+    ],
+)
+def test_a_load_is_dealt_out_to_replicas(cli, load, words):
+    assert words in " ".join(cli("serve", *BASE, *load, "--gpus", 4).split())
+    assert "on each of" not in cli("serve", *BASE, *load)
+
+
+NO_ROOM = ("serve", "llama-3.1-405b", "--gpu", "h200", "--prompt-length", 512, "--output-length", 128)
+
+
+@pytest.mark.parametrize(
+    "load", [(), ("--concurrency", 4), ("--request-rate", 2), ("--engine", "llama.cpp"), ("--gpus", 4)]
+)
+def test_what_does_not_fit_says_so_first_and_has_no_rate(cli, load):
+    lines = cli(*NO_ROOM, *load).splitlines()
+    assert lines[2].startswith("verdict")
+    assert "does NOT fit: " in lines[2]
+    assert "GiB missing" in lines[2]
+    text = "\n".join(lines)
+    for rate in ("tokens/s", "requests/s, ", "ms", "saturation", "per million", "first token"):
+        assert rate not in text.replace("2 requests/s, poisson arrivals", ""), rate
+
+
+def test_data_of_what_does_not_fit_have_a_reason_and_no_rate(cli, tmp_path):
+    data = json.loads(cli(*NO_ROOM, "--json", "--simulate", "--plot", tmp_path / "none.png"))
+    assert not data["fits"]
+    assert not data["sustainable"]
+    assert data["reason"].startswith("does not fit: ")
+    assert data["latency"] is data["throughput"] is data["running"] is data["simulated"] is None
+    assert data["saturation"] == {
+        "requests_per_second": None, "output_tokens_per_second_per_gpu": None, "max_requests": 0,
+    }  # fmt: skip
+    assert data["curve"] == []
+    assert data["bounds"] == {}
+    assert data["cost"]["usd_per_hour"] > 0
+    assert data["cost"]["usd_per_million_output_tokens"] is None
+    assert data["memory"]["shortfall"] > 0
+    assert (tmp_path / "none.png").stat().st_size > 1000
+    rows = list(csv.DictReader(io.StringIO(cli(*NO_ROOM, "--csv"))))
+    assert [row["reason"] for row in rows] == [data["reason"]]
+
+
+def test_reason_of_answers_with_and_without_a_steady_state(cli):
+    assert json.loads(cli("serve", *BASE, "--json"))["reason"] is None
+    data = json.loads(cli("serve", *BASE, "--request-rate", 100_000, "--json"))
+    assert data["fits"]
+    assert data["reason"].startswith("not sustainable: 1e+05 requests/s arrive")
+    assert data["saturation"]["requests_per_second"] > 0
 
 
 def test_load_near_saturation_is_marked(cli):

@@ -104,8 +104,8 @@ def test_the_cache_is_written_in_as_many_launches_as_stated():
 
 def test_a_prefill_in_pieces_attends_to_half_of_the_scores_and_reads_weights_again():
     facts = {"prefill_chunk": None}
-    pieces = evaluated("llama3-8b", **PREFILL, engine="llama.cpp")
-    whole = evaluated("llama3-8b", **PREFILL, engine="llama.cpp", engine_facts=facts)
+    pieces = evaluated("llama3-8b", **PREFILL, engine="llama.cpp@2025-03")
+    whole = evaluated("llama3-8b", **PREFILL, engine="llama.cpp@2025-03", engine_facts=facts)
     stage = pieces.program.stages[0]
     assert stage.times == 4.0
     assert pieces.stage_time("prefill") == pieces.step.step

@@ -225,11 +225,11 @@ def test_engines_that_say_nothing_of_pipelines():
 
 @pytest.mark.parametrize(
     ("gpu", "cards", "way"),
-    [("rtx4000-ada", 4, "staged in host memory"), ("rtx3090", 6, "staged in host memory"), ("t4", 4, "directly")],
+    [("rtx4000-ada", 4, "directly"), ("rtx3090", 6, "staged in host memory"), ("t4", 4, "directly")],
 )
 def test_cards_of_unknown_hosts(gpu, cards, way):
     result = run(LLAMA, phase="decode", context_length=8, engine="llama.cpp", pipeline=cards, gpu=gpu, precision="int4")
-    assert any(f"{cards} x {gpu}" in text and text.endswith(f"over PCIe {way}") for text in result.assumed)
+    assert any(f"for several of {gpu}" in text and text.endswith(f"over PCIe {way}") for text in result.assumed)
 
 
 @pytest.mark.parametrize("hardware", [{"system": "workstation-pcie4"}, {"override": {"system.gpus_per_node": 1}}])

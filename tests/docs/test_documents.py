@@ -24,6 +24,52 @@ def test_examples_print_what_the_document_says(path, scratch):
         assert now == written, f"`make docs` writes what {path.name} prints now"
 
 
+#: How prose names what limits a run, and how the output of a command does.
+PROSE = {
+    "compute": r"compute",
+    "memory bandwidth": r"memory bandwidth|memory-bandwidth|bandwidth",
+    "kernel launches": r"(?:kernel )?launch(?:es)?",
+    "power": r"power",
+    "pipeline bubble": r"bubble",
+}
+CLAIM = re.compile(
+    rf"(?:limited by|bound by) (?:the )?({'|'.join(PROSE.values())})\b|\b({'|'.join(PROSE.values())})-bound\b"
+)
+SHOWN = re.compile(r"(?:limited by|bound by) +([a-z /]+?)[;,:(]|\bthen ([a-z /]+)$", re.MULTILINE)
+
+
+def claims(text):
+    """Return (what prose says limits a run, the console block above it): paragraphs that follow a block that has a verdict."""
+    pieces = documents.BLOCK.split(text)
+    for kind, block, prose in zip(pieces[1::3], pieces[2::3], pieces[3::3], strict=True):
+        paragraph = prose.strip().split("\n\n")[0]
+        if kind == "console" and SHOWN.search(block) and not paragraph.startswith("#"):
+            for match in CLAIM.finditer(paragraph):
+                yield match.group(1) or match.group(2), block
+
+
+@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(documents.ROOT)))
+def test_prose_names_the_bound_that_its_example_shows(path):
+    for said, block in claims(path.read_text(encoding="utf-8")):
+        names = [name for name, words in PROSE.items() if re.fullmatch(words, said)]
+        shown = " ".join(one or two for one, two in SHOWN.findall(block))
+        assert any(name in shown for name in names), f"{path.name} says {said!r}; its example says: {shown}"
+
+
+def test_a_wrong_bound_in_prose_is_found():
+    block = "```console\n$ roofsim run x\nlimited by   power; compute would be next\n```"
+    text = f"{block}\n\nThe step is limited by memory bandwidth.\n"
+    ((said, shown),) = claims(text)
+    assert said == "memory bandwidth"
+    assert "memory" not in shown
+
+
+@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(documents.ROOT)))
+def test_refused_examples_are_marked(path):
+    for kind, block in documents.BLOCK.findall(path.read_text(encoding="utf-8")):
+        assert (kind == "console refused") == bool(documents.REFUSED.search(block)), block
+
+
 @pytest.mark.parametrize(
     "path",
     [documents.ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]

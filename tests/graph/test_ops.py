@@ -68,6 +68,11 @@ def test_attention_forward_and_backward():
     causal = Attention(name="c", causal=True, **shape)
     assert causal.flops() == forward.flops()
     assert causal.executed_flops() == forward.flops() * 36 / 64
+    assert causal.model_flops() == forward.model_flops()
+    assert causal.needed_flops() == causal.hardware_flops() == forward.flops() * 36 / 64
+    product = Matmul(name="d", m=8.0, n=8.0, k=4.0, batch=6.0, scores=True, visible=36 / 64)
+    assert product.hardware_flops() == product.model_flops()
+    assert product.needed_flops() == product.flops() * 36 / 64
 
 
 @given(st.integers(1, 40), st.integers(0, 60), st.one_of(st.none(), st.integers(1, 50)))

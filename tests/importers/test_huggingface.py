@@ -1,7 +1,9 @@
 """Hugging Face configurations: parameter counts of published shapes, agreement with the catalog, and bad input.
 
 published.json holds the facts of published config.json files. The counts are those of transformers 5.23.0 on the meta
-device; Whisper with its fixed positions, flan-t5-base and the sizes of Whisper as on their model cards.
+device; Whisper with its fixed positions, flan-t5-base and the sizes of Whisper as on their model cards. published_newer.json:
+the same of transformers 5.17.0, towers and projectors included; Mistral Small 3.1, InternVL3, Ministral 3 with the untied
+heads that their published weights have (safetensors metadata of their model cards), Phi-4-multimodal without its adapters.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import pytest
 
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.importers.huggingface import ARCHITECTURES, from_config, import_model, read_config
+from roofsim.importers.towers import WRAPPERS
+from roofsim.importers.wrappers import unwrap
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.spec import catalog
@@ -21,9 +25,18 @@ from roofsim.spec.source import from_mapping
 from roofsim.spec.validate import validate
 
 PUBLISHED = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
+NEWER = json.loads(Path(__file__).with_name("published_newer.json").read_text(encoding="utf-8"))
 CONFIGS = {entry["name"]: entry["config"] for entry in PUBLISHED}
-#: What names a model; and stochastic depth, which belongs to a recipe of training.
-NAMING = {"name", "aliases", "source", "published_parameters", "published_parameters_source", "stochastic_depth"}
+#: What names a model; stochastic depth, which belongs to a recipe of training; how a published checkpoint is stored.
+NAMING = {
+    "name",
+    "aliases",
+    "source",
+    "published_parameters",
+    "published_parameters_source",
+    "stochastic_depth",
+    "stored",
+}
 
 
 def imported(config, where="models/some-model/config.json"):
@@ -38,7 +51,7 @@ def changed(name, **keys):
     return {key: value for key, value in config.items() if value is not ...}
 
 
-@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["name"]) for entry in PUBLISHED])
+@pytest.mark.parametrize("entry", [pytest.param(entry, id=entry["name"]) for entry in [*PUBLISHED, *NEWER]])
 def test_parameters_of_published_shapes(entry):
     graph = lower(imported(entry["config"]), Call(phase="forward"))
     assert sum(tensor.numel * copies for tensor, copies in graph.parameters().items()) == entry["parameters"]
@@ -52,8 +65,10 @@ def test_the_catalog_says_the_same(name):
 
 
 def test_every_architecture_has_a_published_shape():
-    covered = {config["model_type"] for config in CONFIGS.values()} | {"RefinedWeb", "RefinedWebModel"}
-    assert set(ARCHITECTURES) == covered
+    covered = {unwrap(entry["config"], "x").config["model_type"] for entry in [*PUBLISHED, *NEWER]}
+    assert set(ARCHITECTURES) == covered | {"RefinedWeb", "RefinedWebModel"}
+    wrapped = {entry["config"]["model_type"] for entry in NEWER}
+    assert set(WRAPPERS) - wrapped == {"smolvlm", "phi4_multimodal"}  # other spellings of idefics3 and phi4mm
 
 
 def test_a_folder_a_file_and_its_name(tmp_path):
@@ -61,10 +76,10 @@ def test_a_folder_a_file_and_its_name(tmp_path):
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIGS["llama3-8b"]), encoding="utf-8")
     assert import_model(folder) == import_model(folder / "config.json")
-    assert import_model(folder)["name"] == "My-Llama"
+    assert import_model(folder).mapping["name"] == "My-Llama"
     other = tmp_path / "tiny.json"
     other.write_text(json.dumps(changed("llama3-8b", _name_or_path="meta-llama/Llama-X")), encoding="utf-8-sig")
-    assert import_model(other)["name"] == "llama-x"
+    assert import_model(other).mapping["name"] == "llama-x"
 
 
 FILES = {
@@ -104,8 +119,11 @@ def test_files_that_are_not_there(tmp_path):
 def test_an_unknown_model_type_lists_the_known_ones():
     with pytest.raises(UnknownNameError, match=r"unknown model_type 'lama'\.? Did you mean 'llama'.*Known: .*gpt_oss"):
         from_config({"model_type": "lama"}, "x/config.json")
-    with pytest.raises(UnknownNameError, match="under text_config as a file of its own"):
-        from_config({"model_type": "some_vision_language", "text_config": {}}, "x/config.json")
+    text = {"model_type": "some_text_model"}
+    with pytest.raises(
+        UnknownNameError, match=r"text_config\.model_type: some_wrapper wraps unknown model_type 'some_text"
+    ):
+        from_config({"model_type": "some_wrapper", "text_config": text}, "x/config.json")
 
 
 #: name, changed keys, what the message says
@@ -179,8 +197,6 @@ def test_what_does_not_shape_the_model_is_passed_over():
     noise = {
         "rope_scaling": {"rope_type": "some-new-type", "factor": 8.0},
         "rope_theta": 1e6,
-        "torch_dtype": "bfloat16",
-        "quantization_config": {"quant_method": "fp8"},
         "bos_token_id": 1,
         "use_cache": True,
         "transformers_version": "9.9",

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
@@ -52,6 +53,7 @@ def figures(request, *, tables=True):
     evaluation = evaluate(request)
     memory = memory_of(evaluation)
     model, hardware = flops_of(evaluation)
+    used = utilization_of(evaluation)
     values = {
         "step": evaluation.step.step,
         "device": evaluation.step.device,
@@ -61,7 +63,12 @@ def figures(request, *, tables=True):
         "parameters": parameters_of(evaluation)["total"],
         "model_flops": model,
         "hardware_flops": hardware,
+        "mfu": used.mfu,
+        "hfu": used.hfu,
+        "busy": evaluation.step.busy,
+        "stretch": evaluation.step.stretch,
     }
+    values |= {f"waits.{key}": value for key, value in evaluation.step.waits.items()}
     values |= {f"time.{key}": value for key, value in evaluation.step.breakdown.items()}
     values |= {f"memory.{key}": value for key, value in memory.components.items()}
     for phase, classes in work_of(evaluation).items() if tables else ():

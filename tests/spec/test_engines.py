@@ -9,17 +9,18 @@ from roofsim.api import resolve, run
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec import catalog
 from roofsim.spec.engine import ALL_PHASES, Engine
+from roofsim.spec.source import read_yaml
 from roofsim.spec.validate import validate
 
 #: Every engine that the documents name.
 ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
-    "exllamav2", "autoawq", "mlc-llm", "exllama", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
+    "exllamav2", "autoawq", "mlc-llm", "exllama-v1", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
     "diffusers-2022", "diffusers-2023", "diffusers-2024",
 )  # fmt: skip
 INFERENCE = (
-    "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama",
+    "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama-v1",
     "tinychat", "lmdeploy",
 )  # fmt: skip
 #: What runs whole passes of encoders and diffusion models, and nothing else.
@@ -28,7 +29,18 @@ FORWARD = (
 )  # fmt: skip
 TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
-NO_FACTS = {"schema", "name", "description", "aliases", "sources", "notes"}
+NO_FACTS = {
+    "schema",
+    "name",
+    "description",
+    "aliases",
+    "sources",
+    "notes",
+    "versions",
+    "variants",
+    "releases",
+    "library_date",
+}
 SIZES = {
     "train": {"micro_batch_size": 2, "sequence_length": 128},
     "forward": {"micro_batch_size": 2, "sequence_length": 128},
@@ -120,6 +132,8 @@ OTHER = {
     "server": {"batching": "apart", "max_num_seqs": 8, "admission": "whole", "preallocated_of": "free"},
     "launch": "graphs",
     "decode_launch": "graphs",
+    "decode_launch_on": {"hopper": "eager"},
+    "never_expands_on": ["ada"],
     "host_issue_time": "9 us",
     "host_call_time": "20 us",
     "host_time_per_step": "2 ms",
@@ -165,18 +179,50 @@ def test_the_catalog_is_complete():
     assert set(ENGINES) == set(catalog.names("engine"))
 
 
-def test_names_and_aliases_are_unique():
+@pytest.mark.parametrize("kind", ["engine", "gpu", "system", "model"])
+def test_names_and_aliases_are_unique_and_resolve(kind):
     seen: dict[str, str] = {}
-    for name in ENGINES:
-        for word in (name, *load(name).aliases):
-            assert seen.setdefault(catalog.normal(word), name) == name, word
+    for name, path in catalog.names(kind).items():
+        for word in (name, *(read_yaml(path).data.get("aliases") or [])):
+            key = catalog.normal(str(word))
+            assert seen.setdefault(key, name) == name, word
+            assert catalog.resolve_name(kind, str(word)) == name
+
+
+#: What a user of today means by a word.
+TODAY = {
+    "megatron": "megatron-core", "mcore": "megatron-core", "nemo": "megatron-core", "megatron-lm": "megatron-lm",
+    "trtllm": "tensorrt-llm", "trt-llm": "tensorrt-llm", "TensorRT-LLM": "tensorrt-llm", "vllm": "vllm", "sgl": "sglang",
+    "llama.cpp": "llama.cpp", "llamacpp": "llama.cpp", "llama_cpp": "llama.cpp", "ollama": "llama.cpp", "gguf": "llama.cpp",
+    "LM Studio": "llama.cpp", "hf": "huggingface", "transformers": "huggingface", "peft": "huggingface",
+    "torch": "pytorch-eager", "pytorch": "pytorch-eager", "ddp": "pytorch-eager", "torch.compile": "pytorch-compile",
+    "inductor": "pytorch-compile", "gpt-fast": "pytorch-compile", "fsdp": "torchtitan", "fsdp2": "torchtitan",
+    "fsdp1": "pytorch-fsdp", "composer": "pytorch-fsdp", "ds": "deepspeed", "zero": "deepspeed", "exllama": "exllamav2",
+    "exl2": "exllamav2", "exllama-v1": "exllama-v1", "diffusers": "diffusers-2024", "awq": "autoawq", "mlc": "mlc-llm",
+    "turbomind": "lmdeploy", "ft": "fastertransformer", "tf": "tensorflow",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("word", "name"), TODAY.items())
+def test_a_word_means_what_a_user_of_today_means(word, name):
+    phase = load(name).phases[0]
+    found = resolve(scenario(word, phase))
+    assert found.engine.name == name
+    assert (f"engine {word}: {name}" in found.assumed) == (catalog.normal(word) != name)
+    assert found.workload.engine == name
+
+
+@pytest.mark.parametrize("word", ["tensorrt", "xla"])
+def test_words_that_today_mean_something_else_are_refused_with_near_matches(word):
+    with pytest.raises(UnknownNameError, match=r"unknown engine .* Did you mean"):
+        resolve(scenario(word, "forward"))
 
 
 @pytest.mark.parametrize("name", ENGINES)
 def test_every_fact_of_a_file_has_a_source(name):
     document = catalog.load("engine", name)
     engine = load(name)
-    facts = set(document.data) - NO_FACTS
+    facts = set(document.data) - (NO_FACTS - {"releases", "library_date"})
     assert engine.name == name
     assert len(engine.description) > 40
     assert not facts - {key.partition(".")[0] for key in engine.sources}

@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
-from roofsim.api import resolve
+from roofsim.api import resolve, run
+from roofsim.cost.fabric import fabric_of, shape_of
+from roofsim.errors import NoDataError, SpecError
+from roofsim.graph.topology import build
+from roofsim.spec.find_hardware import HOST_ONLY, misfit
 from roofsim.spec.hardware import Gpu, System
+from tests.scenarios import TINY
 
 HARDWARE = Path(__file__).parents[2] / "hardware"
 GPU_FILES = sorted((HARDWARE / "gpus").glob("*/*.yaml"))
@@ -330,8 +335,7 @@ def test_gpu_of_a_system_exists(system):
 @every_system
 def test_link_agrees_with_the_gpu(system):
     if system.link is None:
-        assert system.gpus_per_node == 1
-        assert system.topology == "single"
+        assert system.topology == "single" if system.gpus_per_node == 1 else system.gpu is None
         return
     gpu = GPUS[system.gpu]
     same = gpu.host_link if system.link.name in PCIE else gpu.link
@@ -361,9 +365,12 @@ def test_network_is_stated_with_its_cards(system):
 
 def test_generic_hosts():
     generic = {name for name, system in SYSTEMS.items() if system.gpu is None}
-    assert generic == {f"{kind}-pcie{generation}" for kind in ("workstation", "server") for generation in (3, 4, 5)}
+    kinds = [f"{kind}{size}" for kind in ("workstation", "server") for size in ("", "-8x")]
+    assert generic == {f"{kind}-pcie{generation}" for kind in kinds for generation in (3, 4, 5)} | {
+        "workstation-ryzen9-7950x"
+    }
     for name in generic:
-        assert SYSTEMS[name].gpus_per_node == 1
+        assert SYSTEMS[name].gpus_per_node == (8 if "-8x" in name else 1)
         assert SYSTEMS[name].nics_per_node is None
 
 
@@ -371,6 +378,106 @@ def test_a_named_node_brings_its_cards():
     named = resolve({"model": "gpt2", "hardware": {"system": "dgx-h100"}})
     assert named.gpu.name == "h100-sxm5-80gb"
     assert any("that of dgx-h100" in line for line in named.assumed)
-    assert resolve({"model": "gpt2", "hardware": {"system": "server-pcie4"}}).gpu.name == "a100-sxm4-80gb"
+    with pytest.raises(
+        SpecError, match=r"server-pcie4 takes any card of form pcie, and none is named. Name one: --gpu NAME"
+    ):
+        resolve({"model": "gpt2", "hardware": {"system": "server-pcie4"}})
     stated = {"model": "gpt2", "hardware": {"system": "dgx-h100", "gpu": "h200"}}
     assert resolve(stated).gpu.name == "h200-sxm-141gb"
+
+
+# ------------------------------------------------------------------------------------------- cards in their nodes
+
+
+@every_gpu
+def test_every_card_has_a_form_and_sits_in_its_usual_nodes(gpu):
+    assert gpu.form is not None
+    for name in filter(None, (gpu.usual_system, gpu.usual_box)):
+        assert misfit(gpu, SYSTEMS[name]) is None, name
+
+
+@every_system
+def test_every_system_holds_the_card_it_comes_with(system):
+    assert system.form is not None
+    if system.gpu is not None:
+        assert misfit(GPUS[system.gpu], system) is None
+
+
+@every_gpu
+@pytest.mark.parametrize("gpus", [2, 4, 8])
+def test_up_to_eight_cards_need_no_words_about_the_node(gpu, gpus):
+    found = resolve({"model": TINY, "hardware": {"gpu": gpu.name, "gpus": gpus}})
+    inside = found.system.gpus_per_node >= gpus
+    assert inside or found.system.node_network is not None
+    assert misfit(gpu, found.system) is None
+    assert any(note.startswith(f"system: {found.system.name}") for note in found.assumed)
+    assert found.places >= (gpus if inside else found.system.gpus_per_node)
+
+
+@pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.usual_box], ids=lambda gpu: gpu.name)
+def test_eight_cards_of_a_box_train_and_sixteen_need_a_network(gpu):
+    given = {"gpu": gpu.name, "precision": "fp32", "sequence_length": 64}
+    assert run({"model": TINY}, gpus=8, **given).step_time > 0.0
+    with pytest.raises(NoDataError, match=r"network between nodes. State it, .*system.node_network='400 Gbit/s'"):
+        run({"model": TINY}, gpus=16, **given)
+    stated = {"hardware": {"override": {"system.node_network": "100 Gbit/s"}}, "model": TINY}
+    assert run(stated, gpus=16, **given).scenario["hardware"]["system"] == gpu.usual_box
+
+
+@pytest.mark.parametrize("phase", ["train", "decode"])
+def test_one_rule_for_all_phases(phase):
+    def system(gpus):
+        hardware = {"gpu": "rtx-a5000", "gpus": gpus}
+        return resolve({"model": "gpt2", "workload": {"phase": phase}, "hardware": hardware}).system.name
+
+    assert [system(gpus) for gpus in (1, 2, 8)] == ["workstation-pcie4", "server-8x-pcie4", "server-8x-pcie4"]
+
+
+@pytest.mark.parametrize(
+    ("gpu", "system", "message"),
+    [
+        (
+            "h100",
+            "dgx-a100",
+            r"dgx-a100 cannot hold h100-sxm5-80gb: its GPUs are of form sxm4, the card is of form sxm5",
+        ),
+        ("a100", "dgx-h100", r"its GPUs are of form sxm5, the card is of form sxm4. These hold it: dgx-a100, "),
+        ("rtx4090", "dgx-h100", r"These hold it: workstation-4x-rtx4090, workstation-8x-rtx4090"),
+        ("a800", "dgx-a100", r"joined by nvlink3 of 300.0 GB/s each, the card has nvlink3 of 200.0 GB/s. .*hgx-a800-8"),
+        ("rtx4090", "server-8x-a40-nvlink", r"joined by nvlink3-bridge of 56.25 GB/s each, the card has none of 0 B/s"),
+        ("gb200", "dgx-b200", r"its GPUs are of form sxm6, the card is of form grace-blackwell"),
+        ("mi300x", "dgx-h100", r"These hold it: platform-8x-mi300x"),
+    ],
+)
+def test_a_node_that_cannot_hold_the_card_is_refused(gpu, system, message):
+    with pytest.raises(SpecError, match=message):
+        resolve({"model": "gpt2", "hardware": {"gpu": gpu, "system": system}})
+
+
+@pytest.mark.parametrize(
+    "hardware",
+    [
+        {"gpu": "h200", "system": "dgx-h100"},
+        {"gpu": "v100-32gb", "system": "dgx-1v"},
+        {"gpu": "a100-40gb", "system": "dgx-a100"},
+        {"gpu": "rtx4090", "system": "server-8x-pcie4"},
+        {"gpu": "a100", "system": {"gpus_per_node": 4, "topology": "nvswitch", "link": {"name": "nvlink4", "bandwidth": "1 TB/s"}}},
+        {"gpu": {"inherits": "none", "name": "mine", "peak": {"bf16": "1 TFLOP/s"}, "vector_peak": {"fp32": "1 TFLOP/s"},
+                 "memory": {"capacity": "8 GiB", "bandwidth": "1 TB/s"}}, "system": "dgx-a100"},
+    ],
+)  # fmt: skip
+def test_what_nothing_speaks_against_is_taken(hardware):
+    assert resolve({"model": "gpt2", "hardware": hardware}).system.gpus_per_node >= 1
+
+
+def test_bridged_groups_are_joined_inside_and_over_the_host_between():
+    for name in ("server-8x-h200-nvl", "platform-8x-mi100", "platform-8x-mi210"):
+        system = SYSTEMS[name]
+        gpu = GPUS[system.gpu]
+        topology = build(shape_of(system, gpu))
+        assert topology.linked(system.bridged)
+        assert not topology.linked(2 * system.bridged)
+        tiers = fabric_of(system, gpu, gpu.architecture).tiers
+        assert tiers[0].name == system.link.name
+        assert tiers[-1].name == system.host_link.name
+        assert system.topology not in HOST_ONLY

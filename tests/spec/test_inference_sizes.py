@@ -46,7 +46,6 @@ def test_positions_that_a_model_has_not_are_warned_of(lengths, warning):
     [
         ("llama3-8b", "generate", {"prompt_length": 9, "output_length": 2, "sequence_length": 5}, "one prompt"),
         ("llama3-8b", "generate", {"prompt_length": 0, "output_length": 2}, "0 tokens; generate reads at least one"),
-        ("llama3-8b", "prefill", {}, "prefill needs a prompt_length"),
         ("t5-base", "generate", {"output_length": 2, "target_length": 5}, "belongs to train and forward"),
         ("t5-base", "generate", {"output_length": 2, "prompt_length": 0}, "a decoder starts from one"),
     ],

@@ -45,6 +45,7 @@ class Attempt:
     unit: str
     usd_per_hour: float | None
     price_date: str | None
+    price: str | None
     components: dict[str, float]
 
     @property
@@ -71,6 +72,11 @@ class Attempt:
     def seconds_per_sample(self) -> float:
         """Step time over the samples of a step: what attempts with different batches are compared by."""
         return self.step_time / self.samples
+
+    @property
+    def seconds_per_unit(self) -> float:
+        """Step time over the tokens or images of a step: what attempts with different lengths are compared by."""
+        return self.step_time / self.units
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
@@ -162,14 +168,19 @@ class Bench:
             document = with_override(document, path, value, "fit")
         return self.resolve(document)
 
+    def with_batch(self, samples: int) -> Changes:
+        """Return the changes that give each pass so many samples; a global batch that is stated goes along."""
+        found: Changes = {"workload.micro_batch_size": samples, "workload.batch_size": None}
+        if not self.stated("workload.global_batch_size"):
+            return found
+        workload = self.resolved({}).workload
+        assert workload.global_batch_size is not None
+        passes = workload.global_batch_size // (workload.micro_batch_size or 1)
+        return found | {"workload.global_batch_size": samples * passes}
+
     def stated(self, path: str) -> bool:
         """Tell whether the scenario itself says something of a key."""
-        at = self.document.data
-        for part in path.split("."):
-            if not isinstance(at, dict) or at.get(part) is None:
-                return False
-            at = at[part]
-        return True
+        return self.document.states(*path.split("."))
 
     def unknown(self) -> list[str]:
         """Return which numbers changes were refused for the lack of, each once."""
@@ -209,6 +220,7 @@ class Bench:
             unit=unit,
             usd_per_hour=price["usd_per_hour"],
             price_date=price["price_date"],
+            price=price["price"],
             components={name: float(amount) for name, amount in memory.components.items()},
         )
 

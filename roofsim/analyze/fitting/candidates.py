@@ -28,6 +28,9 @@ _TRAIN_IN: Final = {
     "bf16": ("fp8",), "fp16": ("fp8",),
 }  # fmt: skip
 _SERVE_IN: Final = ("fp32", "bf16", "fp8", "int8", "int4")
+#: Shorter lengths are tried: these parts of the scenario's, down to the last.
+_SHORTER: Final = (2, 4, 8)
+_SHORTEST: Final = 64
 #: So many times the GPUs are tried.
 MULTIPLES: Final = (2, 4, 8)
 
@@ -53,6 +56,7 @@ def candidates(bench: Bench, base: Attempt, batch: int | None = None) -> list[Ch
     resolved = bench.resolved({})
     found = [
         *_batches(resolved, batch or 1),
+        *_lengths(resolved),
         *_software(bench, resolved),
         *_more_gpus(bench, resolved),
         *_cards(bench, resolved, base),
@@ -100,6 +104,20 @@ def _batches(resolved: Resolved, fitting: int) -> Iterator[Change]:
                 changes["workload.global_batch_size"] = whole
             name = f"micro batch of {smaller}, accumulated"
         yield Change(name=name, group="batch", changes=changes)
+
+
+def _lengths(resolved: Resolved) -> Iterator[Change]:
+    """Return shorter sequences, prompts or contexts: a half, a quarter, an eighth."""
+    phase = resolved.workload.phase
+    key = {"decode": "context_length", "prefill": "prompt_length", "generate": "prompt_length"}.get(
+        phase, "sequence_length"
+    )
+    length = getattr(resolved.workload, key)
+    for divisor in _SHORTER:
+        if isinstance(length, int) and length // divisor >= _SHORTEST:
+            shorter = length // divisor
+            name = f"{key.replace('_', ' ')} {shorter}"
+            yield Change(name=name, group="length", changes={f"workload.{key}": shorter})
 
 
 def _precisions(resolved: Resolved) -> Iterator[Change]:
@@ -164,7 +182,7 @@ def _more_gpus(bench: Bench, resolved: Resolved) -> Iterator[Change]:
                 hardware=True,
             )
         degree = parallel.tensor * times
-        if degree <= max(resolved.system.gpus_per_node, 1):
+        if degree <= max(resolved.places, 1):
             changes = more | {"parallel.tensor": degree}
             if trains and not bench.stated("parallel.sequence"):
                 changes["parallel.sequence"] = True

@@ -153,7 +153,7 @@ class _Search:
             if any(change.group.startswith("offload") for change in changes) and "not priced" in str(error):
                 self.notes.append("offload is not priced by this version")
             return None
-        slowdown = attempt.seconds_per_sample / self.base.seconds_per_sample - 1.0
+        slowdown = attempt.seconds_per_unit / self.base.seconds_per_unit - 1.0
         return Remedy(changes=changes, attempt=attempt, slowdown=slowdown)
 
     def _on_this_hardware(self, singles: list[Remedy]) -> list[Remedy]:
@@ -204,7 +204,11 @@ class _Search:
         return []
 
     def _chosen(self, pool: list[Remedy], together: int, *, hardware: bool) -> list[tuple[Change, ...]]:
-        """Return the most promising combinations of changes of different groups."""
+        """Return the most promising combinations of changes of different groups; what keeps the work, if there is any.
+
+        A shorter length stands for itself, and in the combination of everything.
+        """
+        pool = [one for one in pool if one.changes[0].group != "length"] or pool
         sets = []
         for some in combinations(pool, together):
             groups = {one.changes[0].group for one in some}
@@ -232,4 +236,4 @@ def _least(found: list[Remedy]) -> list[Remedy]:
 
 
 def _by_time(found: Iterable[Remedy]) -> tuple[Remedy, ...]:
-    return tuple(sorted(found, key=lambda one: (one.attempt.seconds_per_sample, one.attempt.memory, one.name)))
+    return tuple(sorted(found, key=lambda one: (one.attempt.seconds_per_unit, one.attempt.memory, one.name)))

@@ -93,7 +93,7 @@ class Space:
         self.trains = resolved.workload.phase == "train"
         self.splits = resolved.model.family in SPLIT_FAMILIES
         self.stacked = resolved.model.family in STACKS
-        self.node = max(resolved.system.gpus_per_node, 1)
+        self.node = max(resolved.places, 1)
         self.layers = getattr(resolved.model.completed(), "num_layers", 1) or 1
         self.micro = int(resolved.workload.micro_batch_size or 1)
         length = resolved.workload.sequence_length or 1

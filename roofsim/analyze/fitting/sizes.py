@@ -59,15 +59,9 @@ def largest_size(bench: Bench, key: str) -> Certificate:
     if key == "batch_size":
         key = "micro_batch_size"
     _refuse_foreign(key, workload.phase, resolved.model.sample_unit)
-    micro_batches = None
-    if workload.global_batch_size is not None and bench.stated("workload.global_batch_size"):
-        micro_batches = workload.global_batch_size // (workload.micro_batch_size or 1)
 
     def changes(value: int) -> dict[str, Any]:
-        if key != "micro_batch_size":
-            return {f"workload.{key}": value}
-        given: dict[str, Any] = {"workload.micro_batch_size": value, "workload.batch_size": None}
-        return given if micro_batches is None else given | {"workload.global_batch_size": value * micro_batches}
+        return bench.with_batch(value) if key == "micro_batch_size" else {f"workload.{key}": value}
 
     step, lowest = 1, 1
     if key == "sequence_length":

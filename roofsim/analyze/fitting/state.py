@@ -1,4 +1,4 @@
-"""Say what a model needs whatever it runs on: bytes for each parameter by role, and activations of one sample."""
+"""Say what a model needs whatever it runs on: bytes of each parameter by role, what each sample adds, and what none does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,24 @@ from roofsim.evaluate import evaluate
 
 if TYPE_CHECKING:
     from roofsim.analyze.fitting.bench import Bench
+    from roofsim.evaluate import Evaluation
     from roofsim.schedule.memory import MemoryProfile
+
+
+@dataclass(frozen=True, kw_only=True)
+class PerSample:
+    """Bytes that grow with the batch: `each` more sample adds as many, `constant` are there whatever the batch."""
+
+    each: float = 0.0
+    constant: float = 0.0
+
+    def of(self, samples: float) -> float:
+        """Return the bytes of so many samples.
+
+        >>> PerSample(each=3.0, constant=4.0).of(2.0)
+        10.0
+        """
+        return self.constant + self.each * samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,14 +39,20 @@ class State:
     ----------
     roles
         Parameters, gradients and optimizer state (master parameters included) when the update runs; of inference
-        parameters and the cache.
-    saved_per_sample
-        What the forward pass of one sample keeps for the backward pass.
+        parameters and the cache of the whole batch.
+    saved
+        What the forward pass keeps for the backward pass. Autocast's copies of weights are the constant.
+    cache
+        Keys and values of inference.
+    samples
+        Sequences or images of a micro batch.
     """
 
     parameters: float
     roles: dict[str, float]
-    saved_per_sample: float
+    saved: PerSample
+    cache: PerSample
+    samples: int
 
     @property
     def total(self) -> float:
@@ -44,23 +67,44 @@ class State:
             "bytes_per_parameter": {name: amount / self.parameters for name, amount in self.roles.items()},
             "total": self.total,
             "total_per_parameter": self.total / self.parameters,
-            "saved_activations_per_sample": self.saved_per_sample,
+            "saved_activations_per_sample": self.saved.each,
+            "saved_activations_constant": self.saved.constant,
+            "key_value_cache_per_sample": self.cache.each,
+            "key_value_cache_constant": self.cache.constant,
+            "samples": self.samples,
         }
 
 
-def state_of(bench: Bench) -> State | None:
-    """Return the state of the whole model on one GPU; None where the scenario does not run on one."""
+def state_of(bench: Bench) -> State:
+    """Return the state of the whole model on one GPU."""
     space = Space(bench, None)
-    evaluation = evaluate(bench.resolved(space.alone()))
+    alone = space.alone()
+    evaluation = evaluate(bench.resolved(alone))
+    twice = evaluate(bench.resolved(alone | bench.with_batch(2 * space.micro)))
     profile = evaluation.profiles[-1]
-    trains = space.trains
-    names = ("parameters", "gradients", "optimizer_state") if trains else ("parameters", "key_value_cache")
-    fullest = _at_update(profile) if trains else profile.components
+    names = ("parameters", "gradients", "optimizer_state") if space.trains else ("parameters", "key_value_cache")
+    fullest = _at_update(profile) if space.trains else profile.components
     return State(
         parameters=float(parameters_of(evaluation)["total"]),
         roles={name: _last(fullest[name]) for name in names},
-        saved_per_sample=_last(profile.saved_activations) / space.micro,
+        saved=_per_sample(_saved(evaluation), _saved(twice), space.micro),
+        cache=_per_sample(_cached(evaluation), _cached(twice), space.micro),
+        samples=space.micro,
     )
+
+
+def _per_sample(one: float, twice: float, samples: int) -> PerSample:
+    """Return what each sample adds, from the bytes of some samples and of twice as many."""
+    added = twice - one
+    return PerSample(each=added / samples, constant=max(one - added, 0.0))
+
+
+def _saved(evaluation: Evaluation) -> float:
+    return _last(evaluation.profiles[-1].saved_activations)
+
+
+def _cached(evaluation: Evaluation) -> float:
+    return _last(evaluation.profiles[-1].components["key_value_cache"])
 
 
 def _at_update(profile: MemoryProfile) -> dict[str, Any]:

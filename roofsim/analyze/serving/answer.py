@@ -15,6 +15,7 @@ from roofsim.analyze.serving.plan import Plan, plan_of
 from roofsim.analyze.serving.ranges import first_token_range, token_range
 from roofsim.analyze.serving.room import Room, room_of
 from roofsim.analyze.serving.timing import Timing, timing_of
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,16 +38,17 @@ class Served(Printed):
     Attributes
     ----------
     steady
-        The steady state under the load; None: there is none, `highest_rate` is less than what comes.
+        The steady state under the load; None: there is none, because `highest_rate` is less than what comes, or because not
+        one request fits (`reason` says which).
     bounds
-        What binds passes over prompts, and decode steps.
+        What binds passes over prompts, and decode steps; empty where not one request fits.
     compute_bound_at, products_bound_at
         Running requests of a replica from which decode steps wait for arithmetic more than for memory, and from which their
         products with weights do (each request adds a cache to read, so that whole steps may never); None: never.
     highest_rate
-        Requests per second that the server sustains at most.
+        Requests per second that the server sustains at most; 0 where not one request fits.
     curve
-        Steady states with more and more requests under way.
+        Steady states with more and more requests under way; none where not one request fits.
     """
 
     plan: Plan
@@ -74,6 +76,18 @@ class Served(Printed):
     def max_requests(self) -> float:
         """Requests that run at once on the whole server."""
         return _most(self.plan, self.load)
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no latencies: nothing fits, or more comes than the server can do; None where there are."""
+        if not self.room.fits:
+            return f"does not fit: {_missing(self.plan, self.room)}"
+        if self.steady is None:
+            rate = self.plan.request_rate or 0.0
+            return (
+                f"not sustainable: {rate:.4g} requests/s arrive, the server completes {self.highest_rate:.4g} at most"
+            )
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
@@ -108,7 +122,7 @@ class Served(Printed):
                 "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
                 "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
             }
-        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date")
+        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
         return {name: found[name] for name in kept} | each
 
     def ranges(self) -> dict[str, tuple[float, float] | None]:
@@ -127,7 +141,9 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     """Answer a request; see `roofsim.serve`."""
     plan = plan_of(document, resolve)
     room = room_of(plan)
-    limit = min(plan.max_num_seqs, float(room.max_requests)) if room.fits else plan.max_num_seqs
+    limit = min(plan.max_num_seqs, float(room.max_requests))
+    if not room.fits:
+        return _without_room(plan, room)
     plan = _with_hits(plan, room, limit)
     timing, load, workers = _server(plan, limit)
     highest = _highest(plan, timing, load, workers)
@@ -144,6 +160,22 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
         curve=curve, notes=_notes(plan, room, load, steady, highest),
     )  # fmt: skip
     return replace(served, simulated=_simulated(served)) if simulated else served
+
+
+def _without_room(plan: Plan, room: Room) -> Served:
+    """Return the answer where not one request fits: what is missing, and no rate of what cannot run."""
+    timing, load, workers = _server(plan, 0.0)
+    return Served(
+        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=None, bounds={}, compute_bound_at=None,
+        products_bound_at=None, highest_rate=0.0, curve=(), notes=(*plan.resolved.warnings, *room.notes),
+    )  # fmt: skip
+
+
+def _missing(plan: Plan, room: Room) -> str:
+    """Say what not one request fits for the lack of."""
+    whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
+    each = " on each GPU" if plan.gpus > 1 else ""
+    return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"
 
 
 def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
@@ -164,7 +196,6 @@ def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
 
 def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
     """Return the steps of a server, what requests ask of it, and its workers where they are apart."""
-    # A load that is stated is answered even where it does not fit.
     batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
     limit = limit / batches
     timing = timing_of(plan, max(limit, 1.0), batches)
@@ -261,7 +292,7 @@ def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> t
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
     found = [*plan.resolved.warnings, *room.notes]
-    if plan.concurrency is not None and plan.concurrency > _most(plan, load) and room.fits:
+    if plan.concurrency is not None and plan.concurrency > _most(plan, load):
         found.append(
             f"{plan.concurrency:.0f} requests are in flight, but only {_most(plan, load):.0f} run at once; the others wait for room"
         )
@@ -289,7 +320,7 @@ def _simulated(served: Served) -> Simulated | None:
     from roofsim.analyze.serving.simulation import simulate
 
     plan = served.plan
-    if plan.request_rate is not None and served.steady is None:
+    if served.steady is None:
         return None
     batches = 1.0 if served.workers is not None else served.load.batches
     share = batches if served.workers is not None else plan.replicas * batches

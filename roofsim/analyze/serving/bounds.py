@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.bottleneck import bottleneck
+from roofsim.analyze.bottleneck import bottleneck, leverage_of
 from roofsim.analyze.serving.surface import Passes, mesh
 from roofsim.cost.pricing import Scales
-from roofsim.numeric import maximum, without_axis
+from roofsim.numeric import without_axis
+from roofsim.schedule.step import LINKS
 
 if TYPE_CHECKING:
     from roofsim.analyze.serving.load import Load, Steady
     from roofsim.analyze.serving.plan import Plan
     from roofsim.analyze.serving.timing import Timing
     from roofsim.evaluate import Evaluation
-    from roofsim.numeric import Real
+    from roofsim.numeric import Array, Real
     from roofsim.schedule.step import StepTime
 
 #: Rows of a step up to which its turning point is sought, at least.
@@ -38,19 +39,24 @@ class _Step:
 
     def on(self, scales: Scales) -> StepTime:
         """Return the step on scaled hardware; only its sum and its resources are those of all passes."""
-        steps = [(evaluation.reprice(scales), often) for evaluation, often in self.passes]
+        return self._of([evaluation.reprice(scales) for evaluation, _ in self.passes], scales)
+
+    @property
+    def now(self) -> StepTime:
+        """The step on the hardware as it is."""
+        return self._of([evaluation.step for evaluation, _ in self.passes], Scales())
+
+    def _of(self, steps: list[StepTime], scales: Scales) -> StepTime:
         resources: dict[str, Real] = {
             "launch": self.host / without_axis(scales.host_issue_rate),
             "memory_bandwidth": self.gathered / without_axis(scales.memory_bandwidth),
         }
-        for step, often in steps:
+        total: Real = resources["launch"] + resources["memory_bandwidth"]
+        for step, (_, often) in zip(steps, self.passes, strict=True):
+            total = total + step.step * often
             for name, seconds in step.resources.items():
                 resources[name] = resources.get(name, 0.0) + seconds * often
-        total: Real = 0.0
-        for name, seconds in resources.items():
-            resources[name] = maximum(seconds, 0.0)
-            total = total + resources[name]
-        return replace(steps[0][0], step=total, resources=resources)
+        return replace(steps[0], step=total, resources=resources)
 
 
 def bounds_of(plan: Plan, timing: Timing, load: Load, steady: Steady | None) -> dict[str, dict[str, Any]]:
@@ -68,7 +74,7 @@ def bounds_of(plan: Plan, timing: Timing, load: Load, steady: Steady | None) -> 
 
 
 def _bound(step: _Step, seconds: float) -> dict[str, Any]:
-    found = bottleneck(step.on(Scales()), step.on)
+    found = bottleneck(step.now, step.on)
     return {"bound": found.bound, "runner_up": found.runner_up, "headroom": found.headroom, "time": seconds}
 
 
@@ -101,10 +107,11 @@ def _decode(plan: Plan, timing: Timing | None, load: Load, running: Real) -> _St
 
 
 def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
-    """Return the running requests of a replica from which decode steps wait for arithmetic more than for memory.
+    """Return the running requests of a replica from which arithmetic binds decode steps for good.
 
-    `products`: from which the products with the model's weights do, whatever caches, adapters and guesses take. Each request
-    has a row in them, and one more for each guess.
+    That is compute or power, which withholds arithmetic that would be there: one of them is worth more than anything else.
+    `products`: from which they bind the products with the model's weights, whatever caches, adapters and guesses take. Each
+    request has a row in them, and one more for each guess.
     """
     each = 1.0 + plan.guesses
     running = mesh(max(load.limit, _ROWS) * each) / each
@@ -112,9 +119,7 @@ def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
         step = _Step(((Passes(plan.resolved, None, load.batches).decode(running * each, 1.0), 1.0),))
     else:
         step = _decode(plan, None, load, running)
-    resources = step.on(Scales()).resources
-    # What power withholds is arithmetic that would be there.
-    lead = np.broadcast_to(resources["compute"] + resources["power"] - resources["memory_bandwidth"], running.shape)
+    lead = _lead_of_arithmetic(step, running.shape)
     below = np.flatnonzero(lead <= 0.0)
     at = int(below[-1]) + 1 if below.size else 0  # from here on, for good
     if at == len(running):
@@ -124,3 +129,23 @@ def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
         share = lead[at - 1] / (lead[at - 1] - lead[at])
         found = running[at - 1] + share * (running[at] - running[at - 1])
     return max(float(found), 1.0) * load.batches
+
+
+def _lead_of_arithmetic(step: _Step, shape: tuple[int, ...]) -> Array:
+    """Return by how much compute or power is worth more than the best other resource, at each size of a step.
+
+    What a resource is worth is its share of the seconds, but for links: their seconds hold latency, which no rate shortens,
+    so that where they would have a say the step is priced again.
+    """
+    now = step.now
+    worth = {name: np.broadcast_to(seconds / now.step, shape) for name, seconds in now.resources.items()}
+    arithmetic = np.maximum(worth.pop("compute"), worth.pop("power"))
+    links = [name for name in LINKS if name in worth]
+    rest = np.max([worth[name] for name in worth if name not in links], axis=0)
+    for name in links:
+        share = worth[name]
+        if np.any((rest < arithmetic) & (arithmetic <= share)):
+            share = np.broadcast_to(leverage_of(name, now, step.on), shape)
+        rest = np.maximum(rest, share)
+    lead: Array = arithmetic - rest
+    return lead

@@ -36,7 +36,9 @@ def as_data(served: Served) -> dict[str, Any]:
             "serving": plan.serving.model_dump(),
         },
         "load": {"kind": served.kind, "concurrency": plan.concurrency, "request_rate": plan.request_rate},
+        "fits": served.room.fits,
         "sustainable": steady is not None,
+        "reason": served.reason,
         "latency": None
         if steady is None
         else {
@@ -55,8 +57,10 @@ def as_data(served: Served) -> dict[str, Any]:
         "decode_compute_bound_at": served.compute_bound_at,
         "decode_products_compute_bound_at": served.products_bound_at,
         "saturation": {
-            "requests_per_second": served.highest_rate,
-            "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus,
+            "requests_per_second": served.highest_rate if served.room.fits else None,
+            "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus
+            if served.room.fits
+            else None,
             "max_requests": served.max_requests,
         },
         "memory": served.room.to_dict(),
@@ -67,6 +71,12 @@ def as_data(served: Served) -> dict[str, Any]:
         "assumed": list(plan.assumed),
         "warnings": list(served.notes),
     }
+
+
+def curve_rows(served: Served) -> list[dict[str, Any]]:
+    """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
+    found = [point(served, index) for index in range(len(served.curve))]
+    return found or [{"concurrency": 0.0, "reason": served.reason}]
 
 
 def point(served: Served, index: int) -> dict[str, Any]:

@@ -97,11 +97,20 @@ def _budget(
         message = f"engine {resolved.engine.name} does not state the tokens per step"
         raise problem(document, "serving", message, "State max_num_batched_tokens.")
     chunked = serving.enable_chunked_prefill
-    said = [] if serving.max_num_batched_tokens else [f"max_num_batched_tokens: {own}"]
+    stated = serving.max_num_batched_tokens or _states_chunk(document)
+    said = [] if stated else [f"max_num_batched_tokens: {own}"]
     if chunked is None:
         chunked = resolved.engine.prefill_chunk is not None
-        said.append(f"prompts are {'split' if chunked else 'not split'} into chunks, as {resolved.engine.name} does")
+        said.append(
+            f"enable_chunked_prefill: {str(chunked).lower()}, prompts are {'split' if chunked else 'not split'} into chunks, as "
+            f"{resolved.engine.name} does"
+        )
     return float(tokens), chunked, said
+
+
+def _states_chunk(document: Document) -> bool:
+    """Tell whether the scenario states the tokens of a pass as a fact of the engine."""
+    return document.states("workload", "engine_facts", "prefill_chunk")
 
 
 def _requests(
@@ -153,7 +162,7 @@ def _slots(
         )
     if serving.batch_size is None and serving.max_num_batched_tokens is None:
         said.append(f"batch_size: {budget:.0f}")
-    if serving.ubatch_size is None:
+    if serving.ubatch_size is None and not _states_chunk(document):
         said.append(f"ubatch_size: {ubatch:.0f}")
     return Limits(
         budget=budget, chunked=True, max_num_seqs=slots, ubatch=ubatch, shared_pass=unified, context=context,

@@ -193,6 +193,11 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
     )  # fmt: skip
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
+    if plan.request_rate is not None and serving.arrivals is None:
+        plan = replace(plan, assumed=(*plan.assumed, "arrivals: poisson"))
+    if plan.draft is not None:
+        own = (note for note in plan.draft.assumed if note not in resolved.assumed)
+        plan = replace(plan, assumed=(*plan.assumed, *(f"draft {note}" for note in own if note.startswith("model "))))
     if plan.concurrency is not None and plan.concurrency < plan.replicas:
         message = f"{plan.concurrency:.0f} requests for {plan.replicas:.0f} replicas would leave some replicas idle"
         raise problem(document, "concurrency", message, f"Use at least {plan.replicas:.0f}, or fewer replicas.")
@@ -274,9 +279,9 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
         raise SpecError(
             Problem(message, document.place(("hardware", "gpus")), "hardware.gpus", f"Ask for {needed}, or none.")
         )
-    within = needed <= resolved.system.gpus_per_node
+    within = needed <= resolved.places
     if apart.transfer == "node" and not within:
-        message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.system.gpus_per_node}"
+        message = f"{needed} GPUs do not fit in one {resolved.system.name} of {resolved.places}"
         raise problem(document, "serving.disaggregated.transfer", message, "Use network.")
     by_network = apart.transfer == "network" or not within
     if by_network and apart.transfer_bandwidth is None and resolved.system.node_network is None:

@@ -27,7 +27,7 @@ _ABOVE_MEAN: Final = 1.5
 def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
     """Return the 80 % range of a time per token; half as wide again where nothing like it was measured."""
     width = TOKEN_WIDTHS[_has_experts(resolved)]
-    if resolved.override or not resolved.architecture.measured:
+    if resolved.hardware_changed or not resolved.architecture.measured:
         width *= UNMEASURED
     return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
 

@@ -48,6 +48,9 @@ class Simulated:
     ----------
     requests
         How many were measured.
+    output_length
+        Mean output tokens of these requests. They are a sample: with this length, not with the one asked for, their times
+        add up.
     under_way
         Mean requests in the server, over time (Little's law holds it to rate and end-to-end time).
     first_token_range
@@ -60,6 +63,7 @@ class Simulated:
     time_to_first_token: float
     time_per_output_token: float | None
     end_to_end: float
+    output_length: float
     request_rate: float
     under_way: float
     first_token_range: tuple[float, float]
@@ -314,6 +318,7 @@ def _means(done: list[Request], seconds: float, before: int, after: int, timing:
         time_to_first_token=float(first.mean()),
         time_per_output_token=float(decode.sum() / outputs.sum()) if outputs.any() else None,
         end_to_end=float(whole.mean()),
+        output_length=1.0 + float(outputs.mean()),
         request_rate=rate,
         under_way=float(whole.sum() / seconds),
         first_token_range=(float(low), float(high)),

@@ -184,9 +184,10 @@ def run(timing: Timing, load: Load, prompt: float, steady: Steady, requests: flo
     found.send(concurrency)
     found.follow()
     first, rate = found.firsts / requests, requests / found.now
-    decode = found.busy / requests
     # What prompts of others make of a time between tokens is that of every step that it has: those that end do not wait.
     each = None if load.outputs <= 0.0 else found.busy / max(found.outputs, 1.0)
+    # Whole steps of a short run come to other lengths than asked for.
+    decode = 0.0 if each is None else each * load.outputs
     return replace(
         steady, time_to_first_token=first, time_per_output_token=each, end_to_end=first + decode, request_rate=rate,
         running=found.busy / found.now, waiting=max(rate * first, 0.0),

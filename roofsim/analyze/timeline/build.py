@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.shares import WAIT_NAMES, made_of
 from roofsim.analyze.timeline.exposure import GroupTime, group_times, rows
-from roofsim.analyze.timeline.passes import Writer
+from roofsim.analyze.timeline.passes import AFTERWARDS, Writer, run_of, waits_after
 from roofsim.analyze.timeline.spans import COMPUTE, Lane, Span, Timeline
 from roofsim.cost.pricing import Scales
 from roofsim.errors import Problem, SpecError
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
 
 #: Pieces of work of a pipeline that are written out at most.
 MOST_PIECES: Final = 40_000
-#: Share of a step up to which its spans must reach to need no word.
-ALL_BUT: Final = 0.995
 
 
 def timeline(evaluation: Evaluation) -> Timeline:
@@ -37,7 +38,8 @@ def timeline(evaluation: Evaluation) -> Timeline:
     """
     if not is_scalar(evaluation.step.step, evaluation.device.bandwidth, evaluation.program.num_micro_batches):
         raise SpecError(Problem("sizes or hardware are arrays; a timeline needs single numbers"))
-    return _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
+    found = _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
+    return replace(found, memory=memory_of(evaluation))
 
 
 def _title(evaluation: Evaluation) -> str:
@@ -50,29 +52,27 @@ def _title(evaluation: Evaluation) -> str:
 
 def _alone(evaluation: Evaluation) -> Timeline:
     """Lay out the ops of one rank; all ranks do the same."""
-    program = evaluation.program
+    program, made = evaluation.program, made_of(evaluation)
     costs, shown = stage_costs(evaluation.resolved, program, evaluation.priced, Scales())
     micro_batches = float(program.num_micro_batches)
     writer, table, first = Writer(evaluation), [], 0.0
-    for place, (stage, priced, cost) in enumerate(zip(program.stages, evaluation.priced, costs, strict=True)):
-        groups = group_times(evaluation, stage, priced, cost)
-        times = float(stage.times)
-        table += rows(stage.name, groups, micro_batches * times)
-        step = compose([(cost, 1.0)], micro_batches, shown[place : place + 1])
-        once = float(step.breakdown["optimizer"] + step.once)
-        each = (float(step.step) - once) / micro_batches
-        writer.run(place, each, float(step.breakdown["optimizer"]), groups, shown[place].host if shown else None)
-        first = first or each
-    ranks = float(evaluation.resolved.gpus)
-    step_time = float(evaluation.step.step)
+    for part, priced, cost in zip(made.parts, evaluation.priced, costs, strict=True):
+        groups = group_times(evaluation, part.stage, priced, cost)
+        table += rows(part.stage.name, groups, micro_batches * float(part.stage.times))
+        run = run_of(part, cost, shown[part.place] if shown else None, float(evaluation.own_step(part.place).pace))
+        writer.run(run, groups)
+        first = first or run.each
+    writer.finish(made)
+    ranks, step_time = float(evaluation.resolved.gpus), float(evaluation.step.step)
+    waits = sum(made.waits[name] for name in AFTERWARDS)
     lane = Lane(
-        name="each rank" if ranks > 1.0 else evaluation.resolved.gpu.name, ranks=ranks, busy=step_time, waits=0.0,
+        name="each rank" if ranks > 1.0 else evaluation.resolved.gpu.name, ranks=ranks, busy=step_time - waits, waits=waits,
         micro_batch=first,
     )  # fmt: skip
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=[lane], spans=writer.spans, collectives=table,
         micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches),
-        notes=[*writer.notes, *_chain_notes(program), *ends_early(writer.spans, step_time)],
+        notes=[*writer.notes, *_chain_notes(program)],
     )  # fmt: skip
 
 
@@ -80,9 +80,7 @@ def _chain_notes(program: Program) -> list[str]:
     """Say that stages of inference, which work side by side, are written out one behind the other."""
     if not program.chains():
         return []
-    return [
-        "pipeline stages are shown one after another, each with all its passes, so the timeline is longer than the step"
-    ]
+    return ["the longest path of a pass through the pipeline stages is shown, one stage after another"]
 
 
 # -- pipelines ------------------------------------------------------------------------------------------------------
@@ -104,30 +102,20 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     latency = max((float(one.latency) for one in shown), default=0.0)
     ran = simulate(parallel.schedule, times, shown_count, parallel.virtual_stages, latency)
     found = _Pipeline(ran, times, kinds, groups, alone)
-    spans = found.work(parallel.virtual_stages)
+    spans, step_time = found.work(parallel.virtual_stages), float(evaluation.step.step)
+    waits = {name: float(evaluation.step.waits[name]) for name in AFTERWARDS}
     notes = []
     if shown_count == count:
         spans += found.ends()
+        spans += found.waits(WAIT_NAMES["bubble"][0], spans, step_time, waits)
     else:
         notes.append(f"only the first {shown_count} of {count} micro batches are shown")
-    step_time = float(evaluation.step.step)
-    if shown_count == count:
-        notes += ends_early(spans, step_time)
+        spans += found.waits("what is not shown", spans, step_time, waits)
     table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=found.lanes(evaluation, step_time), spans=spans, collectives=table,
         micro_batches=count, shown_micro_batches=shown_count, schedule=_schedule_name(evaluation), notes=notes,
     )  # fmt: skip
-
-
-def ends_early(spans: list[Span], step: float) -> list[str]:
-    """Say why the spans of a step end before it does, where they do: its slowest rank has no row of its own."""
-    end = max((span.start + span.seconds for span in spans), default=0.0)
-    if not spans or end > ALL_BUT * step:
-        return []
-    return [
-        f"the timeline ends {100.0 * (1.0 - end / step):.1f} % before the step does: the rest is waiting for stragglers or samples"
-    ]
 
 
 def _schedule_name(evaluation: Evaluation) -> str:
@@ -188,19 +176,31 @@ class _Pipeline:
         """Return what each stage does once, after its last backward pass: gradients, update."""
         spans = []
         for stage, kind in enumerate(self.kinds):
-            at = self.ran.last_end(stage)
-            for one in self.groups[kind]:
-                if one.once and one.seconds:
-                    gathers = one.phase == "optimizer"
-                    begin = at if gathers else max(at - (one.seconds - one.exposed), 0.0)
-                    name = "parameters" if gathers else "gradients"
-                    facts = {"exposed": one.exposed}
-                    spans.append(Span(stage, one.group, name, "communication", begin, one.seconds, facts))
-                    at = max(at, at + one.exposed)
-            update = float(self.alone[kind].breakdown["optimizer"])
+            at, alone = self.ran.last_end(stage), self.alone[kind]
+            once = [one for one in self.groups[kind] if one.once and one.seconds]
+            shows = sum(one.exposed for one in once)
+            for one in once:
+                gathers = one.phase == "optimizer"
+                begin = at if gathers else max(at - (one.seconds - one.exposed), 0.0)
+                name = "parameters" if gathers else "gradients"
+                exposed = one.exposed * (float(alone.once) / shows if shows else 0.0)
+                lasts = max(one.seconds - max(begin + one.seconds - at - exposed, 0.0), 0.0)
+                spans.append(Span(stage, one.group, name, "communication", begin, lasts, {"exposed": exposed}))
+                at += exposed
+            if not shows:
+                at += float(alone.once)
+            update = float(alone.breakdown["optimizer"])
             if update:
                 spans.append(Span(stage, COMPUTE, "optimizer", "optimizer", at, update))
         return spans
+
+    def waits(self, name: str, spans: list[Span], step: float, after: dict[str, float]) -> list[Span]:
+        """Return what each stage waits for up to the end of the step: under `name` up to what all of them wait for."""
+        found = []
+        for stage in range(len(self.kinds)):
+            at = max((span.start + span.seconds for span in spans if span.lane == stage), default=0.0)
+            found += waits_after(stage, at, step, name, after)
+        return found
 
     def lanes(self, evaluation: Evaluation, step: float) -> list[Lane]:
         """Return the stages, with what each waits for the others."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, Span
+from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES
+from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, WAITS, Span
 from roofsim.cost.communication import FREE
-from roofsim.cost.host import host_path
+from roofsim.cost.host import RESOURCES, host_path
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import messages_of
 from roofsim.graph.base import Kind, Phase
@@ -18,10 +20,12 @@ from roofsim.spec.layout import layout_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from roofsim.analyze.shares import Made, Part
     from roofsim.analyze.timeline.exposure import GroupTime
-    from roofsim.cost.pricing import OpCost
+    from roofsim.cost.host import Flow
+    from roofsim.cost.pricing import OpCost, PassCost
     from roofsim.evaluate import Evaluation
-    from roofsim.schedule.host import HostShown
+    from roofsim.schedule.overlap import Exposed
 
 #: Ops that are written out at most; of what is longer, passes stand as one piece each.
 MOST_OPS: Final = 200_000
@@ -29,12 +33,79 @@ MOST_OPS: Final = 200_000
 WRITTEN: Final = 1
 
 
+#: Waits of all ranks that come after what each of them does.
+AFTERWARDS: Final = ("stragglers", "input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """How long the passes of one graph take on one rank, waits for the host included.
+
+    Attributes
+    ----------
+    each
+        Seconds of one micro batch; of them its kernels take `kernels`, and the host's work behind it `overhead`.
+    shown, copies
+        Of `each`: communication that shows, and what the pass waits for copies and the host's work.
+    once, copies_once
+        The same of what runs once for all micro batches.
+    update, host_update
+        Seconds of the optimizer, on the device and on the host.
+    """
+
+    part: Part
+    each: float
+    kernels: float
+    overhead: float
+    shown: float
+    copies: float
+    once: float
+    copies_once: float
+    update: float
+    host_update: float
+
+
+def run_of(part: Part, cost: PassCost, shown: Exposed | None, pace: float) -> Run:
+    """Return how long the passes of a graph take; `pace` is what a host that launches slowly makes of a second."""
+    seconds = {True: 0.0, False: 0.0}
+    for one, _, _ in part.kernels():
+        updates = one.op.phase is Phase.OPTIMIZER
+        seconds[updates] += part.over(one.lasting(part.stretch) * one.op.count)
+    links, once = (0.0, 0.0) if shown is None else (float(shown.micro_batch.seconds), float(shown.step.seconds))
+    host = None if shown is None else shown.host
+    copies, copies_once, work = (
+        (0.0, 0.0, 0.0) if host is None else (_all(host.micro_batch), _all(host.step), _all(host.update))
+    )
+    overhead = float(cost.overhead)
+    return Run(
+        part=part, each=(seconds[False] + overhead + links + copies) * pace, kernels=seconds[False],
+        overhead=overhead * pace, shown=links, copies=copies, once=once * pace, copies_once=copies_once * pace,
+        update=seconds[True] * pace, host_update=work,
+    )  # fmt: skip
+
+
+def _all(flow: Flow) -> float:
+    return sum(float(getattr(flow, name)) for name in RESOURCES)
+
+
+def waits_after(lane: int, at: float, step: float, name: str, after: dict[str, float]) -> list[Span]:
+    """Return what fills a step from `at` on: what is called `name`, then what all ranks wait for."""
+    spans, end = [], step - sum(after.values())
+    if end - at > NEGLIGIBLE * step:
+        spans.append(Span(lane, WAITS, name, "wait", at, end - at))
+    for wait, seconds in after.items():
+        if seconds > NEGLIGIBLE * step:
+            spans.append(Span(lane, WAITS, WAIT_NAMES[wait][0], "wait", end, seconds))
+        end += seconds
+    return spans
+
+
 class Writer:
     """Puts passes one after the other on one lane.
 
-    Ops run on the compute stream in program order. Kernels stand apart by as much as the pass takes longer than all of
-    them: while the device waits for launches, or its clock for power. A collective begins when its turn comes and its
-    stream is free; compute waits for the share of it that shows.
+    Ops run on the compute stream in program order, each as long as it takes at the clock that the card's power allows.
+    Kernels stand apart where the device waits for their launch. A collective begins when its turn comes and its stream is
+    free; compute waits for the share of it that shows.
     """
 
     def __init__(self, evaluation: Evaluation) -> None:
@@ -48,77 +119,95 @@ class Writer:
         self.messages = messages_of(resolved) if resolved.gpus > 1 else None
         self.path = host_path(resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks)
 
-    def run(self, place: int, each: float, update: float, groups: list[GroupTime], host: HostShown | None) -> None:
-        """Write one program stage: `each` are the seconds of a micro batch, `update` those of the optimizer."""
-        stage, costs = self.evaluation.program.stages[place], self.evaluation.priced[place].per_op()
-        times = float(stage.times) if stage.averaged or stage.times != 1.0 else 1.0
-        micro_batches = int(self.evaluation.program.num_micro_batches)
-        runs = max(round(times), 1) * micro_batches
-        body = [cost for cost in costs if cost.op.phase is not Phase.OPTIMIZER]
-        shares = {(one.phase, one.group): one for one in groups}
-        hidden = _copies_shown(host, self._copies(body), self._computed(body))
+    def run(self, run: Run, groups: list[GroupTime]) -> None:
+        """Write all passes of one graph: its micro batches, what runs once for all of them, its update."""
+        part = run.part
+        body = [cost for cost in part.costs if cost.op.phase is not Phase.OPTIMIZER]
+        shares = self._shares(run, body, groups)
+        left = part.runs * part.micro_batches
         written = _length(body) <= MOST_OPS
         if not written:
-            self.notes.append(f"{stage.name}: too many ops to show")
-        for index in range(min(runs, WRITTEN) if written else 0):
-            self._ops(body, each, shares, hidden, index)
-        rest = runs - min(runs, WRITTEN) if written else runs
-        self._whole(stage.name, body, each, range(runs - rest, runs), groups)
-        self._once(groups)
-        tail = [cost for cost in costs if cost.op.phase is Phase.OPTIMIZER]
+            self.notes.append(f"{part.stage.name}: too many ops to show")
+        for index in range(min(int(left), WRITTEN) if written else 0):
+            self._ops(part, body, run.each - run.overhead, shares, index)
+            self._wait("between_passes", run.overhead)
+            left -= 1.0
+        self._whole(run, body, left, groups)
+        self._once(groups, run.once)
+        tail = [cost for cost in part.costs if cost.op.phase is Phase.OPTIMIZER]
         if tail:
-            self._ops(tail, update, shares, 0.0, runs - 1)
-        self.now += 0.0 if host is None else _number(host.step.pace)
+            self._ops(part, tail, run.update + run.host_update, shares, int(part.micro_batches) - 1)
+        self._wait("host_link", run.copies_once)
+
+    def finish(self, made: Made) -> None:
+        """Fill what is left of the step."""
+        after = {name: made.waits[name] for name in AFTERWARDS}
+        end = max((span.start + span.seconds for span in self.spans), default=0.0)
+        self.spans += waits_after(0, end, made.step, WAIT_NAMES["launches"][0], after)
+
+    def _wait(self, name: str, seconds: float) -> None:
+        if seconds > 0.0:
+            self.spans.append(Span(0, WAITS, WAIT_NAMES[name][0], "wait", self.now, seconds))
+            self.now += seconds
 
     # -- ops --------------------------------------------------------------------------------------------------------
 
-    def _ops(
-        self, costs: list[OpCost], lasts: float, shares: dict[tuple[str, str], GroupTime], copies: float, index: int
-    ) -> None:
+    def _shares(self, run: Run, body: list[OpCost], groups: list[GroupTime]) -> _Shares:
+        """Return which share of each collective and copy of a pass shows, so that they show as long as the step says."""
+        shares = {(one.phase, one.group): one.share for one in groups if not one.once}
+        links = sum(
+            seconds * shares.get((str(cost.op.phase), cost.op.group_of), 0.0) * run.part.over(cost.op.repeats)
+            for cost in body
+            if isinstance(cost.op, Collective) and (seconds := self._collective(run.part, cost.op))
+        )
+        shares = {key: share * (run.shown / links if links else 0.0) for key, share in shares.items()}
+        copies, computed = self._copies(run.part, body), self._computed(run.part, body)
+        hidden = min(max(run.copies - computed, 0.0) / copies, 1.0) if copies else 0.0
+        return _Shares(collectives=shares, copies=hidden)
+
+    def _ops(self, part: Part, costs: list[OpCost], lasts: float, shares: _Shares, index: int) -> None:
         """Write the ops of a pass that takes so many seconds."""
         begin = self.now
         spans: list[Span] = []
         for name, cost in _written(costs):
-            spans += self._op(name, cost, shares, copies, index)
+            spans += self._op(part, name, cost, shares, index)
         took = self.now - begin
         pace = lasts / took if took > 0.0 else 1.0
-        for span in spans:  # starts move apart; what a kernel takes stays
-            start = begin + (span.start - begin) * pace
+        for span in spans:  # ends move apart, a kernel waits for its launch; what it takes stays
             seconds = span.seconds * min(pace, 1.0)
+            start = begin + (span.start + (span.seconds if span.stream == COMPUTE else 0.0) - begin) * pace
+            start -= seconds if span.stream == COMPUTE else 0.0
             self.spans.append(Span(span.lane, span.stream, span.name, span.kind, start, seconds, span.facts))
         self.now = begin + lasts
         self.free = {stream: min(at, self.now) for stream, at in self.free.items()}
 
-    def _op(
-        self, name: str, cost: OpCost, shares: dict[tuple[str, str], GroupTime], copies: float, index: int
-    ) -> Iterator[Span]:
+    def _op(self, part: Part, name: str, cost: OpCost, shares: _Shares, index: int) -> Iterator[Span]:
         op = cost.op
         phase = str(op.phase)
         if isinstance(op, Collective):
-            one = shares.get((phase, op.group_of))
-            if one is None or one.once or op.function in FREE or self.messages is None:
+            share, seconds = shares.collectives.get((phase, op.group_of)), self._collective(part, op)
+            if share is None or not seconds:
                 return
-            seconds = _number(self.messages.time_of(op, Scales()).seconds * op.share)
             facts: dict[str, Any] = {
                 "micro_batch": index,
-                "bytes": _number(op.message() * op.steps),
-                "exposed": seconds * one.share,
+                "bytes": part.over(op.message() * op.steps),
+                "exposed": seconds * share,
             }
-            yield self._beside(op.group_of, f"{op.function} {name}", "communication", seconds, one.share, facts)
+            yield self._beside(op.group_of, f"{op.function} {name}", "communication", seconds, share, facts)
         elif isinstance(op, HostTransfer):
-            seconds = _number(self.path.transfer(op).pace) * _number(op.share)
+            seconds = part.over(self.path.transfer(op).pace * op.share)
             stream = TO_HOST if op.direction == "to_host" else FROM_HOST
             # What the host has updated travels while it goes on with the next parameters.
             begin = self.updating if op.phase is Phase.OPTIMIZER else self.now
-            yield self._beside(stream, name, "copy", seconds, copies, {"micro_batch": index}, begin)
+            yield self._beside(stream, name, "copy", seconds, shares.copies, {"micro_batch": index}, begin)
         elif isinstance(op, HostUpdate):
             self.updating = self.now
-            yield self._beside(HOST, name, "host", _number(self.path.update(op).pace), 1.0, {})
+            yield self._beside(HOST, name, "host", part.over(self.path.update(op).pace), 1.0, {})
         elif isinstance(op, HostCompute):
-            seconds = _number(self.path.compute(op).pace) * _number(op.share)
+            seconds = part.over(self.path.compute(op).pace * op.share)
             yield self._beside(HOST, name, "host", seconds, 1.0, {"micro_batch": index})
         elif op.kind is not Kind.VIEW:
-            seconds = _number(cost.time) * _number(op.share)
+            seconds = part.over(cost.lasting(part.stretch) * op.share)
             facts = {"micro_batch": index, "class": str(op.group), "layer": op.layer}
             yield Span(0, COMPUTE, name, phase, self.now, seconds, facts)
             self.now += seconds
@@ -138,42 +227,51 @@ class Writer:
         self.now += seconds * share
         return Span(0, stream, name, kind, start, seconds, facts)
 
-    def _copies(self, costs: list[OpCost]) -> float:
+    def _collective(self, part: Part, op: Collective) -> float:
+        """Return the seconds of a collective."""
+        if op.function in FREE or self.messages is None:
+            return 0.0
+        return part.over(self.messages.time_of(op, Scales()).seconds * op.share)
+
+    def _copies(self, part: Part, costs: list[OpCost]) -> float:
         """Return the seconds of all copies to and from the host in one pass."""
         return sum(
-            _number(self.path.transfer(cost.op).pace) * _number(cost.op.count)
+            part.over(self.path.transfer(cost.op).pace * cost.op.count)
             for cost in costs
             if isinstance(cost.op, HostTransfer)
         )
 
-    def _computed(self, costs: list[OpCost]) -> float:
+    def _computed(self, part: Part, costs: list[OpCost]) -> float:
         """Return the seconds of what the host computes in one pass of inference."""
         return sum(
-            _number(self.path.compute(cost.op).pace) * _number(cost.op.count)
+            part.over(self.path.compute(cost.op).pace * cost.op.count)
             for cost in costs
             if isinstance(cost.op, HostCompute)
         )
 
     # -- whole passes -----------------------------------------------------------------------------------------------
 
-    def _whole(self, name: str, costs: list[OpCost], each: float, indices: range, groups: list[GroupTime]) -> None:
+    def _whole(self, run: Run, costs: list[OpCost], count: float, groups: list[GroupTime]) -> None:
         """Write further passes as one piece a phase; of very many, all of them as one."""
-        if len(indices) > MOST_OPS // 100:
-            lasts = each * len(indices)
-            self.spans.append(Span(0, COMPUTE, f"{name}, {len(indices)} times", "forward", self.now, lasts))
+        if count > MOST_OPS // 100:
+            lasts = run.each * count
+            self.spans.append(Span(0, COMPUTE, f"{run.part.stage.name}, {count:g} times", "forward", self.now, lasts))
             self.now += lasts
             return
         phases: dict[str, float] = {}
         for cost in costs:
-            seconds = _number(cost.time) * _number(cost.op.count)
-            phases[_way(str(cost.op.phase))] = phases.get(_way(str(cost.op.phase)), 0.0) + seconds
-        total = sum(phases.values()) or 1.0
-        for index in indices:
+            seconds, way = run.part.over(cost.lasting(run.part.stretch) * cost.op.count), _way(str(cost.op.phase))
+            phases[way] = phases.get(way, 0.0) + seconds
+        total, first = sum(phases.values()) or 1.0, round(run.part.runs * run.part.micro_batches - count)
+        while count > NEGLIGIBLE:
+            part = min(count, 1.0)
             for phase, seconds in phases.items():
-                facts, lasts = {"micro_batch": index}, each * seconds / total
-                self.spans.append(Span(0, COMPUTE, f"{phase} {index}", phase, self.now, lasts, facts))
+                facts, lasts = {"micro_batch": first}, (run.each - run.overhead) * part * seconds / total
+                self.spans.append(Span(0, COMPUTE, f"{phase} {first}", phase, self.now, lasts, facts))
                 self._all_collectives(groups, phase, lasts, facts)
                 self.now += lasts
+            self._wait("between_passes", run.overhead * part)
+            first, count = first + 1, count - 1.0
 
     def _all_collectives(self, groups: list[GroupTime], phase: str, lasts: float, facts: dict[str, Any]) -> None:
         """Write the collectives of a pass as one piece a group."""
@@ -185,16 +283,26 @@ class Writer:
             name = f"{group} collectives"
             self.spans.append(Span(0, group, name, "communication", self.now, min(seconds, lasts), facts))
 
-    def _once(self, groups: list[GroupTime]) -> None:
+    def _once(self, groups: list[GroupTime], lasts: float) -> None:
         """Write collectives that run once a step: the part that hides ends with the last backward pass."""
+        end, shows = self.now + lasts, sum(one.exposed for one in groups if one.once)
         for one in groups:
             if one.once and one.seconds:
-                gathers = one.phase == "optimizer"
-                start = self.now if gathers else max(self.now - (one.seconds - one.exposed), 0.0)
-                name = "parameters" if gathers else "gradients"
-                facts = {"exposed": one.exposed}
-                self.spans.append(Span(0, one.group, name, "communication", start, one.seconds, facts))
-                self.now += one.exposed
+                exposed = one.exposed * (lasts / shows if shows else 0.0)
+                start = self.now if one.phase == "optimizer" else max(self.now + exposed - one.seconds, 0.0)
+                name = "parameters" if one.phase == "optimizer" else "gradients"
+                seconds = self.now + exposed - start
+                self.spans.append(Span(0, one.group, name, "communication", start, seconds, {"exposed": exposed}))
+                self.now += exposed
+        self.now = end
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Shares:
+    """Which share of what runs beside the kernels of a pass shows: of collectives by phase and group, of copies."""
+
+    collectives: dict[tuple[str, str], float]
+    copies: float
 
 
 def _way(phase: str) -> str:
@@ -210,7 +318,7 @@ def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
         stop = start + 1
         while stop < len(costs) and costs[stop].op.block is block:
             stop += 1
-        times = 1 if block is None else max(round(_number(block.repeat)), 1)
+        times = 1 if block is None else max(round(float(np.mean(block.repeat))), 1)
         for index in range(times):
             suffix = "" if block is None else f"[{index}]"
             for cost in costs[start:stop]:
@@ -219,20 +327,4 @@ def _written(costs: list[OpCost]) -> Iterator[tuple[str, OpCost]]:
 
 
 def _length(costs: list[OpCost]) -> float:
-    return sum(_number(cost.op.repeats) for cost in costs)
-
-
-def _copies_shown(host: HostShown | None, seconds: float, computed: float) -> float:
-    """Return which share of the copies of a micro batch shows, beside the seconds of what the host computes."""
-    if host is None or not seconds:
-        return 0.0
-    waits = host.micro_batch
-    shown = _number(waits.pace)
-    if computed:
-        shown = _number(waits.host_link + waits.host_memory + waits.storage) - computed
-    return min(max(shown, 0.0) / seconds, 1.0)
-
-
-def _number(value: Any) -> float:
-    """Return a number; of the contexts of a decode, their mean."""
-    return float(value) if isinstance(value, float) else float(np.mean(value))
+    return sum(float(np.mean(cost.op.repeats)) for cost in costs)

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
+
+if TYPE_CHECKING:
+    from roofsim.analyze.result import Memory
 
 #: Streams, in the order in which they are drawn; groups of collectives stand between compute and copies.
 COMPUTE: Final = "compute"
 TO_HOST: Final = "device to host"
 FROM_HOST: Final = "host to device"
 HOST: Final = "host"
+#: What a rank waits for while nothing of its own runs.
+WAITS: Final = "waits"
 STREAMS: Final = (
     COMPUTE, "tensor", "context", "context_ring", "expert", "expert_tensor", "statistics", "pipeline", "data", "replica",
-    TO_HOST, FROM_HOST, HOST,
+    TO_HOST, FROM_HOST, HOST, WAITS,
 )  # fmt: skip
 
 
@@ -29,8 +34,8 @@ class Span:
     stream
         One of `STREAMS`.
     kind
-        ``forward``, ``backward``, ``weight gradients``, ``recompute``, ``optimizer``, ``communication``, ``copy`` or
-        ``host``.
+        ``forward``, ``backward``, ``weight gradients``, ``recompute``, ``optimizer``, ``communication``, ``copy``, ``host`` or
+        ``wait``.
     start, seconds
         When it begins after the step has, and how long it lasts.
     facts
@@ -59,7 +64,7 @@ class Lane:
     busy
         Seconds in which one of them works or communicates, of the step.
     waits
-        Seconds in which it waits for other stages.
+        Seconds in which it waits for other stages, slower ranks or samples.
     micro_batch
         Seconds of one micro batch.
     """
@@ -83,6 +88,8 @@ class Timeline(Printed):
         A row for each phase and group of each kind of stage: seconds of a step, and what of them shows.
     shown_micro_batches, micro_batches
         How many micro batches are written out, of how many.
+    memory
+        What a rank holds, for whether it fits at all.
     """
 
     title: str
@@ -94,6 +101,7 @@ class Timeline(Printed):
     shown_micro_batches: int
     schedule: str | None = None
     notes: list[str] = field(default_factory=list)
+    memory: Memory | None = None
 
     @property
     def is_whole(self) -> bool:

@@ -28,6 +28,8 @@ class Matmul(AbstractOp):
     batch: Real = 1.0
     scores: bool = False
     """Whether it is one of the two products of unfused attention, which are reported as attention."""
+    visible: Real = 1.0
+    """Of such a product: the share of the score matrix that the mask leaves visible; the kernel computes all of it."""
     repeated: Real = 1.0
     """FLOPs of all ranks of a group against those of the model: more than 1 where ranks share key-value heads."""
 
@@ -40,6 +42,9 @@ class Matmul(AbstractOp):
 
     def model_flops(self) -> Real:
         return self.flops() / self.repeated
+
+    def needed_flops(self) -> Real:
+        return self.model_flops() * self.visible
 
     def check(self) -> None:
         if len(self.inputs) < 2 or not self.outputs:
@@ -169,11 +174,17 @@ class Attention(AbstractOp):
         return total
 
     def model_flops(self) -> Real:
-        products = 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
-        return products * self._window_share()
+        return self._products() * self._window_share()
+
+    def needed_flops(self) -> Real:
+        return self._products() * self.visible_share()
 
     def hardware_flops(self) -> Real:
-        return self.flops() * self._window_share()
+        return self.flops() * self.visible_share()
+
+    def _products(self) -> Real:
+        """FLOPs of the products of the whole score matrix, none computed a second time."""
+        return 2.0 * self._scores() * (self.head_size + self.value_head_size) * (2.0 if self.backward else 1.0)
 
     def _window_share(self) -> Real:
         """Share of the (causal) score matrix that a window shows."""
@@ -187,7 +198,7 @@ class Attention(AbstractOp):
         return visible_share(self.q_length * self.shards, self.kv_length, causal=self.causal, window=self.window)
 
     def executed_flops(self) -> Real:
-        """FLOPs that the kernel runs after skipping what the mask hides."""
+        """FLOPs that the kernel runs after skipping what the mask hides, of ranks that see unequal shares the last."""
         if self.balanced:
             return self.flops() * self.visible_share()
         return self.flops() * visible_share(self.q_length, self.kv_length, causal=self.causal, window=self.window)

@@ -22,6 +22,9 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "tanh_backward": 3.0,
     "hardswish": 4.0,
     "hardswish_backward": 5.0,
+    "normalise": 4.0,
+    "normalise_backward": 8.0,
+    "delta_step": 8.0,  # decay, product with the key and correction, update, product with the query, each of two
     "softplus": 3.0,
     "softplus_backward": 3.0,
 }

@@ -15,16 +15,31 @@ if TYPE_CHECKING:
 
 
 #: One kernel ``<function>_backward`` that reads the gradient and the input.
-FROM_INPUT: Final = frozenset({"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6"})
+FROM_INPUT: Final = frozenset(
+    {"gelu", "hardswish", "hardsigmoid", "softplus", "abs", "clamp", "mish", "elu", "relu6", "normalise"}
+)
 #: One kernel that reads the gradient and the output.
 FROM_OUTPUT: Final = frozenset({"relu", "tanh", "sigmoid"})
 #: The gradient passes unchanged.
 IDENTITY: Final = frozenset({"add_scalar"})
 #: The gradient is scaled by a constant, or changes sign: one kernel, nothing kept.
 SCALED: Final = frozenset({"mul_scalar", "div_scalar", "neg"})
-#: No gradient flows: integer work, masks and tables.
+#: No gradient flows: integer work, masks and tables, the step of one token that training has none of.
 CONSTANT: Final = frozenset(
-    {"fill", "arange", "mask", "angles", "cos", "sin", "polar", "floor_divide", "to_int", "compare", "random"}
+    {
+        "delta_step",
+        "fill",
+        "arange",
+        "mask",
+        "angles",
+        "cos",
+        "sin",
+        "polar",
+        "floor_divide",
+        "to_int",
+        "compare",
+        "random",
+    }
 )
 
 

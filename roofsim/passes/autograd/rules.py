@@ -65,6 +65,7 @@ def _(op: Matmul, tape: Tape) -> None:
             batch=op.batch,
             math=op.math,
             scores=op.scores,
+            visible=op.visible,
             repeated=op.repeated,
         )
         tape.give(right, out)
@@ -74,7 +75,7 @@ def _(op: Matmul, tape: Tape) -> None:
         tape.emit(
             Matmul, "data_gradient", (grad, kept(tape, weight)), (out,),
             m=op.m, n=op.k, k=op.n, batch=op.batch, math=op.math, scores=op.scores, holds=holds,
-            repeated=op.repeated,
+            visible=op.visible, repeated=op.repeated,
         )  # fmt: skip
         tape.give(left, out)
     for tensor in bias:

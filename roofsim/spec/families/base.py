@@ -8,6 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from roofsim.numeric import real
 from roofsim.spec.spoken import whole
+from roofsim.spec.stored_weights import StoredWeights
 
 #: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
 Size = Annotated[int, BeforeValidator(whole), Field(gt=0, le=10**12)]
@@ -42,6 +43,10 @@ class ModelSpec(BaseModel):
         default=None, description="Parameters as published or counted in the reference code; a test holds us to it."
     )
     published_parameters_source: str = ""
+    stored: StoredWeights | None = Field(
+        default=None,
+        description="How the checkpoint stores its weights: the precision of inference, where none is stated.",
+    )
 
     def with_sizes(self, **sizes: Any) -> Self:
         """Return a copy with some sizes replaced, by arrays if wanted, without validating again."""
@@ -50,6 +55,10 @@ class ModelSpec(BaseModel):
     def completed(self) -> Self:
         """Return a copy with every default that depends on other fields written out."""
         return self
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return what a reader must know of this model's price: parts that are not priced, or that nobody measured."""
+        return ()
 
     def as_reals(self) -> Self:
         """Return a copy whose integer sizes are floats, the only numbers that lowering works with."""

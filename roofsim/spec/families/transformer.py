@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.families.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
 Normalization = Literal["layernorm", "rmsnorm"]
@@ -60,7 +61,6 @@ class TransformerModel(ModelSpec):
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
-        """Return a copy with every derived default written out."""
         biases = not self.gated_mlp if self.biases is None else self.biases
         h, a = self.hidden_size, self.num_attention_heads
         derived: dict[str, Any] = {
@@ -81,6 +81,33 @@ class TransformerModel(ModelSpec):
 
 def _nearest_divisor(number: int, wanted: int) -> int:
     return min((d for d in range(1, min(number, 1_000_000) + 1) if number % d == 0), key=lambda d: (abs(d - wanted), d))
+
+
+class DeltaNet(BaseModel):
+    """A layer of gated delta rules (arXiv 2412.06464): a state per head instead of keys and values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    key_heads: Size
+    value_heads: Size
+    key_head_size: Size
+    value_head_size: Size
+    conv_kernel: Size = 4
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.value_heads % self.key_heads:
+            raise ValueError(f"value_heads {self.value_heads} is not a multiple of key_heads {self.key_heads}")
+        return self
+
+
+class Beside(BaseModel):
+    """A network beside a language model, such as its vision tower: it takes memory, and its work is not priced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: str
+    parameters: Size
 
 
 class DecoderModel(TransformerModel):
@@ -114,16 +141,40 @@ class DecoderModel(TransformerModel):
     softmax_in_fp32: bool | None = Field(
         default=None, description="In unfused attention; if left out, True without learned positions."
     )
-    query_key_norm: Literal["none", "head", "full"] = Field(default="none", description="RMS norm on queries and keys.")
+    query_key_norm: Literal["none", "head", "full", "unit"] = Field(
+        default="none",
+        description="RMS norm on queries and keys: of each head, of all heads together, or of each head after its rotation and "
+        "without weights (unit, Llama 4; of layers that rotate).",
+    )
     parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
     shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
     post_norms: bool = Field(default=False, description="Norms after attention and MLP as well (Gemma 2).")
+    pre_norms: bool = Field(
+        default=True, description="Norms before attention and MLP; false beside post_norms: OLMo 2."
+    )
     final_normalization: bool = True
     attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
     logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
+    logit_scale: bool = Field(default=False, description="A constant factor on logits (Cohere).")
+    attention_gate: bool = Field(
+        default=False, description="A sigmoid gate on what attention returns, from the query projection (Qwen3-Next)."
+    )
     attention_sinks: bool = Field(default=False, description="A learned sink logit per head (gpt-oss).")
     sliding_window: Size | None = None
+    attention_chunks: bool = Field(
+        default=False, description="sliding_window is the size of chunks, which tokens do not look beyond (Llama 4)."
+    )
     full_attention_every: Depth | None = Field(default=None, description="Every n-th layer attends to everything.")
+    full_attention_rotates: bool = Field(
+        default=True,
+        description="Whether layers that attend to everything rotate beside windowed ones (Cohere 2: not).",
+    )
+    delta_net: DeltaNet | None = Field(
+        default=None, description="What layers between those that attend to everything are instead (Qwen3-Next)."
+    )
+    beside: tuple[Beside, ...] = Field(
+        default=(), description="Networks whose weights lie beside the language model's and whose work is not priced."
+    )
     num_experts: Count = 0
     experts_per_token: Size = 2
     num_shared_experts: Count = 0
@@ -173,6 +224,33 @@ class DecoderModel(TransformerModel):
             raise ValueError(f"attention: mla needs {', '.join(missing)}")
         return self
 
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        if self.delta_net is not None and (self.sliding_window is not None or self.full_attention_every is None):
+            raise ValueError("delta_net goes with full_attention_every and without sliding_window")
+        if not self.pre_norms and not self.post_norms:
+            raise ValueError("pre_norms: false goes with post_norms: true")
+        if self.attention_chunks and self.sliding_window is None:
+            raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
+        return self
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return what of this model is not priced, or was never measured."""
+        found = []
+        if self.beside:
+            total = sum(network.parameters for network in self.beside)
+            names = " and ".join(network.name for network in self.beside)
+            found.append(
+                f"{names}: {humanize(2.0 * total, 'B', 3)} of weights in 16 bits take memory; what they compute of images is not "
+                "priced, and the tokens that images become belong to the prompt"
+            )
+        if self.delta_net is not None:
+            found.append(
+                "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as "
+                "one pass over the state"
+            )
+        return tuple(found)
+
     def _own_head_size(self) -> int | None:
         """Return the head size; with latent attention what queries and keys have, both parts together."""
         nope, rope = self.qk_nope_head_size, self.qk_rope_head_size
@@ -186,7 +264,8 @@ class DecoderModel(TransformerModel):
         width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
         assert width is not None
         shared = self.shared_expert_intermediate_size
-        shared = width * self.num_shared_experts if shared is None else shared
+        if shared is None and not (type(self.num_shared_experts) is int and self.num_shared_experts == 0):
+            shared = width * self.num_shared_experts
         wide = self.position_embedding != "learned" if self.softmax_in_fp32 is None else self.softmax_in_fp32
         return filled.model_copy(
             update={

@@ -1,0 +1,36 @@
+"""Write a scenario to begin with: ``roofsim init gpt.yaml``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+File = Annotated[Path, typer.Argument(metavar="FILE", help="File to write, ending in .yaml or .yml.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+
+
+def init(*, file: File = Path("gpt.yaml"), force: Force = False) -> None:
+    """Write a commented scenario that runs as it is: a start for a file of your own."""
+    from roofsim.cli.request import checked_path, write_text
+    from roofsim.errors import Problem, SpecError
+
+    path = checked_path(file, ".yaml", ".yml")
+    assert path is not None
+    if path.is_dir() or (path.exists() and not force):
+        hint = "It is a folder; name a file." if path.is_dir() else "--force replaces it; or name another file."
+        raise SpecError(Problem(f"cannot write {path}: it exists already", hint=hint))
+    try:
+        path.write_text(template(str(path)), encoding="utf-8")
+    except OSError as error:
+        raise SpecError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
+    write_text(f"Wrote {path}. `roofsim run {path}` answers it.")
+
+
+def template(file: str) -> str:
+    """Return the text of the file, which names itself in its examples."""
+    from importlib.resources import files
+
+    text = (files("roofsim.cli") / "templates" / "scenario.yaml").read_text(encoding="utf-8")
+    return text.replace("FILE", file)

@@ -1,0 +1,237 @@
+"""Print a comparison: a table that fits the width, why rows cannot run and what would, prices, and who wins."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from rich.box import SIMPLE
+from rich.measure import Measurement
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
+    from roofsim.analyze.comparison.rows import Comparison, Row
+    from roofsim.analyze.result import Result
+
+_NONE: Final = "-"
+#: Columns that a narrow table leaves out, the first first.
+_SPARED: Final = ("then", "of", "memory", "limited by", "type", "per USD", "USD/h", "vs first")
+#: What stands in the place of what binds a row that cannot run.
+_CANNOT: Final = "cannot run"
+_REFUSED: Final = "limited by"
+_LEFT: Final = ("GPU", "type", "limited by", "then", "fits")
+
+
+@dataclass(frozen=True)
+class _Column:
+    key: str
+    head: str
+    cells: tuple[str, ...]
+
+
+def print_comparison(console: Console, found: Comparison) -> None:
+    """Print a comparison."""
+    marks = _marks(found)
+    left_out: list[str] = []
+    if found.results:
+        _head(console, found)
+        left_out = _print_rows(console, found, _columns(found, marks))
+    if left_out:
+        console.print(Text(f"Left out for width: {', '.join(left_out)}; --csv has everything.", style="dim"))
+    for line in _below(found, {} if "USD/h" in left_out else marks):
+        console.print(line)
+
+
+def html_of(found: Comparison) -> str:
+    """Return a table for notebooks, with the sentence below it."""
+    columns = _columns(found, _marks(found))
+    head = "".join(f"<th>{html.escape(column.head)}</th>" for column in columns)
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(column.cells[place])}</td>" for column in columns) + "</tr>"
+        for place in range(len(found))
+    )
+    below = "".join(f"<p>{html.escape(line.plain)}</p>" for line in _below(found, _marks(found)))
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
+
+
+def _head(console: Console, found: Comparison) -> None:
+    results = found.results
+    console.print(
+        Text(f"{results[0].scenario['model']['name']} · {results[0].scenario['workload']['phase']}", style="bold")
+    )
+    lines: dict[str, list[str]] = {}
+    for row in found:
+        if row.result is not None:
+            lines.setdefault(words.batch_line(row.result), []).append(row.label)
+    for line, labels in lines.items():
+        whose = f"{', '.join(labels)}: " if len(lines) > 1 else ""
+        console.print(Text(f"{whose}{line}", style="dim"))
+
+
+# -- the table ----------------------------------------------------------------------------------------------------------
+
+
+def _print_rows(console: Console, found: Comparison, columns: list[_Column]) -> list[str]:
+    """Print the table, with as many columns as there is room for, else row by row; returns what was left out."""
+    room = console.width
+    narrow = [replace(columns[0], cells=tuple(folded(label) for label in columns[0].cells)), *columns[1:]]
+    for chosen in (columns, narrow):
+        if _width(console, _table(found, chosen)) <= room:
+            console.print(_table(found, chosen))
+            return []
+    kept = narrow
+    for key in _SPARED:
+        kept = [_with_refusals(column, found) if key == _REFUSED else column for column in kept if column.key != key]
+        if _width(console, _table(found, kept)) <= room:
+            console.print(_table(found, kept))
+            return [column.head for column in columns if column.key not in {one.key for one in kept}]
+    _one_by_one(console, found, columns)
+    return []
+
+
+def _table(found: Comparison, columns: Sequence[_Column]) -> Table:
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for column in columns:
+        justify = "left" if column.key in _LEFT else "right"
+        table.add_column(Text(column.head), justify=justify, no_wrap=True, overflow="fold")  # type: ignore[arg-type]
+    for place, row in enumerate(found):
+        style = None if row.fits else "dim"
+        table.add_row(*(Text(column.cells[place]) for column in columns), style=style)
+    return table
+
+
+def _width(console: Console, table: Table) -> int:
+    return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
+
+
+def _with_refusals(column: _Column, found: Comparison) -> _Column:
+    """Return a column that says which rows cannot run, where the one that does is left out."""
+    if column.key != "step":
+        return column
+    cells = [cell if row.runs else _CANNOT for row, cell in zip(found, column.cells, strict=True)]
+    return replace(column, cells=tuple(cells))
+
+
+def folded(label: str) -> str:
+    """Return a row's label with what is changed below the name, one change a line."""
+    name, brace, changes = label.partition("{")
+    return f"{name}\n  {{" + changes.replace(",", ",\n   ") if brace else label
+
+
+def _one_by_one(console: Console, found: Comparison, columns: Sequence[_Column]) -> None:
+    """Print each row as a block of lines, for widths that no table fits."""
+    for place in range(len(found)):
+        console.print(Text(columns[0].cells[place], style="bold", overflow="fold"))
+        cells = [(column.head, column.cells[place]) for column in columns[1:] if column.cells[place] != _NONE]
+        for head, cell in cells:
+            console.print(Text(f"  {head}  {cell}", overflow="fold"))
+    console.print()
+
+
+def _columns(found: Comparison, marks: dict[str, str]) -> list[_Column]:
+    unit = next((words.unit_of(result).removeprefix("denoising ") for result in found.results), "units")
+    heads = {
+        "GPU": "GPU", "type": "type", "step": "step", "rate": f"{unit}/s", "vs first": "vs first", "limited by": "limited by",
+        "then": "then", "memory": "memory", "of": "of", "fits": "fits", "USD/h": "USD/h", "per USD": f"{unit}/USD",
+    }  # fmt: skip
+    cells = [_cells(row, marks) for row in found]
+    columns = [_Column(key, head, tuple(row.get(key, _NONE) for row in cells)) for key, head in heads.items()]
+    alone = len(found) == 1
+    return [column for column in columns if not (alone and column.key == "vs first")]
+
+
+def _cells(row: Row, marks: dict[str, str]) -> dict[str, str]:
+    result = row.result
+    if result is None:
+        return {"GPU": row.label, _REFUSED: _CANNOT}
+    memory, cost, rate = result.memory, result.cost, row.rate
+    mark = marks.get(_price_words(row), "")
+    return {
+        "GPU": row.label,
+        "type": result.scenario["workload"]["precision"]["name"],
+        "step": words.seconds(float(result.step_time)),
+        "rate": _NONE if rate is None else words.count(rate),
+        "vs first": _NONE if row.relative is None else f"{row.relative:.2f}x",
+        **_bounds(result),
+        "memory": words.gibibytes(float(memory.device_total)),
+        "of": words.gibibytes(float(memory.capacity)),
+        "fits": "yes" if memory.fits else f"no, -{words.gibibytes(float(memory.shortfall))}",
+        "USD/h": "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:,.2f}{mark}",
+        "per USD": "?" if row.units_per_dollar is None else words.count(row.units_per_dollar),
+    }
+
+
+def _bounds(result: Result) -> dict[str, str]:
+    second = None if result.runner_up is None else result.runner_up["bound"]
+    named = {"limited by": result.bound, "then": second}
+    return {key: words.short_bound(bound) for key, bound in named.items() if bound is not None}
+
+
+# -- below the table ----------------------------------------------------------------------------------------------------
+
+
+def _below(found: Comparison, marks: dict[str, str]) -> list[Text]:
+    lines = [Text(line, style="dim") for line in _prices(marks)]
+    first = next((row.label for row in found if row.runs), None)
+    if found.base is not None and found.base != found.rows[0].label:
+        why = "the first that runs" if found.base == first else "the first that fits"
+        lines.append(Text(f"vs first: against {found.base}, {why}.", style="dim"))
+    lines += [Text(_refusal(row), style="yellow") for row in found if not row.runs]
+    lines += [Text(f"{note}.") for note in found.notes]
+    lines += [Text(line, style="yellow") for line in _warnings(found)]
+    if found.sentence:
+        lines.append(Text(found.sentence, style="bold"))
+    return lines
+
+
+def _refusal(row: Row) -> str:
+    """Say why a row cannot run, and what would."""
+    reason = (row.reason or "").removeprefix(f"{row.card.gpu} ").rstrip(".")
+    text = f"{row.label} cannot run: {reason}."
+    found = row.alternative
+    if found is None:
+        return text
+    room = "" if found.fits else ", but does not fit in memory"
+    flags = found.to_dict()["flags"]
+    how = f" ({flags})" if flags else ""
+    return f"{text} Would run: {found.name}: {words.seconds(float(found.result.step_time))}{room}{how}."
+
+
+def _warnings(found: Comparison) -> list[str]:
+    """Return what is to be noted of rows, each once with the rows that it concerns."""
+    by_note: dict[str, list[str]] = {}
+    for row in found:
+        said = () if row.result is None else row.result.warnings
+        for note in (*row.notes, *(warning for warning in said if "interval" not in warning)):
+            by_note.setdefault(note, []).append(row.label)
+    return [f"{', '.join(labels)}: {note}." for note, labels in by_note.items()]
+
+
+def _price_words(row: Row) -> str:
+    """Return what kind of price a row has, or nothing."""
+    if row.quote is None:
+        return ""
+    return row.quote.words() + (", of the card unchanged" if row.unsold else "")
+
+
+def _marks(found: Comparison) -> dict[str, str]:
+    """Return a letter for each kind of price, where there is more than one."""
+    kinds = list(dict.fromkeys(text for row in found if row.runs and (text := _price_words(row))))
+    if len(kinds) < 2:
+        return dict.fromkeys(kinds, "")
+    return {kind: f" {chr(ord('a') + place) if place < 26 else place}" for place, kind in enumerate(kinds)}
+
+
+def _prices(marks: dict[str, str]) -> list[str]:
+    if not marks:
+        return []
+    said = [f"{mark.strip()}: {kind}" if mark else kind for kind, mark in marks.items()]
+    return [f"USD/h  {'; '.join(said)}."]

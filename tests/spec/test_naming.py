@@ -1,0 +1,77 @@
+"""A bare word is a catalog name whatever the working directory holds; a file is named with its suffix or a separator."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import roofsim
+from roofsim.errors import SpecError
+from tests.scenarios import TINY
+from tests.spec.test_bad_input import assert_refused, run_cli
+
+OWN = "model: gpt\nworkload: {micro_batch_size: 8, sequence_length: 256}\n"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_bare_word_means_the_same_everywhere(folder):
+    elsewhere = roofsim.run("gpt", gpu="a100").step_time
+    (folder / "gpt.yaml").write_text(OWN)
+    assert roofsim.run("gpt", gpu="a100").step_time == elsewhere
+    assert roofsim.run("gpt.yaml", gpu="a100").step_time != elsewhere
+    assert roofsim.run("./gpt.yaml", gpu="a100").step_time == roofsim.run(folder / "gpt.yaml", gpu="a100").step_time
+
+
+def test_a_folder_of_a_models_name_is_not_taken_for_it(folder):
+    own = roofsim.run("gpt", gpu="a100").step_time
+    (folder / "gpt").mkdir()
+    (folder / "gpt" / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    assert roofsim.run("gpt", gpu="a100").step_time == own
+
+
+def test_a_model_inside_a_scenario_follows_the_same_rule(folder):
+    (folder / "gpt2.yaml").write_text(
+        "family: decoder\n" + "".join(f"{k}: {v}\n" for k, v in TINY.items() if k != "family")
+    )
+    assert roofsim.resolve({"model": "gpt2"}).model.num_layers == 12
+    assert roofsim.resolve({"model": "gpt2.yaml"}).model.num_layers == TINY["num_layers"]
+    (folder / "deep").mkdir()
+    (folder / "deep" / "run.yaml").write_text("model: mine.yaml\n")
+    (folder / "deep" / "mine.yaml").write_text((folder / "gpt2.yaml").read_text())
+    assert roofsim.resolve("deep/run.yaml").model.num_layers == TINY["num_layers"]
+
+
+def test_an_organisation_is_no_path(folder):
+    assert roofsim.resolve("EleutherAI/gpt-j-6b").model.name == "gptj-6b"
+    with pytest.raises(SpecError, match="unknown model 'nobody/nothing'"):
+        roofsim.resolve("nobody/nothing")
+
+
+@pytest.mark.parametrize(
+    ("make", "arguments", "message"),
+    [
+        (None, "gpt.yaml", r"gpt.yaml: no such file. `roofsim init gpt.yaml` writes a commented scenario .* 'gpt'"),
+        (None, "gpt.json", r"gpt.json: no such file. The catalog's model is named without a suffix: 'gpt'"),
+        (None, "./gpt", r"./gpt: no such file"),
+        (None, "no/such/gpt.yaml", r"no such file. The catalog's model is named without a suffix"),
+        (
+            "mygpt.yaml",
+            "mygpt",
+            r"unknown model 'mygpt'. There is a file 'mygpt.yaml': a file is named with its suffix",
+        ),
+        ("mymodel/x", "mymodel", r"unknown model 'mymodel'. There is a folder: name it './mymodel'"),
+        ("mymodel/x", "./mymodel", r"./mymodel: is a directory without a config.json"),
+        (None, "x" * 300, r"unknown model 'x+'"),
+    ],
+)
+def test_what_is_not_there_names_the_way_out(make, arguments, message, folder, monkeypatch, capsys):
+    if make is not None:
+        (folder / make).parent.mkdir(exist_ok=True)
+        (folder / make).write_text(OWN)
+    assert_refused(*run_cli(monkeypatch, capsys, "run", arguments), message)
