@@ -24,6 +24,11 @@ def numpy_errors_raise():
         yield
 
 
+@pytest.fixture(autouse=True)
+def answers_have_the_usual_width(monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)  # workers of pytest-xdist are given one
+
+
 @pytest.fixture
 def golden(request):
     """Compare a text with tests/golden/NAME, or write it with --update-golden."""

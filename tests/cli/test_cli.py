@@ -46,7 +46,7 @@ def test_run_prints_the_answer_first(cli):
         assert words in out
 
 
-@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 1)])
+@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 2)])
 def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
     large = ("llama3-8b", "--gpu", "rtx4090", "--sequence-length", 2048)
     lines = cli(verb, *large).splitlines()
@@ -58,7 +58,7 @@ def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("llama3-8b", "--phase", "decode", "--context-length", 512), "sequences, one token each after 512"),
+        (("llama3-8b", "--phase", "decode", "--context-length", 512), "sequences, one token each, after 512 cached tokens"),
         (("llama3-8b", "--phase", "prefill", "--prompt-length", 64), "64 prompt tokens"),
         (
             ("gpt2-124m", "--phase", "generate", "--prompt-length", 64, "--output-length", 3),

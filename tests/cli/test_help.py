@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from typer.main import get_command
 
-from roofsim.cli import fit, memory, ops
+from roofsim.cli import compare, fit, memory, ops
 from roofsim.cli.app import app, main
 from roofsim.cli.lazy import PANELS, command_of
 from roofsim.cli.options import WITHOUT_FLAG, flags_of, help_of, scenario_fields
@@ -117,10 +117,12 @@ def test_serve_states_its_own_default_engine(cli):
 
 def test_words_of_the_command_line_are_those_of_the_analyses():
     from roofsim.analyze.alive import VIEWS
+    from roofsim.analyze.comparison.winners import SORTS
     from roofsim.analyze.fitting.sizes import WORDS
     from roofsim.analyze.ops import GROUPS, ORDERS
 
     assert (ops.GROUPS, ops.ORDERS, memory.VIEWS) == (GROUPS, ORDERS, VIEWS)
+    assert compare.ORDERS == SORTS
     assert {word.replace("-", "_") for word in fit.LARGEST} == {word.replace("-", "_") for word in (*WORDS, "model")}
 
 
@@ -131,7 +133,8 @@ def examples():
 
 @pytest.mark.parametrize("line", examples())
 def test_examples_of_the_help_work(cli, line, tmp_path, monkeypatch):
-    shutil.copy(ROOT / "gpt.yaml", tmp_path)
+    if not line.startswith("roofsim init"):
+        shutil.copy(ROOT / "gpt.yaml", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert cli(*shlex.split(line)[1:]).strip()
 

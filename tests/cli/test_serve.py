@@ -50,8 +50,8 @@ def test_what_cannot_be_sustained_and_what_does_not_fit(cli):
 @pytest.mark.parametrize(
     ("load", "words"),
     [
-        (("--concurrency", 16), "16 requests under way at all times, 4 on each of 4 replicas"),
-        (("--request-rate", 6), "6 requests/s, poisson arrivals, 1.5 on each of 4 replicas"),
+        (("--concurrency", 16), "16 requests in flight at all times, 4 on each of 4 replicas"),
+        (("--request-rate", 6), "6 requests/s, 1.5 on each of 4 replicas, Poisson arrivals"),
         ((), "on each of 4 replicas"),
     ],
 )
@@ -73,7 +73,7 @@ def test_what_does_not_fit_says_so_first_and_has_no_rate(cli, load):
     assert "GiB missing" in lines[2]
     text = "\n".join(lines)
     for rate in ("tokens/s", "requests/s, ", "ms", "saturation", "per million", "first token"):
-        assert rate not in text.replace("2 requests/s, poisson arrivals", ""), rate
+        assert rate not in text.replace("2 requests/s, Poisson arrivals", ""), rate
 
 
 def test_data_of_what_does_not_fit_have_a_reason_and_no_rate(cli, tmp_path):
