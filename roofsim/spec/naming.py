@@ -46,7 +46,7 @@ def named_file(
         return found
     folder = next((one for one in candidates if _is_folder(one)), None)
     if folder is not None:
-        raise folder_without_config(folder, place, path)
+        raise folder_without_config(folder, place or Place(given), path)
     if not suffixed and not given.startswith(_ROOTS) and not given.endswith(os.sep):
         return None
     message = "no such file" if place is None else f"no such file: {given}"
