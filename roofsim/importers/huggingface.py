@@ -16,6 +16,7 @@ from roofsim.importers.fields import Fields
 from roofsim.importers.gpt_decoders import GPT_DECODERS
 from roofsim.importers.llama_decoders import LLAMA_DECODERS
 from roofsim.importers.vision import VISION
+from roofsim.spec.source import is_file, is_folder
 
 #: A config.json is a page of text; whatever is larger is something else (weights, most likely).
 LARGEST_FILE: Final = 10 * 2**20
@@ -71,8 +72,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _file(path: Path) -> Path:
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
+    file = path / "config.json" if is_folder(path) else path
+    if not is_file(file):
         _fail(file, "is not a regular file" if file.exists() else "no such file")
     return file
 

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.analyze.alive import fullest_stage
 from roofsim.analyze.ops import op_rows
 from roofsim.report import words
+from roofsim.report.figure import new_figure, save_figure
 from roofsim.schedule.in_flight import BESIDE, waiting_bytes
 from roofsim.schedule.memory import CATEGORIES, last_of
 from roofsim.units import humanize
@@ -49,18 +50,9 @@ MARKS: Final = {
 }  # fmt: skip
 
 
-def _figure(width: float, height: float) -> Any:
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     """Draw one run: roofline, where time goes, memory over the step."""
-    figure = _figure(13.0, 9.0)
+    figure = new_figure(13.0, 9.0)
     grid = figure.add_gridspec(2, 2, height_ratios=(1.35, 1.0))
     _roofline(figure.add_subplot(grid[0, :]), pairs)
     _time_bars(figure.add_subplot(grid[1, 0]), pairs)
@@ -68,13 +60,13 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
     _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name, columns=3)
     figure.suptitle(words.headline(result), fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     """Draw several cards: one roofline for all, time bars, memory bars, and speed against price where prices are known."""
     sold = sum(_price(evaluation) is not None for evaluation, _ in pairs) >= FEWEST_PRICES
-    figure = _figure(16.0 if sold else 13.0, 9.0)
+    figure = new_figure(16.0 if sold else 13.0, 9.0)
     grid = figure.add_gridspec(2, 3 if sold else 2, height_ratios=(1.35, 1.0))
     _roofline(figure.add_subplot(grid[0, :]), pairs)
     _time_bars(figure.add_subplot(grid[1, 0]), pairs)
@@ -83,20 +75,20 @@ def draw_comparison(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
         _prices(figure.add_subplot(grid[1, 2]), pairs)
     scenario = pairs[0][1].scenario
     figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
     """Draw what is alive over the step, stacked by category, with the peak marked; each kind of pipeline stage apart."""
     stages = _curves(evaluation)
-    figure = _figure(12.0, 1.5 + 4.0 * len(stages))
+    figure = new_figure(12.0, 1.5 + 4.0 * len(stages))
     for place, (name, curve) in enumerate(stages):
         axes = figure.add_subplot(len(stages), 1, place + 1)
         _memory_curve(axes, curve, ledger, name, legend=len(stages) == 1)
     if len(stages) > 1:
         _shared_legend(figure)
     figure.suptitle(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _shared_legend(figure: Any) -> None:

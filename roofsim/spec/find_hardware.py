@@ -11,7 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.architecture import Architecture
 from roofsim.spec.constants import Constants, Overlay, shipped
 from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.units import humanize
 
@@ -74,9 +74,7 @@ def find_hardware(choice: HardwareChoice, scenario: Document) -> Hardware:
 def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
     """Put measured constants of the card in the place of the shipped ones."""
     place = scenario.place(("hardware", "calibration"))
-    path = next(
-        (folder / given for folder in (Path(), Path(scenario.source).parent) if (folder / given).is_file()), None
-    )
+    path = next((folder / given for folder in (Path(), Path(scenario.source).parent) if is_file(folder / given)), None)
     if path is None:
         raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))

@@ -19,7 +19,7 @@ from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision, Stack, resolve_precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_file, is_folder, read_yaml
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Parallel, Scenario, Workload
 
@@ -167,7 +167,7 @@ class Resolver:
             name = catalog.resolve_name("model", given, self.document.place(("model",)), "model")
             self.assumed.append(f"model {given}: catalog entry {name}")
             return self._model_of(catalog.load("model", name), "", name)
-        if path.is_dir() or path.suffix == ".json":
+        if is_folder(path) or path.suffix == ".json":
             if self.importer is None:
                 raise SpecError(Problem(f"{path} is no YAML file", self.document.place(("model",)), "model"))
             self.assumed.append(f"model {given}: Hugging Face config {path}")
@@ -183,9 +183,9 @@ class Resolver:
         for folder in dict.fromkeys((Path(), Path(self.document.source).parent)):
             for name in (given, f"{given}.yaml"):
                 path = folder / name
-                if (path / "config.json").is_file() or (path.is_file() and path.suffix == ".json"):
+                if is_file(path / "config.json") or (is_file(path) and path.suffix == ".json"):
                     return path
-                yaml_file = path.suffix in (".yaml", ".yml") and path.is_file()
+                yaml_file = path.suffix in (".yaml", ".yml") and is_file(path)
                 if yaml_file and (name == given or self._is_model(path)):
                     return path
         if given.endswith((".yaml", ".yml", ".json")) or given.startswith((".", "/")):

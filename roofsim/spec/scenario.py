@@ -8,7 +8,7 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean, near_matches
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_file, is_folder, read_yaml
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
 
 SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
@@ -37,23 +37,32 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
 
 def _from_name(given: str) -> Document:
     for path in (Path(given), Path(f"{given}.yaml")):
-        if path.is_file() and path.suffix in (".yaml", ".yml"):
+        if is_file(path) and path.suffix in (".yaml", ".yml"):
             return read_yaml(path)
-        if (path.is_file() and path.suffix == ".json") or (path / "config.json").is_file():
+        if (is_file(path) and path.suffix == ".json") or is_file(path / "config.json"):
             return from_mapping({"model": str(path)}, str(path))
     path = Path(given)
-    if path.is_dir():
+    if is_folder(path):
         raise SpecError(Problem("is a directory without a config.json", Place(given)))
-    if path.suffix in SUFFIXES and not path.exists():
+    if path.suffix in SUFFIXES and not _exists(path):
         beside = (
-            [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if path.parent.is_dir() else []
+            [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES]
+            if is_folder(path.parent)
+            else []
         )
         close = near_matches(path.name, beside)
         hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else ""
         raise SpecError(Problem("no such file", Place(given), "", hint))
-    if path.suffix in SUFFIXES or path.exists():
+    if path.suffix in SUFFIXES or _exists(path):
         return read_yaml(path)
     return from_mapping({"model": given}, given)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # no file can have such a name, or nobody may look
+        return False
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

@@ -74,6 +74,22 @@ def from_mapping(data: Any, source: str = "<mapping>") -> Document:
     return Document(data, source)
 
 
+def is_file(path: Path) -> bool:
+    """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether there is such a folder."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def read_yaml(path: Path) -> Document:
     """Read a YAML file.
 
