@@ -67,7 +67,9 @@ def test_what_aliases_repeat_knows_its_place():
     assert document.data["a"] == {"b": [1, 2]}
 
 
-@pytest.mark.parametrize("text", ["[" * 100_000, '{"a": ' * 100_000, "[" * 900 + "]" * 900, '{"a": ' + "9" * 10_000 + "}"])
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a": ' * 100_000, "[" * 900 + "]" * 900, '{"a": ' + "9" * 10_000 + "}"]
+)
 def test_hostile_json_is_refused_within_a_second(text, tmp_path):
     path = tmp_path / "config.json"
     path.write_text(text)
