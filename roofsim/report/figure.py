@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.output import replacing, visible
+from roofsim.output import save_bytes, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,9 +40,11 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI, repeatable: bool = F
     kind = path.suffix.lower().removeprefix(".")
     about = {"Software": None} if repeatable and kind == "png" else None
     _as_text(figure)
-    with replacing(path) as beside, warnings.catch_warnings():
+    drawn = io.BytesIO()
+    with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for a sign that the font lacks
-        figure.savefig(beside, format=kind, dpi=dpi, metadata=about)
+        figure.savefig(drawn, format=kind, dpi=dpi, metadata=about)
+    save_bytes(path, drawn.getvalue())
 
 
 def _as_text(figure: Any) -> None:
