@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, Final
 
 from pydantic import BaseModel
@@ -24,8 +24,11 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
         document = from_mapping(given.model_dump(exclude_none=True, exclude={"schema_version"}), "<Scenario>")
     elif isinstance(given, dict):
         document = from_mapping(given)
-    else:
+    elif isinstance(given, str | PurePath):
         document = _from_name(str(given))
+    else:
+        found = type(given).__name__
+        raise SpecError(Problem(f"expected a path, a name, a mapping or a Scenario; got a value of type {found}"))
     if isinstance(document.data, dict) and "family" in document.data and "model" not in document.data:
         places = {("model", *path): place for path, place in document.places.items()}
         document = Document({"model": document.data}, document.source, places)
