@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 import roofsim
 from roofsim.graph import ops as vocabulary
@@ -105,6 +107,22 @@ for call in calls:
         assert getattr(roofsim, name) is value, name
 """
     subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def schemas(parent):
+    for child in parent.__subclasses__():
+        yield child
+        yield from schemas(child)
+
+
+def test_no_schema_takes_what_is_no_number():
+    """Infinity or NaN behind any key would go through every product to the answer."""
+    for module in pkgutil.walk_packages(roofsim.__path__, "roofsim."):
+        if not module.name.startswith(("roofsim.__main__", "roofsim.calibrate.microbenchmark")):
+            importlib.import_module(module.name)
+    own = {schema for schema in schemas(BaseModel) if schema.__module__.startswith("roofsim.")}
+    assert len(own) > 50
+    assert sorted(schema.__name__ for schema in own if schema.model_config.get("allow_inf_nan") is not False) == []
 
 
 def final_ops():

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from contextlib import chdir, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from roofsim.cli.app import main
 from roofsim.cli.options import SCENARIO_OPTIONS
+from roofsim.errors import SpecError
 from roofsim.output import visible
 from tests.fuzz.files import text_of
 from tests.fuzz.inputs import Input
@@ -20,7 +21,6 @@ from tests.fuzz.scenarios import CARDS, QUICK, QUICK_OTHERS, mutated, scenario_p
 from tests.fuzz.values import NUMBERS, TEXTS, WORDS, catalog_name, hostile, of_schema
 
 if TYPE_CHECKING:
-    from pathlib import Path
     from random import Random
 
 ENCODINGS = ("utf-8",) * 6 + ("ascii", "latin-1", "cp1252", "utf-16")
@@ -28,16 +28,22 @@ ENCODINGS = ("utf-8",) * 6 + ("ascii", "latin-1", "cp1252", "utf-16")
 VERBS: dict[str, dict[str, tuple[Any, ...] | None]] = {
     "run": {"--json": None, "--csv": None},
     "compare": {"--json": None, "--csv": None, "--gpu": ("a100,h100", "h100", "a100,nothing", ",", "")},
-    "fit": {"--json": None, "--csv": None, "--largest": ("micro-batch-size", "sequence-length", "model", "x"), "--fewest": ("gpus", "x"),
+    "fit": {"--json": None, "--csv": None, "--largest": ("micro-batch-size", "sequence-length", "model", "x"),
+    "--fewest": ("gpus", "x"),
             "--family": ("decoder", "gpt2", "x")},
-    "serve": {"--json": None, "--csv": None, "--prompt-length": (64, 1000), "--output-length": (16, 100), "--request-rate": (1, 5, 0.1),
+    "serve": {"--json": None, "--csv": None, "--prompt-length": (64, 1000), "--output-length": (16, 100),
+    "--request-rate": (1, 5, 0.1),
               "--concurrency": (1, 8), "--engine": ("vllm", "sglang", "tensorrt-llm")},
-    "ops": {"--json": None, "--csv": None, "--by": ("op", "class", "layer", "phase", "x"), "--sort": ("time", "flops", "bytes", "program", "x"),
+    "ops": {"--json": None, "--csv": None, "--by": ("op", "class", "layer", "phase", "x"), "--sort": ("time",
+    "flops", "bytes", "program", "x"),
             "--top": (1, 5, 0, -1, 10**9), "--listing": None},
-    "memory": {"--json": None, "--csv": None, "--by": ("op", "layer", "role", "stage", "x"), "--curve": None, "--top": (1, 3), "--tensor": ("", "x")},
+    "memory": {"--json": None, "--csv": None, "--by": ("op", "layer", "role", "stage", "x"), "--curve": None,
+    "--top": (1, 3), "--tensor": ("", "x")},
     "timeline": {"--json": None, "--csv": None},
-    "collectives": {"--json": None, "--csv": None, "--system": ("dgx-h100", "dgx-a100", "dgx-2", "x"), "--ranks": ("8", "8,16", "0", "-1", "99999"),
-                    "--op": ("all_reduce", "all_gather", "send_recv", "x"), "--sizes": ("1 GiB", "1 B", "64 MiB,1 KiB", "0 B", "x"), "--stride": (1, 8, 0, -1),
+    "collectives": {"--json": None, "--csv": None, "--system": ("dgx-h100", "dgx-a100", "dgx-2", "x"),
+    "--ranks": ("8", "8,16", "0", "-1", "99999"),
+                    "--op": ("all_reduce", "all_gather", "send_recv", "x"), "--sizes": ("1 GiB", "1 B",
+                    "64 MiB,1 KiB", "0 B", "x"), "--stride": (1, 8, 0, -1),
                     "--engine": ("vllm", "pytorch-eager"), "--gpu": ("h100", "a100")},
     "explain": {"--json": None},
     "list": {"--json": None, "--csv": None},
@@ -109,15 +115,20 @@ def _words(random: Random, verb: str) -> list[str]:
     if verb == "serve":
         words += ["--prompt-length", "64", "--output-length", "16"] if random.random() < 0.7 else []
     if verb not in ("collectives", "list", "show", "schema"):
-        for name in random.sample(list(SCENARIO_OPTIONS), random.choice((0, 0, 1, 1, 2, 3))):
-            words += [f"--{name.replace('_', '-')}", _value(random, name)]
-        if random.random() < 0.2:
-            path, _ = random.choice(scenario_paths()[0])
-            words += ["--set", f"{'.'.join(path)}={_value(random, path[-1])}"]
+        words += _scenario_words(random)
     if random.random() < 0.05:
-        words.insert(
-            random.randrange(len(words) + 1), str(random.choice((*TEXTS, "--nothing", "-x", "--help", "--version")))
-        )
+        odd = str(random.choice((*TEXTS, "--nothing", "-x", "--help", "--version")))
+        words.insert(random.randrange(len(words) + 1), odd)
+    return words
+
+
+def _scenario_words(random: Random) -> list[str]:
+    words = []
+    for name in random.sample(list(SCENARIO_OPTIONS), random.choice((0, 0, 1, 1, 2, 3))):
+        words += [f"--{name.replace('_', '-')}", _value(random, name)]
+    if random.random() < 0.2:
+        path, _ = random.choice(scenario_paths()[0])
+        words += ["--set", f"{'.'.join(path)}={_value(random, path[-1])}"]
     return words
 
 
@@ -189,7 +200,10 @@ def _command(random: Random, folder: Path, words: list[str]) -> Input:
                 main()
             except SystemExit as stop:
                 code = stop.code
-        return _broken(code, _text(out), _text(err), words)
+        broken = _broken(code, _text(out), _text(err), words)
+        if code == 2 and not broken:
+            raise SpecError(_text(err) or "")
+        return broken
 
     return Input(f"roofsim {' '.join(map(repr, words))} into {getattr(out, 'encoding', out)} with {scenario}", act)
 
@@ -234,10 +248,16 @@ def _broken(code: Any, out: str | None, err: str | None, words: list[str]) -> li
     for text in (out or "", err):
         if visible(text.replace("\r\n", "\n")) != text.replace("\r\n", "\n"):
             found.append("signs that a terminal obeys")
-    if [name for name in os.listdir(".") if name.startswith(".roofsim-")]:
+    if list(Path().glob(".roofsim-*")):
         found.append("a half-written file is left")
-    if code == 0 and out and "--json" in words and not {"--csv", "--help", "--version"}.intersection(words):
-        data = json.loads(out)
-        if words[0] not in ("schema", "show", "list"):
-            found += broken_by_result(data) if words[0] == "run" and "step_time" in data else broken_by_numbers(data)
-    return found
+    return found + (_of_json(out, words) if code == 0 and out else [])
+
+
+def _of_json(out: str, words: list[str]) -> list[str]:
+    """Return the laws that an answer in JSON breaks."""
+    if "--json" not in words or {"--csv", "--help", "--version"}.intersection(words):
+        return []
+    data = json.loads(out)
+    if words[0] in ("schema", "show", "list"):
+        return []
+    return broken_by_result(data) if words[0] == "run" and "step_time" in data else broken_by_numbers(data)

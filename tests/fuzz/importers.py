@@ -25,7 +25,8 @@ CONFIGS = [
     for entry in json.loads((Path(__file__).parents[1] / "importers" / "published.json").read_text(encoding="utf-8"))
 ]
 #: Keys of configurations beyond those that an entry has.
-KEYS = sorted({key for config in CONFIGS for key in config}) + [
+KEYS = [
+    *sorted({key for config in CONFIGS for key in config}),
     "quantization_config", "torch_dtype", "dtype", "text_config", "vision_config", "rope_scaling", "layer_types", "_name_or_path",
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,8 +12,11 @@ if TYPE_CHECKING:
 
 #: Rounding of sums.
 CLOSE = 1e-6
+#: Elasticities lie within 0 and -1 by so much: where soft corners meet and ranks wait, more of
+#: one resource may cost a little.
+SOFT = 0.1
 #: Keys below which a number may be negative: differences and derivatives, and what is quoted from elsewhere.
-SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error"})
+SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error", "slowdown"})
 
 
 def numbers(data: Any, path: str = "") -> Iterator[tuple[str, float]]:
@@ -79,7 +83,7 @@ def _of_memory(memory: dict[str, Any]) -> list[str]:
     if not _near(memory["shortfall"], max(peak - capacity, 0.0)):
         found.append(f"memory.shortfall is {memory['shortfall']}")
     ladder = ("allocated_peak", "reserved", "device_total")
-    for low, high in zip(ladder, ladder[1:], strict=False):
+    for low, high in pairwise(ladder):
         if memory[low] > memory[high] * (1.0 + CLOSE):
             found.append(f"memory.{low} {memory[low]} is more than {high} {memory[high]}")
     if memory["device_total"] != peak:
@@ -90,7 +94,7 @@ def _of_memory(memory: dict[str, Any]) -> list[str]:
 def _of_shares(data: dict[str, Any]) -> list[str]:
     found = [f"{name} is {data[name]}" for name in ("mfu", "hfu") if not 0.0 <= data[name] <= 1.0 + CLOSE]
     for name, value in (data["elasticity"] or {}).items():
-        if not -1.001 <= value <= 1e-6:
+        if not -1.0 - SOFT <= value <= SOFT:
             found.append(f"elasticity.{name} is {value}")
     if data["parameters"]["active"] > data["parameters"]["total"] * (1.0 + CLOSE):
         found.append("more parameters are active than there are")

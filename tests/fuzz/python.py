@@ -25,8 +25,10 @@ def argument(random: Random) -> Any:
         return hostile(random)
     return random.choice(
         (
-            np.int64(8), np.float64(2048.0), np.float32(0.5), np.float64("nan"), np.array([1, 2, 4]), np.array(3.0), np.bool_(True), b"bytes",
-            {1, 2}, (1, 2), object(), lambda: 1, Path("gpt"), Path("nowhere/gpt.yaml"), range(3), 3 + 4j, int, Exception("x"), "bf16", 4, 2.0, 10**5000,
+            np.int64(8), np.float64(2048.0), np.float32(0.5), np.float64("nan"), np.array([1, 2, 4]),
+            np.array(3.0), np.bool_(True), b"bytes",
+            {1, 2}, (1, 2), object(), lambda: 1, Path("gpt"), Path("nowhere/gpt.yaml"), range(3), 3 + 4j, int,
+            Exception("x"), "bf16", 4, 2.0, 10**5000,
         )
     )  # fmt: skip
 
@@ -64,7 +66,7 @@ def _call(verb: str, scenario: Any, keys: dict[str, Any], random: Random) -> lis
         roofsim.evaluate(roofsim.resolve(scenario, **keys))
         return []
     if verb == "compare":
-        keys.pop("gpu", None)
+        keys = {name: value for name, value in keys.items() if name not in ("gpu", "gpus")}
         cards: Any = random.choice((["a100"], ["a100", "h100"], ["h100", "rtx4090"], [], ["nothing"]))
         return [
             line for found in roofsim.compare(scenario, cards, **keys) for line in broken_by_result(found.to_dict())

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 #: Surface -> what makes an input of it, and how many of 1,000 inputs are of it.
 SURFACES: dict[str, tuple[Callable[[Random, Path], Input], int]] = {
-    "combinations": (scenarios.combinations, 150),
+    "combinations": (scenarios.combinations, 140),
     "mutations": (scenarios.mutations, 250),
     "overrides": (hardware.overrides, 90),
     "inline": (hardware.inline, 80),
@@ -37,7 +37,7 @@ SURFACES: dict[str, tuple[Callable[[Random, Path], Input], int]] = {
     "texts": (files.texts, 70),
     "flags": (commands.flags, 60),
     "outputs": (commands.outputs, 20),
-    "python": (python.calls, 40),
+    "python": (python.calls, 50),
 }
 #: Seconds that one input may take on a busy machine.
 LONGEST = 60

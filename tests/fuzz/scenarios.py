@@ -27,7 +27,8 @@ CARD = {
     "peak": {"bf16": "150 TFLOP/s", "fp16": "150 TFLOP/s"}, "vector_peak": {"fp32": "30 TFLOP/s"},
 }  # fmt: skip
 INLINE = (
-    TINY, TINY | {"dropout": 0.1}, TINY_LLAMA, TINY_EXPERTS, TINY_EXPERTS | {"num_dense_layers": 0}, TINY_LLAMA | {"sliding_window": 32},
+    TINY, TINY | {"dropout": 0.1}, TINY_LLAMA, TINY_EXPERTS, TINY_EXPERTS | {"num_dense_layers": 0},
+    TINY_LLAMA | {"sliding_window": 32},
     TINY_LLAMA | {"attention": "mla", "q_lora_rank": 16, "kv_lora_rank": 16, "qk_nope_head_size": 16, "qk_rope_head_size": 8,
                   "value_head_size": 16, "num_key_value_heads": 4},
 )  # fmt: skip
@@ -49,15 +50,17 @@ QUICK = (
     "gpt2-355m",
 )
 QUICK_OTHERS = (
-    "bert-base", "resnet50", "vit-b16", "unet", "dlrm", "sd15-unet", "dit-xl2", "swin-tiny-patch4-window7-224", "vgg16", "mixer-b16-224",
-    "ssd300-resnet50", "efficientnet-b0", "convnext-tiny", "densenet121", "mobilenetv2-100", "inception-v3", "regnety-032",
+    "bert-base", "resnet50", "vit-b16", "unet", "dlrm", "sd15-unet", "dit-xl2", "swin-tiny-patch4-window7-224",
+    "vgg16", "mixer-b16-224", "ssd300-resnet50", "efficientnet-b0", "convnext-tiny", "densenet121", "mobilenetv2-100",
+    "inception-v3", "regnety-032",
 )  # fmt: skip
 LENGTHS = (1, 7, 16, 64, 128, 200, 256)
 CARDS = ("a100", "h100", "h100", "v100-sxm2-32gb", "rtx4090", "rtx3060", "h200", "b200", "mi300x", "l40s", "t4")
 TRAINED = ("fp32", "tf32", "fp16", "bf16", "bf16", "bf16", "fp16-amp", "bf16-amp", "fp8", "mxfp8")
 STORED = (*TRAINED, "nvfp4", "mxfp4", "int8", "int4", "nf4", "q4_k_m", "q8_0", "exl2-4.0bpw")
 OPTIMIZERS = (
-    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "none",
+    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor",
+    "lion", "muon", "none",
 )  # fmt: skip
 RECOMPUTATIONS = ("none", "selective", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1})
 ADAPTERS = ("lora", "qlora", {"kind": "lora", "rank": 4, "targets": ["query", "up"]})
@@ -146,7 +149,8 @@ def training(random: Random) -> dict[str, Any]:
     """Return what belongs to training."""
     found: dict[str, Any] = {}
     for name, choices, share in (
-        ("optimizer", OPTIMIZERS, 0.4), ("recompute", RECOMPUTATIONS, 0.4), ("dropout", (0.0, 0.1), 0.4), ("adapter", ADAPTERS, 0.15),
+        ("optimizer", OPTIMIZERS, 0.4), ("recompute", RECOMPUTATIONS, 0.4), ("dropout", (0.0, 0.1), 0.4),
+        ("adapter", ADAPTERS, 0.15),
         ("global_batch_size", (8, 16, 64), 0.3),
     ):  # fmt: skip
         if random.random() < share:

@@ -8,49 +8,58 @@ from typing import TYPE_CHECKING, Any
 from roofsim.spec.catalog import names
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from random import Random
 
 NUMBERS = (
-    0, 1, -1, 2, 3, 7, 8, 16, 63, 64, 1000, 2**31, 2**53 + 1, 2**63, 10**12, 10**15, 10**18, 10**30, -(10**30), 10**400,
-    0.0, -0.0, 0.1, 0.5, 0.999, 1.0, 1.5, -0.5, 1e-300, 5e-324, 1e-12, 1e12, 1e300, 1.7e308, -1e308, math.inf, -math.inf, math.nan,
+    0, 1, -1, 2, 3, 7, 8, 16, 63, 64, 1000, 2**31, 2**53 + 1, 2**63, 10**12, 10**15, 10**18, 10**30, -(10**30),
+    10**400, 0.0, -0.0, 0.1, 0.5, 0.999, 1.0, 1.5, -0.5, 1e-300, 5e-324, 1e-12, 1e12, 1e300, 1.7e308, -1e308,
+    math.inf, -math.inf, math.nan,
 )  # fmt: skip
 TEXTS = (
-    "", " ", "\n", "a\x00b", "\x1b[2J\x1b]0;x\x07", "[/x] [bold]", ":smile:", "\u202egpj.\u2066", "模型 µ", "a$b_{$c", "{0} %s %(x)d",
-    "nan", "inf", ".inf", "-.inf", "1e400", "-1", "0", "1_000", "0x10", "1e-300", "1:2:3", "yes", "null", "~", "true", "2x", "+10%",
-    "3 TB/s", "8 GiB", "-3 TB/s", "0 TB/s", "1e400 GB", "1e-300 s", "3 TB", "3", "9999999999999999999999 TFLOP/s", "5 us", "1 fs",
-    "0.001 us", "400 W", "2 USD/h", "1e300 USD/h", "../../etc/passwd", "/dev/zero", "/dev/null", "/dev/full", "/", ".", "..", "~root",
-    "x" * 300, "x/" * 3000, "n" * 70_000, "config.json", "gpt.yaml", "model.safetensors", "-", "--help", "@file", "*", "&a", "!!int 3",
+    "", " ", "\n", "a\x00b", "\x1b[2J\x1b]0;x\x07", "[/x] [bold]", ":smile:", "\u202egpj.\u2066", "模型 µ", "a$b_{$c",
+    "{0} %s %(x)d", "nan", "inf", ".inf", "-.inf", "1e400", "-1", "0", "1_000", "0x10", "1e-300", "1:2:3", "yes",
+    "null", "~", "true", "2x", "+10%", "3 TB/s", "8 GiB", "-3 TB/s", "0 TB/s", "1e400 GB", "1e-300 s", "3 TB", "3",
+    "9999999999999999999999 TFLOP/s", "5 us", "1 fs", "0.001 us", "400 W", "2 USD/h", "1e300 USD/h",
+    "../../etc/passwd", "/dev/zero", "/dev/null", "/dev/full", "/", ".", "..", "~root", "x" * 300, "x/" * 3000,
+    "n" * 70_000, "config.json", "gpt.yaml", "model.safetensors", "-", "--help", "@file", "*", "&a", "!!int 3",
 )  # fmt: skip
 WORDS = (
-    "train", "forward", "prefill", "decode", "generate", "fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8", "mxfp8", "nvfp4",
-    "mxfp4", "int8", "int4", "nf4", "q4_k_m", "iq4_nl", "exl2-4.0bpw", "none", "selective", "full", "adamw", "adamw-fused", "adam8bit",
-    "lamb", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "flash", "sdpa", "unfused", "channels_last", "channels_first", "lora",
-    "qlora", "gpipe", "1f1b", "interleaved", "zero-bubble", "optimizer", "gradients", "host", "nvme", "p2p", "a2a", "all_gather", "decoder",
-    "encoder", "resnet", "vit", "mha", "mla", "gelu", "silu", "rmsnorm", "layernorm", "rotary", "learned", "alibi",
+    "train", "forward", "prefill", "decode", "generate", "fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp",
+    "fp8", "mxfp8", "nvfp4", "mxfp4", "int8", "int4", "nf4", "q4_k_m", "iq4_nl", "exl2-4.0bpw", "none", "selective",
+    "full", "adamw", "adamw-fused", "adam8bit", "lamb", "sgd", "sgd-momentum", "adafactor", "lion", "muon", "flash",
+    "sdpa", "unfused", "channels_last", "channels_first", "lora", "qlora", "gpipe", "1f1b", "interleaved",
+    "zero-bubble", "optimizer", "gradients", "host", "nvme", "p2p", "a2a", "all_gather", "decoder", "encoder",
+    "resnet", "vit", "mha", "mla", "gelu", "silu", "rmsnorm", "layernorm", "rotary", "learned", "alibi",
 )  # fmt: skip
 
 
 def hostile(random: Random, depth: int = 0) -> Any:
     """Return a value of any kind, mostly of a kind that was not asked for."""
-    kind = random.randrange(12 if depth < 3 else 9)
-    if kind < 3:
-        return random.choice(NUMBERS)
-    if kind < 5:
-        return random.choice(TEXTS)
-    if kind < 7:
-        return random.choice(WORDS) if random.random() < 0.7 else catalog_name(random)
-    if kind == 7:
-        return random.choice((True, False, None))
-    if kind == 8:
-        return random.randint(-3, 300) if random.random() < 0.7 else random.uniform(-2.0, 300.0)
-    if kind == 9:
+    if depth < 3 and random.random() < 0.25:
+        return _container(random, depth)
+    kinds: tuple[Callable[[], Any], ...] = (
+        lambda: random.choice(NUMBERS),
+        lambda: random.choice(TEXTS),
+        lambda: random.choice(WORDS),
+        lambda: catalog_name(random),
+        lambda: random.choice((True, False, None)),
+        lambda: random.randint(-3, 300),
+        lambda: random.uniform(-2.0, 300.0),
+    )
+    return random.choices(kinds, weights=(30, 20, 14, 6, 10, 7, 3))[0]()
+
+
+def _container(random: Random, depth: int) -> Any:
+    kind = random.randrange(3)
+    if kind == 0:
         return [hostile(random, depth + 1) for _ in range(random.choice((0, 1, 1, 2, 3, 30)))]
-    if kind == 10:
+    if kind == 1:
         return {key(random): hostile(random, depth + 1) for _ in range(random.choice((0, 1, 1, 2, 5)))}
-    return nested(random.choice((5, 59, 70, 400)), random.random() < 0.5)
+    return nested(random.choice((5, 59, 70, 400)), mapping=random.random() < 0.5)
 
 
-def nested(depth: int, mapping: bool) -> Any:
+def nested(depth: int, *, mapping: bool) -> Any:
     """Return lists in lists, or mappings in mappings."""
     value: Any = 1
     for _ in range(depth):
@@ -99,25 +108,23 @@ def of_schema(schema: dict[str, Any], definitions: dict[str, Any], random: Rando
 
 
 def _of_type(schema: dict[str, Any], definitions: dict[str, Any], random: Random, depth: int) -> Any:
-    match schema.get("type"):
-        case "integer":
-            return _number(schema, random, whole=True)
-        case "number":
-            return _number(schema, random, whole=False)
-        case "boolean":
-            return random.random() < 0.5
-        case "null":
-            return None
-        case "string":
-            return _text(schema, random)
-        case "array":
-            least = schema.get("minItems", 0)
-            many = random.randint(least, min(schema.get("maxItems", least + 3), least + 3))
-            parts = schema.get("prefixItems") or [schema.get("items", {})] * many
-            return [of_schema(part, definitions, random, depth + 1) for part in parts]
-        case "object":
-            return _mapping(schema, definitions, random, depth)
-    return hostile(random, depth + 1)
+    makers: dict[Any, Callable[[], Any]] = {
+        "integer": lambda: _number(schema, random, whole=True),
+        "number": lambda: _number(schema, random, whole=False),
+        "boolean": lambda: random.random() < 0.5,
+        "null": lambda: None,
+        "string": lambda: _text(schema, random),
+        "array": lambda: _list(schema, definitions, random, depth),
+        "object": lambda: _mapping(schema, definitions, random, depth),
+    }
+    return makers.get(schema.get("type"), lambda: hostile(random, depth + 1))()
+
+
+def _list(schema: dict[str, Any], definitions: dict[str, Any], random: Random, depth: int) -> list[Any]:
+    least = schema.get("minItems", 0)
+    many = random.randint(least, min(schema.get("maxItems", least + 3), least + 3))
+    parts = schema.get("prefixItems") or [schema.get("items", {})] * many
+    return [of_schema(part, definitions, random, depth + 1) for part in parts]
 
 
 def _number(schema: dict[str, Any], random: Random, *, whole: bool) -> Any:
