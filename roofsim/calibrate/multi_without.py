@@ -11,6 +11,7 @@ from roofsim.calibrate.multi_cases import load_multi_cases
 from roofsim.calibrate.multi_notes import COMPOSED, LABELS
 from roofsim.calibrate.score import grouped, predict_cases, score
 from roofsim.errors import did_you_mean
+from roofsim.output import save_text
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def main() -> None:
     rows = predict_cases(case for case in load_multi_cases() if case.source != COMPOSED)
     text = page(rows, [known[name] for name in arguments.names] or MECHANISMS)
     if arguments.write:
-        (catalog.root() / PAGE).write_text(text, encoding="utf-8")
+        save_text(catalog.root() / PAGE, text)
     else:
         sys.stdout.write(text)
 
