@@ -7,6 +7,7 @@ The tree::
     │   ├── UnitError          a quantity without, or with the wrong, unit
     │   └── UnknownNameError   a name that no catalog has
     ├── NoDataError            the catalog knows the thing but not this number of it
+    ├── OutputError            an answer that could not be written: a full disk, a folder without permission
     ├── GraphError             an op graph that breaks its own rules (our mistake)
     ├── PassError              a pass that was run in the wrong order or broke its promise (our mistake)
     └── UnsupportedOpError     an op without a row in a rules table (our mistake)
@@ -16,10 +17,18 @@ from __future__ import annotations
 
 import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: Characters of a message that are shown of its place, its key path, what it says, and its hint: all of them may quote a file.
+LONGEST_PLACE: Final = 300
+LONGEST_PATH: Final = 200
+LONGEST_MESSAGE: Final = 1_000
+LONGEST_HINT: Final = 3_000
+#: Problems of one request that are shown.
+MOST_PROBLEMS: Final = 25
 
 
 class RoofsimError(Exception):
@@ -61,8 +70,10 @@ class Problem:
     hint: str = ""
 
     def __str__(self) -> str:
-        head = ": ".join(part for part in (str(self.place) if self.place else "", self.path, self.message) if part)
-        hint = f". {self.hint}" if self.hint else ""
+        place = shortened(str(self.place), LONGEST_PLACE) if self.place else ""
+        said = (place, shortened(self.path, LONGEST_PATH), shortened(self.message, LONGEST_MESSAGE))
+        head = ": ".join(part for part in said if part)
+        hint = f". {shortened(self.hint, LONGEST_HINT)}" if self.hint else ""
         return f"{head.rstrip('.')}{hint}{self.place.excerpt() if self.place else ''}"
 
 
@@ -73,7 +84,10 @@ class SpecError(RoofsimError):
         if isinstance(problems, str):
             problems = Problem(problems)
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        lines = [str(problem) for problem in self.problems[:MOST_PROBLEMS]]
+        if len(self.problems) > MOST_PROBLEMS:
+            lines.append(f"... and {len(self.problems) - MOST_PROBLEMS} more problems")
+        super().__init__("\n".join(lines))
 
 
 class UnitError(SpecError):
@@ -86,6 +100,10 @@ class UnknownNameError(SpecError):
 
 class NoDataError(RoofsimError):
     """The catalog has the thing, but not the number that was asked for."""
+
+
+class OutputError(RoofsimError):
+    """An answer that could not be written; what stood at its place before is still there."""
 
 
 class GraphError(RoofsimError):
@@ -101,6 +119,18 @@ class UnsupportedOpError(RoofsimError):
 
     def __init__(self, table: str, op: object) -> None:
         super().__init__(f"no {table} rule for {type(op).__name__} ({getattr(op, 'name', op)!r})")
+
+
+def shortened(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters, with its middle left out where it is longer.
+
+    >>> shortened("abcdefghijklmnopqrstuvwxyz", 15)
+    'abcde ... vwxyz'
+    """
+    if len(text) <= limit:
+        return text
+    half = (limit - 5) // 2
+    return f"{text[:half]} ... {text[-half:]}"
 
 
 def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:

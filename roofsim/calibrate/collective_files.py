@@ -12,6 +12,7 @@ import numpy as np
 from roofsim.calibrate.collective_fit import fit
 from roofsim.calibrate.collective_start import RANGES, SOURCES
 from roofsim.calibrate.collectives import Score, measured, predict, report, scores
+from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.spec.links import shipped_links
 from roofsim.units import humanize, parse
@@ -149,12 +150,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.write:
         facts = {"command": COMMAND, "rows": f"{int(table.fitted.sum())} of {len(table)}, every third"}
         path = catalog.root() / "hardware" / "constants" / "links.yaml"
-        path.write_text(text_of(links, facts), encoding="utf-8")
+        save_text(path, text_of(links, facts))
     if options.transfer or options.page:
         transferred = left_out(table, links)
         sys.stdout.write("\n".join(["left out", *report(transferred)]) + "\n")
         if options.page:
-            (catalog.root() / PAGE).write_text(page(table, links, transferred), encoding="utf-8")
+            save_text(catalog.root() / PAGE, page(table, links, transferred))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.inference_cases import SERVED, load_inference_cases, predict_all
 from roofsim.calibrate.score import grouped, score
+from roofsim.output import save_text
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, unpriced = predict_all(elsewhere())
     if arguments.write:
-        (catalog.root() / PAGE).write_text(page(rows, unpriced), encoding="utf-8")
+        save_text(catalog.root() / PAGE, page(rows, unpriced))
     else:
         sys.stdout.write("\n".join(table(rows, lambda row: LABELS[row.case.source])) + "\n")
 

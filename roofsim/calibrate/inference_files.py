@@ -14,6 +14,7 @@ from roofsim.calibrate.inference_fit import read_left_out
 from roofsim.calibrate.inference_notes import DECIDES, HEAD, LABELS, LEFT, REMAINS, SERVERS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
 from roofsim.calibrate.scorecard import MOVED
+from roofsim.output import save_text
 from roofsim.spec import catalog, inference_spreads
 
 if TYPE_CHECKING:
@@ -219,10 +220,10 @@ def main() -> None:
     if not arguments.write:
         sys.stdout.write("\n".join(_table(times(rows), lambda row: f"{row.case.software}, {row.case.regime}")) + "\n")
         return
-    (catalog.root() / "hardware" / "constants" / "inference_spreads.yaml").write_text(text_of(rows), encoding="utf-8")
+    save_text(catalog.root() / "hardware" / "constants" / "inference_spreads.yaml", text_of(rows))
     inference_spreads.shipped.cache_clear()
     rows, unpriced = predict_all(load_inference_cases())
-    (catalog.root() / PAGE).write_text(page(rows, unpriced), encoding="utf-8")
+    save_text(catalog.root() / PAGE, page(rows, unpriced))
 
 
 if __name__ == "__main__":

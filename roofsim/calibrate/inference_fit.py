@@ -6,6 +6,7 @@ The shipped constants were set by the same rows with all cards in; this shows ho
 from __future__ import annotations
 
 import csv
+import io
 import sys
 from copy import deepcopy
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from roofsim.api import resolve
 from roofsim.calibrate.cases import folder
 from roofsim.calibrate.inference_cases import READ, TIME, load_inference_cases
 from roofsim.evaluate import evaluate
+from roofsim.output import save_text
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
@@ -126,20 +128,20 @@ def cases_of(fit: Fit) -> list[InferenceCase]:
 
 def main() -> None:
     """Write the predictions of every card by constants that never saw it."""
-    with left_out_path().open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(("name", "shipped", "card_left_out"))
-        for fit in FITS:
-            cases = cases_of(fit)
-            for card in sorted({case.gpu for case in cases}):
-                values = fitted_without(card, fit, cases)
-                sys.stdout.write(
-                    f"{fit.engine} {fit.regime} without {card}: {dict(zip(fit.facts, values.tolist(), strict=True))}\n"
-                )
-                for case in cases:
-                    if case.gpu == card:
-                        pair = predict(case, fit, shipped_facts(fit)), predict(case, fit, values)
-                        writer.writerow((case.name, *(f"{seconds:.6g}" for seconds in pair)))
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("name", "shipped", "card_left_out"))
+    for fit in FITS:
+        cases = cases_of(fit)
+        for card in sorted({case.gpu for case in cases}):
+            values = fitted_without(card, fit, cases)
+            facts = dict(zip(fit.facts, values.tolist(), strict=True))
+            sys.stdout.write(f"{fit.engine} {fit.regime} without {card}: {facts}\n")
+            for case in cases:
+                if case.gpu == card:
+                    pair = predict(case, fit, shipped_facts(fit)), predict(case, fit, values)
+                    writer.writerow((case.name, *(f"{seconds:.6g}" for seconds in pair)))
+    save_text(left_out_path(), file.getvalue())
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from roofsim.calibrate.kernel_shapes import TILING_NAMES
 from roofsim.calibrate.kernel_table import Group, card
 from roofsim.cost.inference_constants import NARROW, WIDE_UNITS
 from roofsim.cost.kernel_models.silicon import sustained_share
+from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.units import humanize
 
@@ -81,15 +82,15 @@ def write_constants(found: KernelFit, scores: Sequence[Score], *, tilings: bool 
     tilings.yaml, another part, only when asked: the constants of training steps (steps.yaml) are fitted on top of it.
     """
     folder = catalog.root() / "hardware" / "constants"
-    (folder / "kernels.yaml").write_text(kernels_text(found, scores), encoding="utf-8")
+    save_text(folder / "kernels.yaml", kernels_text(found, scores))
     if tilings:
-        (folder / "tilings.yaml").write_text(tilings_text(found), encoding="utf-8")
-    (folder / "inference.yaml").write_text(inference_text(found), encoding="utf-8")
+        save_text(folder / "tilings.yaml", tilings_text(found))
+    save_text(folder / "inference.yaml", inference_text(found))
 
 
 def write_fit(path: Path, found: KernelFit, scores: Sequence[Score]) -> None:
     """Write the constants of a fit to a file of one's own."""
-    path.write_text(kernels_text(found, scores), encoding="utf-8")
+    save_text(path, kernels_text(found, scores))
 
 
 def kernels_text(found: KernelFit, scores: Sequence[Score]) -> str:

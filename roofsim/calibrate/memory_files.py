@@ -11,6 +11,7 @@ import numpy as np
 from roofsim.calibrate.memory_cases import FIGURE_OF, predict_all, stated
 from roofsim.calibrate.memory_notes import CHOSEN, GROUPS, INTRODUCTION, PEERS, REMAINS, SOURCES, note
 from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
+from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.spec.memory_spreads import FIGURES
 
@@ -218,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.stdout.write(_scores(stated(rows)))
     if options.write:
         path = catalog.root() / "hardware" / "constants" / "memory.yaml"
-        path.write_text(text_of(rows), encoding="utf-8")
+        save_text(path, text_of(rows))
         sys.stdout.write(f"wrote {path.name}; --page writes the page with the new widths\n")
     elif options.page:
-        (catalog.root() / PAGE).write_text(page(rows), encoding="utf-8")
+        save_text(catalog.root() / PAGE, page(rows))

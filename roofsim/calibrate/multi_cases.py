@@ -14,6 +14,7 @@ import numpy as np
 from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
+from roofsim.output import save_text
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:
@@ -157,11 +158,11 @@ def main() -> None:
         for name, mine in grouped(rows, group_of).items():
             sys.stdout.write(_line(name, mine) + "\n")
         return
-    (catalog.root() / "hardware" / "constants" / "many_gpus.yaml").write_text(text_of(rows), encoding="utf-8")
+    save_text(catalog.root() / "hardware" / "constants" / "many_gpus.yaml", text_of(rows))
     _forget()
     rows = predict_cases(case for case in cases if case.source != COMPOSED)
     composed = predict_cases(case for case in cases if case.source == COMPOSED)
-    (catalog.root() / PAGE).write_text(page(rows, composed), encoding="utf-8")
+    save_text(catalog.root() / PAGE, page(rows, composed))
 
 
 def _forget() -> None:

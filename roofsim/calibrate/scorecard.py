@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate import cases as shipped_cases
 from roofsim.calibrate.baseline import Baseline, fit_baseline
 from roofsim.calibrate.score import GROUPINGS, Prediction, Score, score
+from roofsim.output import save_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -87,11 +89,12 @@ def predict_left_out(cases: Sequence[Case]) -> list[float]:
 
 def write_left_out(names: Sequence[str], shipped: Sequence[float], card_left_out: Sequence[float]) -> None:
     """Store predictions without the card, each beside the shipped one of its time, which says later if it still holds."""
-    with left_out_path().open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(["name", "shipped", "card_left_out"])
-        for name, predicted, left_out in zip(names, shipped, card_left_out, strict=True):
-            writer.writerow([name, f"{predicted:.6g}", f"{left_out:.6g}"])
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(["name", "shipped", "card_left_out"])
+    for name, predicted, left_out in zip(names, shipped, card_left_out, strict=True):
+        writer.writerow([name, f"{predicted:.6g}", f"{left_out:.6g}"])
+    save_text(left_out_path(), file.getvalue())
 
 
 def read_left_out(rows: Sequence[Prediction]) -> dict[str, float]:

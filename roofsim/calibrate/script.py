@@ -7,6 +7,7 @@ import importlib.resources
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
+from roofsim.output import save_text
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,11 +49,10 @@ def write_script(path: Path, *, force: bool = False) -> None:
     Raises
     ------
     SpecError
-        If there is a file already and `force` is not set, or the path cannot be written.
+        If there is a file already and `force` is not set.
+    OutputError
+        If it cannot be written.
     """
     if path.exists() and not force:
         raise SpecError(Problem(f"cannot write {path}: it exists already", hint="--force replaces it."))
-    try:
-        path.write_bytes(script_text().encode())
-    except OSError as error:
-        raise SpecError(Problem(f"cannot write {path}: {error.strerror}")) from error
+    save_text(path, script_text())

@@ -16,6 +16,7 @@ from roofsim.calibrate.scorecard import write_left_out
 from roofsim.calibrate.step_table import predict, step_table
 from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
 from roofsim.evaluate import evaluate
+from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.spec.constants import Constants, Deviation, shipped
 from roofsim.units import humanize
@@ -120,7 +121,7 @@ def main() -> None:
         sys.stdout.write(f"{name}: {text}\n")
     if "--write" in sys.argv:
         path = catalog.root() / "hardware" / "constants" / "steps.yaml"
-        path.write_text(to_yaml(constants), encoding="utf-8")
+        save_text(path, to_yaml(constants))
         write_left_out(
             [case.name for case in load_cases()], **{name: list(map(float, v)) for name, v in seconds.items()}
         )

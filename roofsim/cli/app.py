@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import sys
-from typing import Annotated, Final
+from contextlib import redirect_stdout, suppress
+from typing import Annotated, Any, Final
 
 import typer
 
+from roofsim.cli.answers import Answer
 from roofsim.cli.lazy import VerbGroup
+from roofsim.errors import OutputError, shortened
+from roofsim.output import visible
 
 app = typer.Typer(
     name="roofsim",
@@ -41,40 +46,67 @@ def _root(
     del version
 
 
+#: What the parser of arguments raises: the ancestor of all its complaints.
+_UsageError: Final[Any] = typer.BadParameter.__base__
 #: Objects between two searches for cycles (Python's own: 700).
 _ALLOCATIONS: Final = 200_000
 
 
 def main() -> None:
-    """Run the command line. Exit code 0 for an answer, 2 for a bad request, 1 for a defect of ours."""
+    """Run the command line. Exit code 0 for an answer, 2 for a bad request, 1 for what cannot be written or a defect of ours."""
     # A command makes many objects and little garbage: looking for cycles less often saves a tenth of a short one's time.
     gc.set_threshold(_ALLOCATIONS)
+    sys.exit(_run(Answer(sys.stdout)))
+
+
+def _run(answer: Answer) -> int:
     try:
-        app(prog_name="roofsim")
-    except KeyboardInterrupt:
-        sys.exit(130)
-    except BrokenPipeError:
-        # The reader has gone (`roofsim ops | head`): nothing is wrong. Keep the interpreter from complaining at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
+        try:
+            with redirect_stdout(answer):
+                code = _called()
+        except OutputError:
+            answer.deliver()  # what was found is worth reading although a file of it could not be written
+            raise
+        answer.deliver()
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
     except Exception as error:
-        sys.exit(_report(error))
+        text, code = _said_of(error)
+        with suppress(OSError, ValueError, AttributeError):  # standard error may be closed as well
+            sys.stderr.write(visible(text))
+        return code
 
 
-def _report(error: Exception) -> int:
+def _called() -> Any:
+    try:
+        return app(prog_name="roofsim", standalone_mode=False)
+    except SystemExit as stop:  # completion ends so
+        return stop.code
+
+
+def _said_of(error: Exception) -> tuple[str, int]:
+    """Return what to say of an error, and the exit code."""
     from roofsim.errors import NoDataError, SpecError
 
+    if isinstance(error, _UsageError):
+        said = io.StringIO()
+        error.show(file=said)
+        return said.getvalue(), error.exit_code
     if isinstance(error, SpecError | NoDataError):
-        for line in str(error).splitlines():
-            sys.stderr.write(f"{line}\n" if line.startswith("    ") else f"roofsim: {line}\n")
-        return 2
+        lines = str(error).splitlines()
+        return "".join(f"{line}\n" if line.startswith("    ") else f"roofsim: {line}\n" for line in lines), 2
     if os.environ.get("ROOFSIM_DEBUG"):
         raise error
-    sys.stderr.write(
-        f"roofsim: this is a defect of roofsim, please report it: {type(error).__name__}: {error}\n"
+    if isinstance(error, OutputError):
+        return f"roofsim: {error}\n", 1
+    if isinstance(error, OSError):
+        about = "" if error.filename is None else f"{error.filename}: "
+        return f"roofsim: {about}{error.strerror or error}\n", 1
+    return (
+        f"roofsim: this is a defect of roofsim, please report it: {type(error).__name__}: {shortened(str(error), 1000)}\n"
         "(set ROOFSIM_DEBUG=1 for the traceback)\n"
-    )
-    return 1
+    ), 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import typer
 
 from roofsim.cli.lazy import VerbCommand
 from roofsim.cli.request import checked_path, write_text
+from roofsim.output import save_text
 
 app = typer.Typer(
     help="Measure a GPU, and turn measurements into constants.", no_args_is_help=True, rich_markup_mode=None
@@ -140,7 +141,7 @@ def _examine(folder: Path | None, output: Path | None, page: Path | None, *, hol
     if page is None:
         write_text(text)
     else:
-        page.write_text(text, encoding="utf-8")
+        save_text(page, text)
         typer.echo(f"wrote {page}")
     if output is not None and found.found is not None and found.refit is not None:
         write_fit(output, found.found, scores(found.refit))
@@ -157,5 +158,5 @@ def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
     if not rows:
         raise SpecError(Problem("has no rows", Place(str(data))))
     found = overlay_of(rows, gpu or rows[0]["gpu"])
-    target.write_text(to_yaml(found), encoding="utf-8")
+    save_text(target, to_yaml(found))
     typer.echo(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")

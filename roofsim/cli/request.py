@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from roofsim.output import visible
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -46,17 +48,15 @@ def evaluated(scenario: str, overrides: Overrides, *, with_curve: bool = False) 
 
 
 def console() -> Console:
-    """Return the console for answers; wide enough for tables when not a terminal."""
-    from rich.console import Console
+    """Return the console for answers."""
+    from roofsim.report.console import AnswerConsole
 
-    from roofsim.report.width import width
-
-    return Console(width=width(), soft_wrap=False)
+    return AnswerConsole()
 
 
 def write_text(text: str) -> None:
-    """Print plain text (JSON, CSV, a listing) unchanged."""
-    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    """Print plain text (JSON, CSV, a listing) as it is, with what a terminal would obey written out."""
+    sys.stdout.write(visible(text if text.endswith("\n") else text + "\n"))
 
 
 def checked_path(path: Path | None, *suffixes: str) -> Path | None:
@@ -70,10 +70,11 @@ def checked_path(path: Path | None, *suffixes: str) -> Path | None:
     if path is None:
         return None
     from roofsim.errors import Problem, SpecError
+    from roofsim.spec.source import is_folder
 
     if path.suffix.lower() not in suffixes:
         raise SpecError(Problem(f"cannot write {path}: expected a file ending in {' or '.join(suffixes)}"))
-    if not path.parent.is_dir():
+    if not is_folder(path.parent):
         raise SpecError(Problem(f"cannot write {path}: no such folder {path.parent}"))
     return path
 

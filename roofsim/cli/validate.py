@@ -9,6 +9,7 @@ import typer
 
 from roofsim.cli.flags import Csv
 from roofsim.cli.request import as_rows, console
+from roofsim.output import save_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,13 +114,17 @@ def _print(rows: Sequence[Prediction]) -> None:
 
 def _write(rows: Sequence[Prediction], docs: Path) -> None:
     from roofsim.calibrate.scorecard import scorecard
+    from roofsim.errors import OutputError
     from roofsim.report.accuracy import page
     from roofsim.report.accuracy_plots import draw
 
     card = scorecard(rows)
     pictures = docs / "pictures"
-    pictures.mkdir(exist_ok=True)
+    try:
+        pictures.mkdir(exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"cannot make {pictures}: {error.strerror}") from None
     drawn = draw(card, pictures)
     path = docs / "accuracy.md"
-    path.write_text(page(card), encoding="utf-8")
+    save_text(path, page(card))
     typer.echo(f"wrote {', '.join(str(file.relative_to(docs.parent)) for file in (path, *drawn))}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
@@ -66,7 +67,7 @@ class Fields:
     def number(self, key: str, default: float) -> float:
         """Return a number."""
         value = self._get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
             self.fail(key, f"expected a number; got {_shown(value)}")
         try:
             number = float(value)

@@ -20,6 +20,7 @@ from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
 from roofsim.importers.wrappers import notes_of, unwrap
 from roofsim.spec.json_text import read_json
+from roofsim.spec.source import is_file, is_folder
 from roofsim.spec.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
@@ -51,8 +52,8 @@ def read_config(path: Path) -> dict[str, Any]:
 
 
 def _file(path: Path) -> Path:
-    file = path / "config.json" if path.is_dir() else path
-    if not file.is_file():
+    file = path / "config.json" if is_folder(path) else path
+    if not is_file(file):
         _fail(file, "is not a regular file" if file.exists() else "no such file")
     return file
 

@@ -11,9 +11,10 @@ import json
 import pickle
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.importers.pickles import RefusedPickle, load_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,6 +25,9 @@ _FREE: Final = -1
 #: PyTorch rounds every request up to a multiple of this; traces tell requests.
 _GRANULE: Final = 512
 _LARGEST: Final = 10
+#: No address, size or stream of 64 bits is beyond it.
+_MOST: Final = 2**64
+_TEXT: Final = 200
 _ACTIVE: Final = ("active_allocated", "active_awaiting_free", "active_pending_free")
 _FREES: Final = ("free_completed", "free")
 _GROWS: Final = {"segment_alloc": 1, "segment_map": 1, "segment_free": -1, "segment_unmap": -1}
@@ -125,20 +129,6 @@ def read_snapshot(path: Path, device: int | None = None) -> Snapshot:
 _Active = tuple[int, int, LiveBlock]
 
 
-class _Refused(Exception):  # noqa: N818  # never leaves this module
-    pass
-
-
-class _PlainUnpickler(pickle.Unpickler):
-    """Builds containers, texts and numbers; every class or function comes through `find_class`, and none is let in."""
-
-    def find_class(self, module: str, name: str) -> NoReturn:
-        raise _Refused(f"{module}.{name}")
-
-    def persistent_load(self, pid: Any) -> NoReturn:
-        raise _Refused(f"a persistent object ({pid!r})"[:80])
-
-
 def _loaded(path: Path) -> Any:
     where = Place(str(path))
     try:
@@ -147,10 +137,10 @@ def _loaded(path: Path) -> Any:
             if not start:
                 raise SpecError(Problem("expected a memory snapshot; the file is empty", where))
             file.seek(0)
-            return json.load(file) if start in b"{[" else _unpickled(file)
+            return json.load(file) if start in b"{[" else load_plain(file)
     except OSError as error:
         raise SpecError(Problem(f"cannot read it: {error.strerror or error}", where)) from None
-    except _Refused as error:
+    except RefusedPickle as error:
         raise SpecError(
             Problem(
                 f"the pickle asks for {error}; expected dictionaries, lists, texts and numbers only",
@@ -165,10 +155,6 @@ def _loaded(path: Path) -> Any:
                 f"expected a whole pickle or JSON file; it is damaged, cut short or of another kind ({said})", where
             )
         ) from None
-
-
-def _unpickled(file: IO[bytes]) -> Any:
-    return _PlainUnpickler(file).load()
 
 
 # -- its contents ---------------------------------------------------------------------------------------------------
@@ -209,11 +195,11 @@ class _Reader:
         for index, segment in enumerate(segments):
             where = f"segments[{index}]"
             stream = self._whole(segment, "stream", where, 0)
-            key = (str(segment.get("segment_type", "unknown")), stream, bool(segment.get("is_expandable", False)))
+            key = (_text(segment.get("segment_type", "unknown")), stream, bool(segment.get("is_expandable", False)))
             use = uses[key]
             use[0] += 1
             for place, name in enumerate(("total_size", "allocated_size", "active_size"), 1):
-                use[place] += self._whole(segment, name, where, None if place == 1 else 0)
+                use[place] += self._part(segment, name, where, None if place == 1 else 0)
             blocks += self._active(segment, stream, where)
         pools = tuple(
             PoolUse(
@@ -238,14 +224,25 @@ class _Reader:
             trace=_Tracer(self, blocks, reserved).trace(trace) if trace else None,
         )
 
+    def _part(self, segment: dict[str, Any], name: str, where: str, default: int | None) -> int:
+        """Return what a segment holds of something, which is no more than the segment."""
+        size, total = self._whole(segment, name, where, default), self._whole(segment, "total_size", where)
+        if size > total:
+            self._wrong(f"{where}.{name}", f"at most the segment's total_size, {total}", size)
+        return size
+
     def _active(self, segment: dict[str, Any], stream: int, where: str) -> Iterator[_Active]:
         """Read the blocks of a segment that are given out; without addresses of their own they lie side by side."""
         address = self._whole(segment, "address", where, 0)
+        room = self._whole(segment, "total_size", where)
         for number, block in enumerate(self._list(segment.get("blocks") or [], f"{where}.blocks")):
             place = f"{where}.blocks[{number}]"
             if not isinstance(block, dict):
                 self._wrong(place, "a mapping", block)
             size = self._whole(block, "size", place)
+            room -= size
+            if room < 0:
+                self._wrong(f"{place}.size", "blocks that fit in their segment", size)
             address = self._whole(block, "address", place, address)
             if block.get("state") in _ACTIVE:
                 live = LiveBlock(
@@ -260,7 +257,7 @@ class _Reader:
     def _whole(self, mapping: dict[str, Any], name: str, where: str, default: int | None = None) -> int:
         """Return a whole number that is not negative; a missing one is the default, if there is one."""
         value = mapping.get(name, default)
-        if type(value) is not int or value < 0:
+        if type(value) is not int or not 0 <= value < _MOST:
             self._wrong(f"{where}.{name}", "a whole number that is not negative", value)
         return value
 
@@ -270,8 +267,7 @@ class _Reader:
         return list(value)
 
     def _wrong(self, where: str, expected: str, found: Any) -> NoReturn:
-        shown = repr(found)[:60] if isinstance(found, str | int | float | bool | type(None)) else type(found).__name__
-        raise SpecError(Problem(f"expected {expected}; found {shown}", Place(self.source), where))
+        raise SpecError(Problem(f"expected {expected}; found {_shown(found)}", Place(self.source), where))
 
 
 class _Tracer:
@@ -349,10 +345,24 @@ class _Tracer:
             return action, self.reader._whole(entry, "size", where), 0, 0
         if action == "alloc" or action in _FREES:
             size, address, stream = entry.get("size"), entry.get("addr"), entry.get("stream", 0)
-            if type(size) is not int or size < 0 or type(address) is not int or type(stream) is not int:
-                self.reader._wrong(where, "whole numbers for size, addr and stream", f"{size}, {address}, {stream}")
+            for value, least in ((size, 0), (address, -_MOST), (stream, -_MOST)):
+                if type(value) is not int or not least <= value < _MOST:
+                    self.reader._wrong(where, "whole numbers for size, addr and stream", value)
             return action, _rounded(size), address, stream
         return action, 0, 0, 0
+
+
+def _text(value: Any) -> str:
+    """Return a word of a snapshot; what is neither text nor a number of 64 bits has none."""
+    if type(value) is int and abs(value) < _MOST:
+        return str(value)
+    return value[:_TEXT] if isinstance(value, str) else "?"
+
+
+def _shown(found: Any) -> str:
+    if isinstance(found, int) and abs(found) >= _MOST:
+        return "a number of more than 64 bits"
+    return repr(found)[:60] if isinstance(found, str | int | float | bool | type(None)) else type(found).__name__
 
 
 def _rounded(size: int) -> int:
@@ -363,8 +373,8 @@ def _first_line(frames: Any) -> str:
     """Return where a block came from: the first frame of Python code outside of PyTorch, else the first."""
     lines = [
         (
-            str(frame.get("filename", "")),
-            f"{frame.get('filename', '?')}:{frame.get('line', '?')} {frame.get('name', '')}",
+            _text(frame.get("filename", "")),
+            f"{_text(frame.get('filename', '?'))}:{_text(frame.get('line', '?'))} {_text(frame.get('name', ''))}",
         )
         for frame in (frames if isinstance(frames, list | tuple) else [])
         if isinstance(frame, dict)

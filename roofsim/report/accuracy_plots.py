@@ -8,6 +8,7 @@ import numpy as np
 
 from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out
 from roofsim.report import words
+from roofsim.report.figure import new_figure, save_figure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,28 +25,22 @@ NEAR: Final = (0.5, 0.67, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0)
 WIDE: Final = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 #: Factor within which a prediction is on the grey band.
 BAND: Final = 1.25
+_DPI: Final = 100
 
 
 def draw(card: Scorecard, folder: Path) -> list[Path]:
     """Draw both pictures and return their files."""
     first, second = folder / "accuracy-measured.png", folder / "accuracy-groups.png"
-    figure = _figure(14.0, 7.0)
+    figure = new_figure(14.0, 7.0)
     grid = figure.add_gridspec(1, 2, width_ratios=(1.0, 1.05))
     _scatter(figure.add_subplot(grid[0, 0]), card)
     _ratios(figure.add_subplot(grid[0, 1]), card)
     figure.suptitle(f"{len(card.rows)} steps on one GPU; hollow: constants may have been fitted to it", fontsize=12)
-    # Without the library's name in the file, a picture changes only when what it shows does.
-    figure.savefig(first, dpi=100, metadata={"Software": None})
-    figure = _figure(14.0, 6.5)
+    save_figure(figure, first, dpi=_DPI, repeatable=True)
+    figure = new_figure(14.0, 6.5)
     _groups(figure, card)
-    figure.savefig(second, dpi=100, metadata={"Software": None})
+    save_figure(figure, second, dpi=_DPI, repeatable=True)
     return [first, second]
-
-
-def _figure(width: float, height: float) -> Any:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
 
 
 def _scatter(axes: Axes, card: Scorecard) -> None:

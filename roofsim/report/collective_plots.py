@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.report import words
+from roofsim.report.figure import new_figure, save_figure
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
 
@@ -48,9 +49,7 @@ def print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
 
 def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
     """Draw time and bus bandwidth against message size, one line a number of ranks."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(13.0, 6.0), layout="constrained")
+    figure = new_figure(13.0, 6.0)
     left, right = figure.subplots(1, 2)
     left.set_yscale("log")
     _lines(left, rows, "seconds", "time", words.seconds)
@@ -61,7 +60,7 @@ def draw_collectives(rows: list[dict[str, Any]], path: Path) -> None:
     left.add_artist(bounds)
     left.legend(title="ranks", loc="upper left", fontsize=9)
     figure.suptitle(f"{rows[0]['op']} on {rows[0]['system']}", fontsize=13)
-    figure.savefig(path, dpi=110, metadata={"Software": None} if path.suffix == ".png" else None)
+    save_figure(figure, path, repeatable=True)
 
 
 def _lines(axes: Axes, rows: list[dict[str, Any]], value: str, title: str, text: Callable[[float], str]) -> None:

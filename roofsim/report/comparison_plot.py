@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.report.comparison import folded
-from roofsim.report.plot import COLOURS, LINES, bytes_axis, legend_below, new_figure, roofline, time_bars
+from roofsim.report.figure import new_figure, save_figure
+from roofsim.report.plot import COLOURS, LINES, bytes_axis, legend_below, roofline, time_bars
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +39,7 @@ def draw_comparison(found: Comparison, path: Path) -> None:
         _prices(figure.add_subplot(grid[1, 2]), runs)
     scenario = found.results[0].scenario
     figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _memory_bars(axes: Axes, rows: list[Row]) -> None:

@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.analyze.alive import fullest_stage
 from roofsim.analyze.ops import op_rows
 from roofsim.report import words
+from roofsim.report.figure import new_figure, save_figure
 from roofsim.schedule.in_flight import BESIDE, waiting_bytes
 from roofsim.schedule.memory import CATEGORIES, last_of
 from roofsim.units import humanize
@@ -47,16 +48,6 @@ MARKS: Final = {
 }  # fmt: skip
 
 
-def new_figure(width: float, height: float) -> Any:
-    """Return an empty picture, so many inches wide and high."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), layout="constrained")
-
-
 def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     """Draw one run: roofline, where time goes, memory over the step."""
     figure = new_figure(13.0, 9.0)
@@ -68,7 +59,7 @@ def draw_run(pairs: list[tuple[Evaluation, Result]], path: Path) -> None:
     name, curve = _curves(evaluation)[fullest_stage(evaluation) if evaluation.program.pipelined else 0]
     _memory_curve(figure.add_subplot(grid[1, 1]), curve, result.memory, name, columns=3)
     figure.suptitle(words.headline(result), fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
@@ -81,7 +72,7 @@ def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
     if len(stages) > 1:
         _shared_legend(figure)
     figure.suptitle(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", fontsize=13)
-    figure.savefig(path, dpi=110)
+    save_figure(figure, path)
 
 
 def _shared_legend(figure: Any) -> None:

@@ -6,14 +6,15 @@ import io
 from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
-from rich.console import Console
-
 from roofsim.numeric import is_scalar
+from roofsim.output import visible
 from roofsim.report import words
-from roofsim.report.width import width
+from roofsim.report.console import AnswerConsole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+
+    from rich.console import Console
 
     from roofsim.analyze.comparison.rows import Comparison
     from roofsim.analyze.explain import Explanation
@@ -139,7 +140,7 @@ _SHOW: Final[dict[str, Callable[..., Any]]] = {
 def text_of(answer: Any) -> str:
     """Return what the command line prints, without the line break at the end."""
     out = io.StringIO()
-    show(answer, Console(file=out, width=width(), soft_wrap=False))
+    show(answer, AnswerConsole(out))
     return out.getvalue().removesuffix("\n")
 
 
@@ -148,7 +149,7 @@ def text_of(answer: Any) -> str:
 
 def line_of(answer: Any) -> str:
     """Return an answer in one line."""
-    return f"<{type(answer).__name__}: {' '.join(_line(answer).split())}>"
+    return visible(f"<{type(answer).__name__}: {' '.join(_line(answer).split())}>")
 
 
 def _line(answer: Any) -> str:

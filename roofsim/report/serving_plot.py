@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.report.figure import new_figure, save_figure
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -12,17 +14,11 @@ if TYPE_CHECKING:
     from roofsim.analyze.serving.answer import Served
 
 _MILLI: Final = 10.0**-3
-_DPI: Final = 110
 
 
 def draw_served(served: Served, path: Path) -> None:
     """Draw one answer to a file."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.0, 4.4), layout="constrained")
+    figure = new_figure(11.0, 4.4)
     if served.curve:
         left, right = figure.subplots(1, 2)
         _frontier(left, served)
@@ -34,7 +30,7 @@ def draw_served(served: Served, path: Path) -> None:
         f"{plan.resolved.model.name}, {plan.resolved.precision.name}, {plan.resolved.engine.name} on {plan.gpus} x "
         f"{plan.resolved.gpu.name}; {plan.prompt:.0f} + {plan.output:.0f} tokens", fontsize=11,
     )  # fmt: skip
-    figure.savefig(path, dpi=_DPI)
+    save_figure(figure, path)
 
 
 def _frontier(axes: Axes, served: Served) -> None:

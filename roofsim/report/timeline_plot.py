@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.timeline import COMPUTE, STREAMS
 from roofsim.report import words
+from roofsim.report.figure import DPI, new_figure, save_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,21 +28,16 @@ MOST_IN_ONE: Final = 24
 SIDE_BY_SIDE: Final = 70
 #: Boxes of one colour in a row beyond which they have no outline.
 MOST_OUTLINED: Final = 100
-WIDTH, DPI = 15.0, 110
+WIDTH = 15.0
 
 
 def draw_timeline(timeline: Timeline, path: Path) -> None:
     """Draw a timeline to a file."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib.figure import Figure
-
     piped = len(timeline.lanes) > 1
     panels = _panels(timeline) if piped else [("", 0.0, _end(timeline))]
     rows = len(timeline.lanes) if piped else len({span.stream for span in timeline.spans})
     height = max(min(0.34 * rows, 11.0), 1.0) + 1.0
-    figure = Figure(figsize=(WIDTH, height * len(panels) + 0.9), layout="constrained")
+    figure = new_figure(WIDTH, height * len(panels) + 0.9)
     for place, (title, start, end) in enumerate(panels):
         axes = figure.add_subplot(len(panels), 1, place + 1)
         (_stages if piped else _streams)(axes, timeline, start, end)
@@ -49,7 +45,7 @@ def draw_timeline(timeline: Timeline, path: Path) -> None:
     figure.axes[-1].set_xlabel("time since the start of the step")
     _legend(figure, timeline)
     figure.suptitle(_headline(timeline), fontsize=12)
-    figure.savefig(path, dpi=DPI)
+    save_figure(figure, path)
 
 
 def _headline(timeline: Timeline) -> str:

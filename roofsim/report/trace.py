@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.timeline import STREAMS
+from roofsim.output import save_text
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -67,4 +68,4 @@ def _named(what: str, process: int, thread: int, name: str, order: int) -> list[
 
 def write_trace(timeline: Timeline, path: Path) -> None:
     """Write the trace to a file."""
-    path.write_text(json.dumps(trace(timeline), allow_nan=False) + "\n", encoding="utf-8")
+    save_text(path, json.dumps(trace(timeline), allow_nan=False) + "\n")

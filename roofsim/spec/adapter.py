@@ -25,7 +25,9 @@ ALL_LINEAR: Final = "all-linear"
 class Adapter(BaseModel):
     """Low-rank adapters (LoRA, arXiv 2106.09685) on a frozen model, which QLoRA (arXiv 2305.14314) stores in few bits."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
+    )
 
     kind: Literal["lora", "qlora"] = Field(default="lora", description="qlora: the frozen linear layers are quantised.")
     rank: Annotated[int, Field(gt=0, le=100_000)] = Field(default=16, description="Rank of the two factors.")

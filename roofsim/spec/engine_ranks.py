@@ -13,7 +13,7 @@ from roofsim.spec.workload import ContextCommunication
 class Strict(BaseModel):
     """Refuse unknown keys and values that would have to be converted."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
 
 
 class RankFacts(Strict):

@@ -12,7 +12,7 @@ from roofsim.spec.architecture import Architecture
 from roofsim.spec.constants import Constants, Overlay, shipped
 from roofsim.spec.factor import changed, factor_of
 from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.stated import chosen
 from roofsim.spec.validate import validate
 from roofsim.units import humanize
@@ -119,7 +119,7 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
 def overlay_path(given: str, scenario: Document) -> Path | None:
     """Return the file of an overlay: as it stands, or beside the scenario."""
     folders = (Path(), Path(scenario.source).parent)
-    return next((folder / given for folder in folders if (folder / given).is_file()), None)
+    return next((folder / given for folder in folders if is_file(folder / given)), None)
 
 
 def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:

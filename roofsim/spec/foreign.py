@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.spec.source import is_file, is_folder
 
 #: What roofsim reads.
 READ: Final = "a scenario or model (.yaml, .json), a Hugging Face config.json, or a folder that holds one"
@@ -71,8 +72,8 @@ def check_file(path: Path) -> None:
     SpecError
         With one sentence that says what it is, what is read instead, and how to get there.
     """
-    there = _is_file(path)
-    if path.suffix.lower() in ENDINGS and not there and not path.is_dir():
+    there = is_file(path)
+    if path.suffix.lower() in ENDINGS and not there and not is_folder(path):
         raise SpecError(Problem("no such file", Place(str(path))))
     if path.suffix.lower() in (".yaml", ".yml") or not there:
         return
@@ -88,17 +89,10 @@ def check_file(path: Path) -> None:
 def check_named(given: str, folders: Sequence[Path]) -> None:
     """Check what a scenario names as its model in each folder where it may lie; raises as `check_file`."""
     for path in (folder / given for folder in folders):
-        if _is_file(path):
+        if is_file(path):
             check_file(path)
-        elif ("/" in given or "\\" in given) and path.is_dir() and not (path / "config.json").exists():
+        elif ("/" in given or "\\" in given) and is_folder(path) and not (path / "config.json").exists():
             raise folder_without_config(path)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except OSError:  # a name that no file can have
-        return False
 
 
 def _by_beginning(path: Path) -> str | None:
@@ -126,7 +120,7 @@ def _way(path: Path) -> str:
 def folder_without_config(path: Path, place: Place | None = None, key: str = "") -> SpecError:
     """Return the error of a folder that holds no config.json, with the way out; `place` and `key` name it, if not itself."""
     hint = ""
-    names = {other.name.lower() for other in path.iterdir()} if path.is_dir() else set()
+    names = {other.name.lower() for other in path.iterdir()} if is_folder(path) else set()
     if "model_index.json" in names:
         hint = "It is a pipeline of diffusers: the catalog has pipelines by name (`roofsim list models`)."
     elif "adapter_config.json" in names:

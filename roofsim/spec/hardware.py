@@ -25,7 +25,7 @@ VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
 
 class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
 
 
 class Clock(_Strict):

@@ -27,7 +27,7 @@ class ManyGpus(BaseModel):
         Cards and engines whose steps stand behind them.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
     schema_version: int = Field(default=1, alias="schema")
     sharded: Width

@@ -9,6 +9,7 @@ from typing import Final
 from roofsim.errors import Place, Problem, SpecError, near_matches
 from roofsim.spec import catalog
 from roofsim.spec.foreign import ENDINGS, folder_without_config
+from roofsim.spec.source import is_folder
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 #: What a path begins with that names no organisation of a model.
@@ -40,13 +41,13 @@ def named_file(
         return None
     candidates = [folder / given for folder in folders or (Path(),)]
     found = next(
-        (one for one in candidates if _exists(one) and (not _is_folder(one) or _is_folder_of_a_model(one))), None
+        (one for one in candidates if _exists(one) and (not is_folder(one) or _is_folder_of_a_model(one))), None
     )
     if found is not None:
         return found
-    folder = next((one for one in candidates if _is_folder(one)), None)
+    folder = next((one for one in candidates if is_folder(one)), None)
     if folder is not None:
-        raise folder_without_config(folder, place, path)
+        raise folder_without_config(folder, place or Place(given), path)
     if not suffixed and not given.startswith(_ROOTS) and not given.endswith(os.sep):
         return None
     message = "no such file" if place is None else f"no such file: {given}"
@@ -72,7 +73,7 @@ def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
         for suffix in SUFFIXES:
             if _exists(folder / f"{name}{suffix}"):
                 return f"There is a file {name + suffix!r}: a file is named with its suffix."
-        if _is_folder(folder / name):
+        if is_folder(folder / name):
             return f"There is a folder: name it './{name}', with a path separator."
     return ""
 
@@ -88,13 +89,6 @@ def _exists(path: Path) -> bool:
         return False
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 def _is_folder_of_a_model(path: Path) -> bool:
     return _exists(path / "config.json")
 
@@ -102,7 +96,7 @@ def _is_folder_of_a_model(path: Path) -> bool:
 def _missing_hint(path: Path) -> str:
     """Say what a file that is not there may be meant as: another one beside it, a catalog entry, or a new one."""
     beside = (
-        [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if _is_folder(path.parent) else []
+        [other.name for other in path.parent.glob("*") if other.suffix in SUFFIXES] if is_folder(path.parent) else []
     )
     close = near_matches(path.name, beside)
     if close:
@@ -110,6 +104,6 @@ def _missing_hint(path: Path) -> str:
     name = catalog.normal(path.stem)
     known = name in catalog.names("model") or name in catalog.aliases("model")
     entry = f"The catalog's model is named without a suffix: {name!r}." if known else ""
-    if path.suffix == ".json" or not _is_folder(path.parent):
+    if path.suffix == ".json" or not is_folder(path.parent):
         return entry
     return " ".join(filter(None, (f"`roofsim init {path}` writes a commented scenario to begin with.", entry)))

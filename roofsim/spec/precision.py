@@ -52,7 +52,7 @@ def unknown_precision(name: str) -> str:
 class PrecisionRoles(BaseModel):
     """The type of each role; what is left out follows from `compute` and the engine."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     compute: Literal[
         "fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8", "mxfp8", "nvfp4", "mxfp4", "int8"

@@ -22,7 +22,7 @@ from roofsim.spec.offload import check_offload, host_memory
 from roofsim.spec.precision import Precision
 from roofsim.spec.running import Reliability, check_running, reliability_of
 from roofsim.spec.sized import sized
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_folder, read_yaml
 from roofsim.spec.spoken import INFERENCE
 from roofsim.spec.stated import chosen, unstated
 from roofsim.spec.told_apart import read_json_request
@@ -201,7 +201,7 @@ class Resolver:
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", f"catalog entry {name}"))
             return self._model_of(catalog.load("model", name), "", name)
-        ours = None if path.is_dir() else read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+        ours = None if is_folder(path) else read_json_request(path) if path.suffix == ".json" else read_yaml(path)
         if ours is None or ours.data == {"model": str(path)}:
             self.origins.append(("model", f"Hugging Face config {path}"))
             return self._imported(path, str(path), path.stem)

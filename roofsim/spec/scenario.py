@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec.foreign import check_file, refuse_object
 from roofsim.spec.naming import is_path, named_file
-from roofsim.spec.source import Document, from_mapping, read_yaml
+from roofsim.spec.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.spoken import SHORT
 from roofsim.spec.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
 from roofsim.spec.workload import HardwareChoice, Parallel, Scenario, Workload
@@ -68,9 +68,16 @@ def _from_name(given: str) -> Document:
     path = named_file(given)
     if path is None:
         return from_mapping({"model": given}, given)
-    if (path / "config.json").is_file():
+    if is_file(path / "config.json"):
         return from_mapping({"model": str(path)}, str(path))
     return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:  # no file can have such a name, or nobody may look
+        return False
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

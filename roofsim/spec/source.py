@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import re
+from copy import deepcopy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
-from roofsim.errors import Place, Problem, SpecError
+from roofsim.errors import Place, Problem, SpecError, shortened
 
 #: A specification is a page of text; whatever is larger is something else.
 LARGEST_FILE: Final = 4 * 2**20
 #: Aliases may repeat a part, but not multiply into a bomb.
-MOST_VALUES: Final = 200_000
+MOST_VALUES: Final = 50_000
 DEEPEST: Final = 60
+#: Characters of a number: beyond them it is no count and no quantity, and reading it takes time.
+LONGEST_NUMBER: Final = 300
 
 _TAG = "tag:yaml.org,2002:"
 _Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),), {})
 # YAML 1.1 takes 1e9 for a word, as it has neither point nor sign; 1.2 and people take it for a number.
 _Loader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
 _scalars = yaml.constructor.SafeConstructor()
+_NUMBERS: Final = {
+    "int": _scalars.construct_yaml_int, "float": _scalars.construct_yaml_float, "bool": _scalars.construct_yaml_bool,
+    "null": _scalars.construct_yaml_null,
+}  # fmt: skip
 
 Path_ = tuple[str | int, ...]
 
@@ -101,6 +108,22 @@ def plain(data: Any, depth: int = 0) -> Any:
     return data.item() if is_scalar else data
 
 
+def is_file(path: Path) -> bool:
+    """Tell whether there is such a file; a name that no file can have, or a folder that may not be read, has none."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def is_folder(path: Path) -> bool:
+    """Tell whether there is such a folder."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def read_yaml(path: Path) -> Document:
     """Read a YAML file.
 
@@ -142,15 +165,13 @@ def parse_yaml(text: str, source: str) -> Document:
     try:
         loader = _Loader(text)
         try:
-            node = loader.get_single_node()
+            reader = _Reader(loader, source, text.splitlines())
+            data = reader.document()
         finally:
             loader.dispose()
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise SpecError(_syntax_problem(error, text, source)) from None
-    if node is None:
-        raise SpecError(Problem("is empty; expected a mapping such as 'model: gpt'", Place(source, 1)))
-    reader = _Reader(source, text.splitlines())
-    return Document(reader.value(node, ()), source, reader.places)
+    return Document(data, source, reader.places)
 
 
 def parse_value(text: str, source: str) -> Any:
@@ -170,70 +191,148 @@ def _syntax_problem(error: Exception, text: str, source: str) -> Problem:
     return Problem(f"is not valid YAML: {what}", Place(source, mark.line + 1, mark.column + 1, line))
 
 
-class _Reader:
-    """Turn a YAML node graph into data, noting the place of each key."""
+@dataclass(frozen=True)
+class _Anchored:
+    """A part of a document that aliases repeat: its data, the paths below it, and the characters of its texts."""
 
-    def __init__(self, source: str, lines: list[str]) -> None:
+    data: Any
+    root: Path_
+    paths: list[Path_]
+    characters: int
+
+
+class _Reader:
+    """Turn the events of a YAML parser into data, noting the place of each key.
+
+    Depth, values and characters are bounded event by event, with what aliases repeat: nothing is read, let alone
+    expanded, that goes beyond them.
+    """
+
+    def __init__(self, loader: Any, source: str, lines: list[str]) -> None:
+        self.loader = loader
         self.source = source
         self.lines = lines
         self.places: dict[Path_, Place] = {}
-        self._open: set[int] = set()
-        self._count = 0
+        self._order: list[Path_] = []
+        self._anchors: dict[str, _Anchored | None] = {}  # None: still open
+        self._characters = 0
 
-    def _place(self, node: yaml.Node) -> Place:
-        mark = node.start_mark
+    def document(self) -> Any:
+        """Return the data of the only document.
+
+        Raises
+        ------
+        SpecError
+            When there is none, or more than one, or it goes beyond a bound.
+        """
+        self.loader.get_event()  # the start of the stream
+        event = self.loader.get_event()
+        if isinstance(event, yaml.StreamEndEvent):
+            raise SpecError(Problem("is empty; expected a mapping such as 'model: gpt'", Place(self.source, 1)))
+        data = self._value(self.loader.get_event(), ())
+        self.loader.get_event()  # the end of the document
+        event = self.loader.get_event()
+        if not isinstance(event, yaml.StreamEndEvent):
+            raise self._fail(event, "is not valid YAML: a second document begins here; expected one", ())
+        return data
+
+    def _place(self, event: yaml.Event) -> Place:
+        mark = event.start_mark
         text = self.lines[mark.line] if mark.line < len(self.lines) else None
         return Place(self.source, mark.line + 1, mark.column + 1, text)
 
-    def _fail(self, node: yaml.Node, message: str, path: Path_) -> SpecError:
-        return SpecError(Problem(message, self._place(node), ".".join(map(str, path))))
+    def _fail(self, event: yaml.Event, message: str, path: Path_) -> SpecError:
+        return SpecError(Problem(message, self._place(event), ".".join(map(str, path))))
 
-    def value(self, node: yaml.Node, path: Path_) -> Any:
-        self._count += 1
-        if self._count > MOST_VALUES:
-            raise self._fail(node, f"expands to more than {MOST_VALUES} values; aliases multiply too far", ())
-        if id(node) in self._open:
-            raise self._fail(node, "refers to itself", path)
+    def _value(self, event: yaml.Event, path: Path_) -> Any:
+        if isinstance(event, yaml.AliasEvent):
+            return self._repeated(event, path)
+        self._note(event, path, self._place(event))
+        first, before = len(self._order), self._characters
+        if event.anchor is not None:
+            self._anchors[event.anchor] = None
+        if isinstance(event, yaml.MappingStartEvent):
+            data: Any = self._mapping(event, path)
+        elif isinstance(event, yaml.SequenceStartEvent):
+            data = self._sequence(event, path)
+        else:
+            data = self._scalar(event, path)
+        if event.anchor is not None:
+            self._anchors[event.anchor] = _Anchored(data, path, self._order[first:], self._characters - before)
+        return data
+
+    def _note(self, event: yaml.Event, path: Path_, place: Place) -> None:
+        """Count a value and keep its place, unless its key's is known.
+
+        Raises
+        ------
+        SpecError
+            When it is one too many, or too deep.
+        """
         if len(path) > DEEPEST:
-            raise self._fail(node, f"is nested deeper than {DEEPEST} levels", path[:5])
-        self.places.setdefault(path, self._place(node))
-        self._open.add(id(node))
-        try:
-            if isinstance(node, yaml.MappingNode):
-                return self._mapping(node, path)
-            if isinstance(node, yaml.SequenceNode):
-                self._own_tag(node, "seq", path)
-                return [self.value(item, (*path, index)) for index, item in enumerate(node.value)]
-            return self._scalar(node, path)
-        finally:
-            self._open.discard(id(node))
+            raise self._fail(event, f"is nested deeper than {DEEPEST} levels", path[:5])
+        self.places.setdefault(path, place)
+        self._order.append(path)
+        if len(self._order) > MOST_VALUES:
+            raise self._fail(event, f"expands to more than {MOST_VALUES} values; aliases multiply too far", ())
 
-    def _own_tag(self, node: yaml.Node, kind: str, path: Path_) -> None:
-        if node.tag != f"{_TAG}{kind}":
-            raise self._fail(node, f"has the tag {node.tag!r}; only plain YAML is read", path)
+    def _repeated(self, event: yaml.AliasEvent, path: Path_) -> Any:
+        if event.anchor not in self._anchors:
+            raise self._fail(event, f"is not valid YAML: alias of an anchor that is not there: {event.anchor!r}", path)
+        part = self._anchors[event.anchor]
+        if part is None:
+            raise self._fail(event, "refers to itself", path)
+        size = len(part.root)
+        self._note(event, path, self.places[part.root])
+        for inner in part.paths:
+            self._note(event, path + inner[size:], self.places[inner])
+        self._count(event, part.characters)
+        return deepcopy(part.data)
 
-    def _mapping(self, node: yaml.MappingNode, path: Path_) -> dict[str, Any]:
-        self._own_tag(node, "map", path)
-        result: dict[str, Any] = {}
-        for key_node, value_node in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise self._fail(key_node, "has a key that is not a plain word", path)
-            key = str(key_node.value)
-            here = (*path, key)
-            if key in result:
-                first = self.places[here].line
-                raise self._fail(key_node, f"duplicate key {key!r} (first on line {first})", path)
-            self.places[here] = self._place(key_node)
-            result[key] = self.value(value_node, here)
+    def _count(self, event: yaml.Event, characters: int) -> None:
+        self._characters += characters
+        if self._characters > LARGEST_FILE:
+            raise self._fail(event, f"expands to more than {LARGEST_FILE} characters; aliases multiply too far", ())
+
+    def _own_tag(self, event: yaml.Event, kind: str, path: Path_) -> None:
+        if event.tag not in (None, "!", f"{_TAG}{kind}"):
+            raise self._fail(event, f"has the tag {event.tag!r}; only plain YAML is read", path)
+
+    def _sequence(self, event: yaml.SequenceStartEvent, path: Path_) -> list[Any]:
+        self._own_tag(event, "seq", path)
+        result: list[Any] = []
+        while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
+            result.append(self._value(item, (*path, len(result))))
         return result
 
-    def _scalar(self, node: yaml.Node, path: Path_) -> Any:
-        kind = node.tag.removeprefix(_TAG)
-        if kind in ("int", "float", "bool", "null"):
+    def _mapping(self, event: yaml.MappingStartEvent, path: Path_) -> dict[str, Any]:
+        self._own_tag(event, "map", path)
+        result: dict[str, Any] = {}
+        while not isinstance(item := self.loader.get_event(), yaml.MappingEndEvent):
+            if not isinstance(item, yaml.ScalarEvent):
+                raise self._fail(item, "has a key that is not a plain word", path)
+            key = str(item.value)
+            here = (*path, key)
+            if key in result:
+                raise self._fail(item, f"duplicate key {key!r} (first on line {self.places[here].line})", path)
+            self._count(item, len(key))
+            self.places[here] = self._place(item)
+            result[key] = self._value(self.loader.get_event(), here)
+        return result
+
+    def _scalar(self, event: yaml.ScalarEvent, path: Path_) -> Any:
+        tag = event.tag
+        if tag in (None, "!"):
+            tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)
+        kind = str(tag).removeprefix(_TAG)
+        self._count(event, len(event.value))
+        if kind in _NUMBERS:
             try:
-                return _scalars.construct_object(node)
-            except (ValueError, OverflowError):
-                raise self._fail(node, f"cannot read {node.value[:40]!r} as a number", path) from None
+                if len(event.value) <= LONGEST_NUMBER:
+                    return _NUMBERS[kind](yaml.ScalarNode(tag, event.value))
+            except (ValueError, OverflowError, KeyError):  # a word tagged as a number, a number no double holds
+                pass
+            raise self._fail(event, f"cannot read {shortened(event.value, 40)!r} as a number", path)
         if kind in ("str", "timestamp"):
-            return node.value
-        raise self._fail(node, f"has the tag {node.tag!r}; only plain YAML is read", path)
+            return event.value
+        raise self._fail(event, f"has the tag {tag!r}; only plain YAML is read", path)

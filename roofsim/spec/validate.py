@@ -37,6 +37,8 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
         return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
     except ValidationError as error:
         problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
+    except RecursionError:
+        raise SpecError(Problem("is nested too deeply", document.place(()), prefix)) from None
     except (TypeError, ValueError) as error:
         raise SpecError(
             Problem(f"holds something that is no plain data: {error}", document.place(()), prefix)

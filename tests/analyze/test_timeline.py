@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections import defaultdict
 from dataclasses import replace
@@ -38,7 +39,9 @@ def serial(spans):
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_pipelines(schedule, monkeypatch):
-    monkeypatch.setattr("roofsim.evaluate.with_stragglers", lambda step, *_, **__: step)  # a timeline shows ranks alike
+    monkeypatch.setattr(
+        importlib.import_module("roofsim.evaluate"), "with_stragglers", lambda step, *_, **__: step
+    )  # a timeline shows ranks alike
     evaluation = laid_out(schedule)
     found = timeline(evaluation)
     assert found.step == evaluation.step.step

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel
 
 import roofsim
 from roofsim.graph import ops as vocabulary
@@ -42,6 +46,24 @@ def test_powers_of_ten_live_in_units_only():
     assert offenders == []
 
 
+def test_files_and_pictures_are_written_by_one_door():
+    """What else writes may leave half a file where a whole one was."""
+    pattern = re.compile(r"\.write_text\(|\.write_bytes\(|savefig\(|open\([^)]*[\"'][wax]b?\+?[\"']")
+    doors = {
+        "roofsim/output.py",
+        "roofsim/report/figure.py",
+        "roofsim/calibrate/microbenchmark/main.py",
+    }  # a script of its own
+    offenders = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in MODULES
+        if str(path.relative_to(ROOT)) not in doors
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if pattern.search(line) and "os.devnull" not in line
+    ]
+    assert offenders == []
+
+
 def test_package_files_hold_docstring_imports_and_all():
     for path in MODULES:
         if path.name == "__init__.py" and path.parent.name != "roofsim":
@@ -60,6 +82,47 @@ def test_public_names_are_sorted_and_complete():
     for name in roofsim.__all__:
         assert getattr(roofsim, name) is not None
     assert set(dir(roofsim)) == set(roofsim.__all__)
+
+
+def test_public_names_stay_what_they_are():
+    """In a fresh interpreter: before any call, after each, and after every module of the package was imported."""
+    script = """
+import importlib, pkgutil, types
+import roofsim
+before = {name: getattr(roofsim, name) for name in roofsim.__all__}
+assert not any(isinstance(value, types.ModuleType) for value in before.values())
+resolved = roofsim.resolve("gpt2-124m", gpu="a100")
+calls = [
+    lambda: roofsim.run("gpt2-124m", gpu="a100"),
+    lambda: roofsim.evaluate(resolved),
+    lambda: roofsim.compare("gpt2-124m", gpus=["a100"]),
+    lambda: roofsim.fit("gpt2-124m", gpu="a100"),
+    lambda: roofsim.serve("gpt2-124m", gpu="a100", engine="vllm", prompt_length=64, output_length=8),
+]
+calls += [lambda name=module.name: importlib.import_module(f"roofsim.{name}") for module in pkgutil.iter_modules(roofsim.__path__)
+          if module.name != "__main__"]
+for call in calls:
+    call()
+    for name, value in before.items():
+        assert getattr(roofsim, name) is value, name
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, cwd=ROOT)
+
+
+def schemas(parent):
+    for child in parent.__subclasses__():
+        yield child
+        yield from schemas(child)
+
+
+def test_no_schema_takes_what_is_no_number():
+    """Infinity or NaN behind any key would go through every product to the answer."""
+    for module in pkgutil.walk_packages(roofsim.__path__, "roofsim."):
+        if not module.name.startswith(("roofsim.__main__", "roofsim.calibrate.microbenchmark")):
+            importlib.import_module(module.name)
+    own = {schema for schema in schemas(BaseModel) if schema.__module__.startswith("roofsim.")}
+    assert len(own) > 50
+    assert sorted(schema.__name__ for schema in own if schema.model_config.get("allow_inf_nan") is not False) == []
 
 
 def final_ops():

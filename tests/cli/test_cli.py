@@ -58,7 +58,10 @@ def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("llama3-8b", "--phase", "decode", "--context-length", 512), "sequences, one token each, after 512 cached tokens"),
+        (
+            ("llama3-8b", "--phase", "decode", "--context-length", 512),
+            "sequences, one token each, after 512 cached tokens",
+        ),
         (("llama3-8b", "--phase", "prefill", "--prompt-length", 64), "64 prompt tokens"),
         (
             ("gpt2-124m", "--phase", "generate", "--prompt-length", 64, "--output-length", 3),

@@ -2,8 +2,9 @@
 
 published.json holds the facts of published config.json files. The counts are those of transformers 5.23.0 on the meta
 device; Whisper with its fixed positions, flan-t5-base and the sizes of Whisper as on their model cards. published_newer.json:
-the same of transformers 5.17.0, towers and projectors included; Mistral Small 3.1, InternVL3, Ministral 3 with the untied
-heads that their published weights have (safetensors metadata of their model cards), Phi-4-multimodal without its adapters.
+shapes of published models written down without their files at hand, and the counts of transformers 5.17.0 of the same shapes,
+towers and projectors included. That version ties the heads of Mistral Small 3.1, InternVL3 and Ministral 3, whose files do not
+ask for it: theirs are counted as well. Phi-4-multimodal is its language model, that of Phi-4-mini.
 """
 
 from __future__ import annotations

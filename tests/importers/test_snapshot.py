@@ -229,3 +229,85 @@ def test_a_long_record_takes_seconds(write):
     assert time.perf_counter() - start < 10.0  # 0.5 s on a quiet core
     assert found.trace.events == 200_000
     assert found.trace.allocated_peak == 64 * 512
+
+
+def nested(depth):
+    """A mapping with a tuple of tuples as a key: nothing checks the stack while its hash is taken."""
+    return b"\x80\x04}" + b")" + b"\x85" * depth + b"K\x01s."
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x80\x02}r\xff\xff\xff\x1f.",  # LONG_BINPUT: a table of 8 GB
+        b"\x80\x02}p536870911\n.",  # PUT
+        b"\x80\x02}p" + b"9" * 5_000 + b"\n.",
+        nested(200_000),
+        b"\x80\x04}" + b"K\x01" + b"\x85N\x86" * 20_000 + b"K\x01s.",
+        b"\x80\x04\x8d\xff\xff\xff\xff\x00\x00\x00\x00a.",  # BINUNICODE8 of 4 GiB
+        b"\x80\x04\x95\xff\xff\xff\xff\xff\xff\xff\x7f}.",  # FRAME
+        b"\x80\x04\x8b\xff\xff\xff\x7f1.",  # LONG4
+        b"\x80\x04}",
+        b"I12",
+    ],
+)
+def test_pickles_made_to_break_the_loader_are_refused_before_it(write, data):
+    start = time.process_time()
+    with pytest.raises(SpecError, match="damaged, cut short or of another kind"):
+        read_snapshot(write(data))
+    assert time.process_time() - start < 1.0
+
+
+def changed(change):
+    data = snapshot()
+    change(data["segments"], data["device_traces"][0])
+    return data
+
+
+#: Stands for lists in lists, which Python itself cannot write.
+DEEP = "DEEP"
+
+
+def with_depth(data):
+    depth = 100_000
+    return pickle.dumps(data, 2).replace(b"X\x04\x00\x00\x00DEEP", b"]" * depth + b"a" * (depth - 1))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda segments, _: segments[0].update(allocated_size=10**9),
+            r"segments\[0\].allocated_size: expected at most",
+        ),
+        (lambda segments, _: segments[1].update(active_size=10**9), r"segments\[1\].active_size: expected at most"),
+        (
+            lambda segments, _: segments[0]["blocks"][1].update(size=10**9),
+            r"blocks\[1\].size: expected blocks that fit",
+        ),
+        (
+            lambda segments, _: segments[0].update(total_size=10**400),
+            r"total_size: .*found a number of more than 64 bits",
+        ),
+        (lambda segments, _: segments[0].update(total_size=10**5000), r"found a number of more than 64 bits"),
+        (lambda segments, _: segments[0].update(stream=-(10**30)), r"stream: expected a whole number"),
+        (lambda segments, _: segments[0].update(device=10**30), r"device: expected a whole number"),
+        (lambda segments, _: segments[0].update(blocks=DEEP), r"blocks\[0\]: expected a mapping; found list"),
+        (lambda _, trace: trace[0].update(size=10**5000), r"found a number of more than 64 bits"),
+        (lambda _, trace: trace[0].update(addr=DEEP), r"whole numbers for size, addr and stream; found list"),
+    ],
+)
+def test_contradictions_and_endless_numbers_are_named(write, change, message):
+    with pytest.raises(SpecError, match=message) as refusal:
+        read_snapshot(write(with_depth(changed(change))))
+    assert len(str(refusal.value)) < 1_000
+
+
+def test_what_is_no_word_is_not_taken_for_one(write):
+    def change(segments, _):
+        segments[0]["segment_type"] = DEEP
+        segments[0]["blocks"][0]["frames"] = [{"filename": DEEP, "line": 10**5000, "name": "n" * 10**6}]
+
+    found = read_snapshot(write(with_depth(changed(change))))
+    assert {pool.pool for pool in found.pools} == {"?", "small", "large"}
+    assert all(len(live.where) <= 200 for live in found.largest)

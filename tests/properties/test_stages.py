@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from roofsim.analyze.work import flops_of
 from roofsim.api import resolve
-from roofsim.errors import SpecError
+from roofsim.errors import NoDataError, SpecError
+from roofsim.graph.ops import Collective
+from roofsim.spec.catalog import names
 from tests.scenarios import TINY, spread
 
 MODEL = TINY | {"num_layers": 12, "hidden_size": 512, "vocab_size": 4096}
@@ -71,3 +75,28 @@ def test_the_longest_stage_sets_the_pace():
 def test_refusals(parallel, message):
     with pytest.raises(SpecError, match=message):
         resolve({"model": MODEL, "workload": SIZES | {"engine": "megatron-core"}, "parallel": parallel})
+
+
+def messages(stage):
+    return sorted(op.function for op in stage.graph if isinstance(op, Collective) and op.group_of == "pipeline")
+
+
+@given(
+    st.sampled_from(sorted(names("engine"))),
+    st.sampled_from(["fp32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8"]),
+    st.sampled_from(["none", "selective", "full"]),
+    st.sampled_from([None, "unfused"]),
+    st.sampled_from([0.0, 0.1]),
+    st.integers(2, 4),
+)
+def test_a_stage_gets_back_what_it_sends(engine, precision, recompute, attention, dropout, pipeline):
+    """Whatever casts, fused kernels and recomputation stand around it: what goes on comes back as a gradient."""
+    choices = {"engine": engine, "precision": precision, "recompute": recompute, "dropout": dropout}
+    choices |= {} if attention is None else {"attention": attention}
+    try:
+        found = spread(TINY | {"num_layers": 4}, {"pipeline": pipeline}, gpu="h100", sequence_length=64, **choices)
+    except (SpecError, NoDataError):
+        return  # an engine that does not train, or not so
+    first, *middle, last = found.program.stages
+    assert messages(first) == messages(last) == ["receive", "send"]
+    assert all(messages(stage) == ["receive", "receive", "send", "send"] for stage in middle)

@@ -114,7 +114,7 @@ def test_standard_input_is_a_scenario(monkeypatch, capsys, given):
     # It gives its text once, and a comparison looks at it once for each card.
     given("{model: gpt2-124m, workload: {sequence_length: 64}}")  # YAML, but no JSON
     cards = roofsim.compare("-", ["a100", "h100"])
-    assert [result.scenario["workload"]["sequence_length"] for result in cards] == [64, 64]
+    assert [row.result.scenario["workload"]["sequence_length"] for row in cards.rows] == [64, 64]
 
 
 @pytest.mark.parametrize(

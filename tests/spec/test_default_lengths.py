@@ -21,7 +21,7 @@ def resolved(model, phase="train", **lengths):
 @pytest.mark.parametrize("name", DECODERS + READERS)
 def test_training_and_forward_passes_take_no_more_than_4096_tokens(name):
     for phase in ("train", "forward"):
-        found = resolved(name, phase)
+        found = resolved(name, phase, precision="bf16")  # a checkpoint in fp8 does not multiply on every card
         assert found.workload.sequence_length == min(DEFAULT_LENGTH, found.model.max_sequence_length)
         assert any(note.startswith("sequence_length:") for note in found.assumed)
         assert not [warning for warning in found.warnings if "beyond" in warning]

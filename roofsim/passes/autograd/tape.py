@@ -118,9 +118,11 @@ class Tape:
 
     def _start(self) -> Tensor:
         """Emit the first gradient; returns the tensor that it belongs to."""
-        end = self.graph.ops[-1]
+        # What only frees (autocast's cast weights) may stand behind the end.
+        end = next((op for op in reversed(self.graph.ops) if op.inputs or op.outputs), None)
         sends = isinstance(end, Collective) and end.function == "send"
-        last = end.inputs[0] if sends else next((o.outputs[0] for o in reversed(self.graph.ops) if o.outputs), None)
+        made = () if end is None else end.inputs if sends else end.outputs
+        last = made[0] if made else None
         if last is None or last not in self._needing:
             raise PassError("autograd: the graph ends in nothing that depends on a trained parameter")
         seed = Tensor(f"{'sent' if sends else 'loss'}.grad", last.shape, last.dtype, Role.TEMPORARY)

@@ -24,7 +24,12 @@ class ModelSpec(BaseModel):
     """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, protected_namespaces=(), arbitrary_types_allowed=True
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        protected_namespaces=(),
+        arbitrary_types_allowed=True,
+        allow_inf_nan=False,
     )
 
     #: Fields that decide the structure of the graph although they are numbers.

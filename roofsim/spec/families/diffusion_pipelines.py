@@ -13,7 +13,7 @@ from roofsim.spec.families.diffusion import DiffusionUnetModel, DitModel
 class TextEncoder(BaseModel):
     """A network that reads the prompt. Defaults are OpenAI's CLIP ViT-L/14."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     kind: Literal["clip", "t5"] = Field(
         default="clip",

@@ -222,6 +222,10 @@ class DecoderModel(TransformerModel):
         missing = [name for name in needed if getattr(self, name) is None]
         if self.attention == "mla" and missing:
             raise ValueError(f"attention: mla needs {', '.join(missing)}")
+        if self.attention == "mla" and self.position_embedding != "rotary":
+            raise ValueError(
+                f"attention: mla rotates a part of each head: position_embedding rotary, not {self.position_embedding}"
+            )
         return self
 
     @model_validator(mode="after")

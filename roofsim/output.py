@@ -1,0 +1,141 @@
+"""Write files whole or not at all, and text that every terminal can show and none takes for commands.
+
+The one door through which answers leave: `save_text`, `save_bytes` and `replacing` for files, `visible` and `encoded` for
+what people read.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+import unicodedata
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from roofsim.errors import OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+#: What a terminal would obey (control characters, escape sequences), what turns the direction of text around it, further
+#: ends of lines, and halves of characters that no encoding has. Line feeds and tabs are text.
+_COMMANDS: Final = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+#: Signs of ours that a terminal of one byte a character may lack, and what stands for them.
+_PLAIN: Final = {
+    "\u00b7": "-", "\u2026": "...", "\u00d7": "x", "\u00f7": "/", "\u00b5": "u", "\u03bc": "u", "\u2264": "<=",
+    "\u2265": ">=", "\u2248": "~", "\u2192": "->", "\u2190": "<-", "\u2013": "-", "\u2014": "-", "\u00b1": "+-",
+    "\u00b0": " deg", "\u2022": "*",
+    # Levels of a curve, from below, and shades.
+    "\u2581": "_", "\u2582": "_", "\u2583": ".", "\u2584": "-", "\u2585": "=", "\u2586": "=", "\u2587": "#",
+    "\u2588": "#", "\u2591": ".", "\u2592": ":", "\u2593": "#",
+}  # fmt: skip
+_BOXES: Final = ("BOX DRAWINGS", "BLOCK")
+
+
+def visible(text: str) -> str:
+    r"""Return a text in which whatever a terminal would obey is written out.
+
+    >>> visible("gpt\x1b[2J")
+    'gpt\\x1b[2J'
+    """
+    return _COMMANDS.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+
+
+def encoded(text: str, encoding: str) -> bytes:
+    """Return a text in an encoding, with the nearest signs in place of those that it lacks.
+
+    >>> encoded("gpt · 3 µs ─", "ascii")
+    b'gpt - 3 us -'
+    """
+    try:
+        return text.encode(encoding)
+    except UnicodeEncodeError:
+        signs = str.maketrans({sign: _shown_in(sign, encoding) for sign in set(text)})
+        return text.translate(signs).encode(encoding, errors="replace")
+    except LookupError:
+        return text.encode("utf-8", errors="replace")
+
+
+def _shown_in(sign: str, encoding: str) -> str:
+    try:
+        sign.encode(encoding)
+    except UnicodeEncodeError:
+        if sign in _PLAIN:
+            return _PLAIN[sign]
+        name = unicodedata.name(sign, "")
+        if name.startswith(_BOXES):
+            return "|" if "VERTICAL" in name and "HORIZONTAL" not in name else "-"
+        return "?"
+    return sign
+
+
+def save_text(path: Path, text: str) -> None:
+    """Write a text file in UTF-8, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be written; a file that was there is as it was.
+    """
+    save_bytes(path, text.encode("utf-8", errors="backslashreplace"))
+
+
+def save_bytes(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be written; a file that was there is as it was.
+    """
+    with replacing(path) as beside:
+        beside.write_bytes(data)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a new file beside `path` to be written, which takes its place once it is whole.
+
+    What is no file (a pipe, a device) is written as it is.
+
+    Raises
+    ------
+    OutputError
+        When it cannot be written; a file that was there is as it was, and nothing is left beside it.
+    """
+    beside: Path | None = None
+    try:
+        target = Path(os.path.realpath(path))
+        if target.is_dir():
+            raise OutputError(f"cannot write {path}: it is a directory")
+        mode = target.stat().st_mode if target.exists() else None
+        if mode is not None and not os.access(target, os.W_OK):
+            raise OutputError(f"cannot write {path}: it must not be written to")
+        if mode is not None and not stat.S_ISREG(mode):
+            yield target
+            return
+        handle, name = tempfile.mkstemp(prefix=".roofsim-", suffix=target.suffix[:20], dir=target.parent)
+        os.close(handle)
+        beside = Path(name)
+        yield beside
+        beside.chmod(_permissions() if mode is None else stat.S_IMODE(mode))
+        beside.replace(target)
+        beside = None
+    except OSError as error:
+        raise OutputError(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        if beside is not None:
+            with suppress(OSError):
+                beside.unlink()
+
+
+def _permissions() -> int:
+    """Return the permissions that a new file would get."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
