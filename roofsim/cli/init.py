@@ -15,16 +15,14 @@ def init(*, file: File = Path("gpt.yaml"), force: Force = False) -> None:
     """Write a commented scenario that runs as it is: a start for a file of your own."""
     from roofsim.cli.request import checked_path, write_text
     from roofsim.errors import Problem, SpecError
+    from roofsim.output import save_text
 
     path = checked_path(file, ".yaml", ".yml")
     assert path is not None
     if path.is_dir() or (path.exists() and not force):
         hint = "It is a folder; name a file." if path.is_dir() else "--force replaces it; or name another file."
         raise SpecError(Problem(f"cannot write {path}: it exists already", hint=hint))
-    try:
-        path.write_text(template(str(path)), encoding="utf-8")
-    except OSError as error:
-        raise SpecError(Problem(f"cannot write {path}: {error.strerror or error}")) from None
+    save_text(path, template(str(path)))
     write_text(f"Wrote {path}. `roofsim run {path}` answers it.")
 
 

@@ -344,7 +344,8 @@ class _Tracer:
         if action in _GROWS:
             return action, self.reader._whole(entry, "size", where), 0, 0
         if action == "alloc" or action in _FREES:
-            size, address, stream = entry.get("size"), entry.get("addr"), entry.get("stream", 0)
+            stated: tuple[Any, Any, Any] = entry.get("size"), entry.get("addr"), entry.get("stream", 0)
+            size, address, stream = stated
             for value, least in ((size, 0), (address, -_MOST), (stream, -_MOST)):
                 if type(value) is not int or not least <= value < _MOST:
                     self.reader._wrong(where, "whole numbers for size, addr and stream", value)

@@ -35,7 +35,7 @@ Version = Annotated[str, BeforeValidator(_text)]
 class EngineChoice(BaseModel):
     """An engine with a version or a date, as a mapping; ``name+variant@version`` says the same in one word."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     name: str
     version: Version | None = Field(default=None, description="A version of the engine: '0.1.6'.")

@@ -17,7 +17,7 @@ UNKNOWN_SELLER: Final = "a seller that is not stated"
 class Price(BaseModel):
     """What the thing costs, each figure with its date, and what kind of price it is where the source says so."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     purchase: Dollars | None = None
     purchase_date: str | None = Field(default=None, description="YYYY or YYYY-MM")

@@ -69,7 +69,7 @@ def _from_name(given: str) -> Document:
     if path is None:
         return from_mapping({"model": given}, given)
     if is_file(path / "config.json"):
-        return from_mapping({"model": str(path)}, str(path))
+        return from_mapping({"model": given}, given)  # as it was written: a path that begins with ./ stays one
     return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
 
 

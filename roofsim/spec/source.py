@@ -238,6 +238,7 @@ class _Reader:
 
     def _place(self, event: yaml.Event) -> Place:
         mark = event.start_mark
+        assert mark is not None
         text = self.lines[mark.line] if mark.line < len(self.lines) else None
         return Place(self.source, mark.line + 1, mark.column + 1, text)
 
@@ -249,6 +250,7 @@ class _Reader:
             return self._repeated(event, path)
         self._note(event, path, self._place(event))
         first, before = len(self._order), self._characters
+        assert isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent)
         if event.anchor is not None:
             self._anchors[event.anchor] = None
         if isinstance(event, yaml.MappingStartEvent):
@@ -294,7 +296,9 @@ class _Reader:
         if self._characters > LARGEST_FILE:
             raise self._fail(event, f"expands to more than {LARGEST_FILE} characters; aliases multiply too far", ())
 
-    def _own_tag(self, event: yaml.Event, kind: str, path: Path_) -> None:
+    def _own_tag(
+        self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent, kind: str, path: Path_
+    ) -> None:
         if event.tag not in (None, "!", f"{_TAG}{kind}"):
             raise self._fail(event, f"has the tag {event.tag!r}; only plain YAML is read", path)
 

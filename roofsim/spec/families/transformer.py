@@ -86,7 +86,7 @@ def _nearest_divisor(number: int, wanted: int) -> int:
 class DeltaNet(BaseModel):
     """A layer of gated delta rules (arXiv 2412.06464): a state per head instead of keys and values."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     key_heads: Size
     value_heads: Size
@@ -104,7 +104,7 @@ class DeltaNet(BaseModel):
 class Beside(BaseModel):
     """A network beside a language model, such as its vision tower: it takes memory, and its work is not priced."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     name: str
     parameters: Size
