@@ -8,22 +8,27 @@ import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The libraries that roofsim and its tests import; checkers of types and style are no part of what runs.
+#: Checkers of types and style are no part of what runs.
 CHECKERS = ("mypy", "ruff", "types-")
+#: Tables to fit constants to, which ask for later versions of the rest than roofsim does: an environment of its own.
+APART = "aiconfigurator"
 _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9.]+)(?P<marker>\s*;.*)?")
 
 
-def requirements() -> list[str]:
-    """Return all requirements, those of the extras included."""
+def requirements(*, apart: bool = False) -> list[str]:
+    """Return all requirements, those of the extras included; or those of the extra that stands apart."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"].values()
-    return list(dict.fromkeys([*project["dependencies"], *(line for extra in extras for line in extra)]))
+    extras = project["optional-dependencies"]
+    if apart:
+        return list(extras[APART])
+    together = [line for name, extra in extras.items() if name != APART for line in extra]
+    return list(dict.fromkeys([*project["dependencies"], *together]))
 
 
-def pins() -> list[str]:
+def pins(*, apart: bool = False) -> list[str]:
     """Return each requirement of what is imported at its lower bound."""
     found = []
-    for line in requirements():
+    for line in requirements(apart=apart):
         if not line.startswith(CHECKERS):
             bound = _BOUND.fullmatch(line)
             assert bound, f"{line} has no lower bound alone"
