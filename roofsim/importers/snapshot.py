@@ -348,7 +348,7 @@ class _Tracer:
             for value, least in ((size, 0), (address, -_MOST), (stream, -_MOST)):
                 if type(value) is not int or not least <= value < _MOST:
                     self.reader._wrong(where, "whole numbers for size, addr and stream", value)
-            return action, _rounded(size), address, stream
+            return action, _rounded(int(size or 0)), address, stream
         return action, 0, 0, 0
 
 

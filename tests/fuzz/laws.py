@@ -12,8 +12,7 @@ if TYPE_CHECKING:
 
 #: Rounding of sums.
 CLOSE = 1e-6
-#: Elasticities lie between -1 and 0, but for soft corners; between stages of a pipeline, which wait for one another's hosts, waiting
-#: may grow by more.
+#: Elasticities lie between -1 and 0, but for soft corners, and for stages of a pipeline that wait for one another's hosts.
 SOFT, SOFT_OF_STAGES = 0.01, 0.3
 #: Keys below which a number may be negative: differences and derivatives, and what is quoted from elsewhere.
 SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error", "slowdown"})
