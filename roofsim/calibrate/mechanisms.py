@@ -191,11 +191,11 @@ def _accumulated(case: Case) -> bool:
 MECHANISMS: Final = (
     Mechanism(
         name="protocols", page="collectives", touches=_many,
-        without="links and NICs at their datasheet, no steps, handshakes, startups",
+        without="links and NICs at datasheet bandwidth; no steps, handshakes or startup costs",
         swaps=(("roofsim.cost.fabric", "fabric_of", _datasheet), ("roofsim.cost.collectives", "fabric_of", _datasheet)),
     ),
     Mechanism(
-        name="shared-nics", page="placement", touches=_replicas, without="every group has all NICs of its nodes",
+        name="shared-nics", page="placement", touches=_replicas, without="every group uses all NICs of its nodes",
         swaps=(("roofsim.cost.collectives", "_nic_share", _own_network),),
     ),
     Mechanism(
@@ -203,12 +203,12 @@ MECHANISMS: Final = (
         swaps=(_of_groups("tensor"),),
     ),
     Mechanism(
-        name="tiled", page="tensor", touches=_degree("tensor"), without="overlapped tensor collectives show in full",
+        name="tiled", page="tensor", touches=_degree("tensor"), without="overlapped tensor collectives are fully exposed",
         swaps=((_OVERLAP, "TILED", 1.0),),
     ),
     Mechanism(
         name="recomputed-collectives", page="recomputation", touches=_recomputed_tensor,
-        without="recomputation repeats no collective",
+        without="recomputation repeats no collectives",
         swaps=(_silent(lambda op: op.phase is Phase.RECOMPUTE and op.group_of == "tensor"),),
     ),
     Mechanism(
@@ -216,16 +216,16 @@ MECHANISMS: Final = (
         swaps=(_of_groups("context", "context_ring"),),
     ),
     Mechanism(
-        name="bubble", page="pipeline", touches=_degree("pipeline"), without="the slowest stage works without a pause",
+        name="bubble", page="pipeline", touches=_degree("pipeline"), without="the slowest stage never waits",
         swaps=((_RANKS, "makespan", _slowest_alone),),
     ),
     Mechanism(
-        name="uneven-stages", page="pipeline", touches=_degree("pipeline"), without="all stages take the mean of them",
+        name="uneven-stages", page="pipeline", touches=_degree("pipeline"), without="every stage takes their mean time",
         swaps=((_RANKS, "stage_times", _even),),
     ),
     Mechanism(
         name="simulation", page="pipeline", touches=_degree("virtual_stages"),
-        without="closed forms where schedules run event by event", swaps=((_RANKS, "makespan", closed_form),),
+        without="closed forms instead of event-by-event schedules", swaps=((_RANKS, "makespan", closed_form),),
     ),
     Mechanism(
         name="messages", page="pipeline", touches=_degree("pipeline"), without="no messages between stages",
@@ -236,11 +236,11 @@ MECHANISMS: Final = (
         swaps=(_of_groups("data", "replica"),),
     ),
     Mechanism(
-        name="hidden", page="data", touches=_replicas, without="they show in full, beside nothing",
+        name="hidden", page="data", touches=_replicas, without="no overlap: these collectives are fully exposed",
         swaps=((_OVERLAP, "_behind", lambda traffic, *_, **__: traffic),),
     ),
     Mechanism(
-        name="contention", page="sharding", touches=_replicas, without="what hides costs nothing",
+        name="contention", page="sharding", touches=_replicas, without="overlapped collectives do not slow kernels",
         swaps=((_OVERLAP, "CONTENTION", 0.0), (_OVERLAP, "OCCUPIED", 0.0)),
     ),
     Mechanism(
@@ -252,7 +252,7 @@ MECHANISMS: Final = (
         swaps=(_of_groups("expert", "expert_tensor"),),
     ),
     Mechanism(
-        name="accumulation", page="accumulation", touches=_accumulated, without="gradients are added in no time",
+        name="accumulation", page="accumulation", touches=_accumulated, without="accumulation takes no time",
         swaps=(_free(_accumulates),),
     ),
     Mechanism(
@@ -260,11 +260,11 @@ MECHANISMS: Final = (
         swaps=(_free(lambda op: op.phase is Phase.OPTIMIZER),),
     ),
     Mechanism(
-        name="sustained", page="power", touches=_all, without="long products at the step's mean power, not their own",
+        name="sustained", page="power", touches=_all, without="long GEMMs at the step's mean power, not their own",
         swaps=(("roofsim.cost.pricing", "window", lambda *_: 0.0),),
     ),
     Mechanism(
-        name="chips", page="stragglers", touches=_many, without="chips of one name are alike",
+        name="chips", page="stragglers", touches=_many, without="all chips of a type are equally fast",
         swaps=(("roofsim.schedule.surroundings", "CHIP_SPREAD", 0.0),),
     ),
 )  # fmt: skip

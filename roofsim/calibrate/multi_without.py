@@ -25,7 +25,7 @@ PAGE: Final = "docs/mechanisms/evidence.md"
 #: Change of the mean prediction below which a set is not listed.
 VISIBLE: Final = 0.002
 HEAD: Final = """\
-# What each mechanism is worth
+# What each mechanism contributes
 
 `{command}` writes this page; without `--write` it prints it, with names of mechanisms those
 alone. The {total} published steps of [several GPUs](../multi-gpu-accuracy.md) are predicted with one mechanism switched off and
@@ -35,7 +35,7 @@ slower (+) the mean prediction becomes. Sources that move by less than {visible:
 mechanism, something else of those rows is off by as much in the other direction:
 [what is known to be off](../multi-gpu-accuracy.md#what-is-known-to-be-off).
 
-| mechanism | left out | source | n | with | without | moves |
+| mechanism | ablation | source | n | with | without | moves |
 | --- | --- | --- | ---: | ---: | ---: | ---: |
 """
 
