@@ -191,11 +191,11 @@ def _accumulated(case: Case) -> bool:
 MECHANISMS: Final = (
     Mechanism(
         name="protocols", page="collectives", touches=_many,
-        without="links and NICs at datasheet bandwidth; no steps, handshakes or startup costs",
+        without="links and NICs at datasheet rates; no steps, handshakes or startup",
         swaps=(("roofsim.cost.fabric", "fabric_of", _datasheet), ("roofsim.cost.collectives", "fabric_of", _datasheet)),
     ),
     Mechanism(
-        name="shared-nics", page="placement", touches=_replicas, without="every group uses all NICs of its nodes",
+        name="shared-nics", page="placement", touches=_replicas, without="every group has all NICs of its nodes to itself",
         swaps=(("roofsim.cost.collectives", "_nic_share", _own_network),),
     ),
     Mechanism(
@@ -203,7 +203,7 @@ MECHANISMS: Final = (
         swaps=(_of_groups("tensor"),),
     ),
     Mechanism(
-        name="tiled", page="tensor", touches=_degree("tensor"), without="overlapped tensor collectives are fully exposed",
+        name="tiled", page="tensor", touches=_degree("tensor"), without="overlapped tensor collectives fully exposed",
         swaps=((_OVERLAP, "TILED", 1.0),),
     ),
     Mechanism(
@@ -216,11 +216,11 @@ MECHANISMS: Final = (
         swaps=(_of_groups("context", "context_ring"),),
     ),
     Mechanism(
-        name="bubble", page="pipeline", touches=_degree("pipeline"), without="the slowest stage never waits",
+        name="bubble", page="pipeline", touches=_degree("pipeline"), without="the slowest stage is never idle",
         swaps=((_RANKS, "makespan", _slowest_alone),),
     ),
     Mechanism(
-        name="uneven-stages", page="pipeline", touches=_degree("pipeline"), without="every stage takes their mean time",
+        name="uneven-stages", page="pipeline", touches=_degree("pipeline"), without="all stages take their mean time",
         swaps=((_RANKS, "stage_times", _even),),
     ),
     Mechanism(
@@ -236,11 +236,11 @@ MECHANISMS: Final = (
         swaps=(_of_groups("data", "replica"),),
     ),
     Mechanism(
-        name="hidden", page="data", touches=_replicas, without="no overlap: these collectives are fully exposed",
+        name="hidden", page="data", touches=_replicas, without="data-parallel collectives fully exposed, no overlap",
         swaps=((_OVERLAP, "_behind", lambda traffic, *_, **__: traffic),),
     ),
     Mechanism(
-        name="contention", page="sharding", touches=_replicas, without="overlapped collectives do not slow kernels",
+        name="contention", page="sharding", touches=_replicas, without="hidden collectives cost nothing",
         swaps=((_OVERLAP, "CONTENTION", 0.0), (_OVERLAP, "OCCUPIED", 0.0)),
     ),
     Mechanism(
@@ -252,7 +252,7 @@ MECHANISMS: Final = (
         swaps=(_of_groups("expert", "expert_tensor"),),
     ),
     Mechanism(
-        name="accumulation", page="accumulation", touches=_accumulated, without="accumulation takes no time",
+        name="accumulation", page="accumulation", touches=_accumulated, without="adding gradients takes no time",
         swaps=(_free(_accumulates),),
     ),
     Mechanism(
@@ -260,11 +260,11 @@ MECHANISMS: Final = (
         swaps=(_free(lambda op: op.phase is Phase.OPTIMIZER),),
     ),
     Mechanism(
-        name="sustained", page="power", touches=_all, without="long GEMMs at the step's mean power, not their own",
+        name="sustained", page="power", touches=_all, without="long GEMMs held to the step's mean power, not to their own",
         swaps=(("roofsim.cost.pricing", "window", lambda *_: 0.0),),
     ),
     Mechanism(
-        name="chips", page="stragglers", touches=_many, without="all chips of a type are equally fast",
+        name="chips", page="stragglers", touches=_many, without="chips of one name are identical",
         swaps=(("roofsim.schedule.surroundings", "CHIP_SPREAD", 0.0),),
     ),
 )  # fmt: skip

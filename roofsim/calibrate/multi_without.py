@@ -25,17 +25,17 @@ PAGE: Final = "docs/mechanisms/evidence.md"
 #: Change of the mean prediction below which a set is not listed.
 VISIBLE: Final = 0.002
 HEAD: Final = """\
-# What each mechanism contributes
+# What each mechanism is worth
 
-`{command}` writes this page; without `--write` it prints it, with names of mechanisms those
-alone. The {total} published steps of [several GPUs](../multi-gpu-accuracy.md) are predicted with one mechanism switched off and
-all else as it is: no constant is fitted anew. *n* are the steps of a source that it touches, *with* and *without* their mean
-errors, with the bias (median of signed errors; below zero: predicted too fast) in brackets; *moves* is how much faster (-) or
-slower (+) the mean prediction becomes. Sources that move by less than {visible:.1%} are left out. Where an error falls without a
-mechanism, something else of those rows is off by as much in the other direction:
-[what is known to be off](../multi-gpu-accuracy.md#what-is-known-to-be-off).
+`{command}` writes this page; without `--write` it prints the page, or only the
+mechanisms that you name. It predicts the {total} published steps of [several GPUs](../multi-gpu-accuracy.md) with one mechanism switched off and
+everything else unchanged; no constant is refitted. *n* is the number of steps of a source that the mechanism can affect. *with* and
+*without* are their mean errors, with the bias (median of signed errors; negative: predicted too fast) in brackets. *moves* is how
+much faster (-) or slower (+) the predictions become on average. Sources that move by less than {visible:.1%} are left out. Where an
+error shrinks without a mechanism, something else in those rows is off by as much in the other direction:
+[known errors](../multi-gpu-accuracy.md#known-errors).
 
-| mechanism | ablation | source | n | with | without | moves |
+| mechanism | when switched off | source | n | with | without | moves |
 | --- | --- | --- | ---: | ---: | ---: | ---: |
 """
 

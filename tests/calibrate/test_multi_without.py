@@ -45,8 +45,8 @@ def test_page_lists_what_moves():
     bubble = BY_NAME["bubble"]
     rows = [predict_case(case) for case in [case for case in CASES if bubble.touches(case)][:3]]
     text = multi_without.page(rows, [bubble])
-    assert text.startswith("# What each mechanism contributes")
-    assert "| [bubble](pipeline.md) | the slowest stage never waits | BigScience | 3 |" in text
+    assert text.startswith("# What each mechanism is worth")
+    assert "| [bubble](pipeline.md) | the slowest stage is never idle | BigScience | 3 |" in text
 
 
 def test_unknown_name(monkeypatch, capsys):
