@@ -274,14 +274,14 @@ def test_latency_is_said_apart_from_rates():
 @pytest.mark.parametrize(
     ("steps", "products", "expected"),
     [
-        (None, None, "decode steps are never limited by compute or power, nor are their products with weights"),
+        (None, None, "decode steps are never limited by compute or power, and neither are their weight GEMMs"),
         (
             None, 296.1,
-            "decode steps are never limited by compute or power; their products with weights are, from 296 requests on",
+            "decode steps are never limited by compute or power; their weight GEMMs are from 296 requests per step",
         ),
         (
             178.0, 152.0,
-            "decode steps are limited by compute or power from 178 requests on; their products with weights from 152 requests on",
+            "decode steps are limited by compute or power from 178 requests per step; their weight GEMMs from 152",
         ),
     ],
 )  # fmt: skip
