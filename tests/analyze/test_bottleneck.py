@@ -143,7 +143,7 @@ def test_one_question_costs_one_pricing_or_few():
 
 def test_what_compute_units_cannot_draw_is_no_bandwidth():
     """Kernels for vectors keep few loads in flight: on an A100 its units set the rate, whatever the memory gives."""
-    result = roofsim.run("llama3-8b", **QUANTISED_KEYS)
+    result = roofsim.run("llama3-8b", **QUANTISED_KEYS | {"engine": "llama.cpp@2024-05"})
     assert result.bound == "compute"
     assert result.elasticity["memory_bandwidth"] == pytest.approx(0.0, abs=5e-3)
     assert result.runner_up["bound"] == "launch"
