@@ -2,8 +2,10 @@
 VENV := .venv
 BIN := $(VENV)/bin
 PYTHON ?= python3
+INPUTS ?= 34000
+SEED ?= 1
 
-.PHONY: help demo test test-all check format docs accuracy golden benchmark clean
+.PHONY: help demo test test-all test-lowest fuzz check format docs accuracy golden benchmark clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -30,6 +32,17 @@ test: $(VENV)/.test  ## run lint, types, import rules and the test suite
 
 test-all: $(VENV)/.test  ## run everything, long suites too
 	$(BIN)/python -m pytest
+
+test-lowest:  ## run a part of the test suite with the lowest versions that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet --upgrade pip
+	$(VENV)-lowest/bin/python tests/packaging/lowest.py > $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/python -m pip install --quiet -r $(VENV)-lowest/lowest.txt
+	$(VENV)-lowest/bin/python -m pytest -m "not slow" tests/cli tests/spec tests/importers tests/graph tests/architecture tests/fuzz \
+		tests/analyze/test_serving.py tests/schedule/test_simulation.py tests/calibrate/test_kernels.py
+
+fuzz: $(VENV)/.test  ## throw 34,000 inputs at every door (half an hour; INPUTS=1000 SEED=2 for others)
+	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)
 
 check: $(VENV)/.test  ## the fast half of `make test`: lint, format, types, import rules
 	$(BIN)/ruff check .

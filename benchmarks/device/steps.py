@@ -47,7 +47,7 @@ VISION = {
     "resnet50": "resnet50", "resnet18": "resnet18", "resnet152": "resnet152", "vgg16": "vgg16", "vit-b16": "vit_b_16",
     "efficientnet-b0": "efficientnet_b0", "efficientnet-b4": "efficientnet_b4", "convnext-tiny": "convnext_tiny",
     "convnext-base": "convnext_base", "swin-tiny": "swin_t", "densenet121": "densenet121",
-    "mobilenet-v3-large": "mobilenet_v3_large", "regnety-16gf": "regnet_y_16gf", "vit-l16": "vit_l_16",
+    "mobilenet-v3-large": "mobilenet_v3_large", "regnet-y-16gf": "regnet_y_16gf", "vit-l16": "vit_l_16",
 }  # fmt: skip
 
 
@@ -316,7 +316,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         train("convnext-base", 64, 0, "bf16-amp"), train("swin-tiny", 64, 0, "fp16-amp"),
         train("densenet121", 64, 0, "fp16-amp", memory_format="channels_last"),
         train("mobilenet-v3-large", 128, 0, "fp16-amp", memory_format="channels_last"),
-        train("regnety-16gf", 32, 0, "bf16-amp", memory_format="channels_last"),
+        train("regnet-y-16gf", 32, 0, "bf16-amp", memory_format="channels_last"),
         forward("resnet50", 128, 0, "fp16", memory_format="channels_last"),
         forward("resnet50", 1, 0, "fp16", memory_format="channels_last"), forward("vit-b16", 128, 0, "fp16"),
         forward("swin-tiny", 128, 0, "fp16"), forward("convnext-base", 128, 0, "fp16"),
@@ -345,6 +345,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
+    parser.add_argument("--skip", type=int, default=0, help="leave out the first cases, which an earlier run has measured")
     parser.add_argument("--seconds", type=float, default=520.0, help="stop starting cases after so many seconds")
     options = parser.parse_args()
     import torchvision
@@ -356,7 +357,7 @@ def main() -> None:
         "power_limit_w": meter.power_limit, "torch": str(torch.__version__), "cuda": torch.version.cuda,
         "cudnn": torch.backends.cudnn.version(), "transformers": transformers.__version__, "torchvision": torchvision.__version__,
     }  # fmt: skip
-    for case in [case for group in options.only for case in CASES[group]]:
+    for case in [case for group in options.only for case in CASES[group]][options.skip :]:
         if time.perf_counter() - began > options.seconds:
             break
         step = None

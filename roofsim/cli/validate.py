@@ -80,13 +80,14 @@ def _docs(sources: Sequence[str] | None) -> Path:
 
 def _predicted(cases: Sequence[Case]) -> list[Prediction]:
     """Predict in one pass, with a bar where someone watches."""
+    from roofsim.calibrate.score import predict_cases
+
+    if not sys.stderr.isatty():
+        return predict_cases(cases)
     from rich.console import Console
     from rich.progress import track
 
-    from roofsim.calibrate.score import predict_cases
-
-    progress = track(cases, "predicting", console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-    return predict_cases(progress)
+    return predict_cases(track(cases, "predicting", console=Console(stderr=True), transient=True))
 
 
 def _leave_cards_out(rows: Sequence[Prediction]) -> None:

@@ -344,13 +344,17 @@ class _Tracer:
         if action in _GROWS:
             return action, self.reader._whole(entry, "size", where), 0, 0
         if action == "alloc" or action in _FREES:
-            stated: tuple[Any, Any, Any] = entry.get("size"), entry.get("addr"), entry.get("stream", 0)
-            size, address, stream = stated
-            for value, least in ((size, 0), (address, -_MOST), (stream, -_MOST)):
-                if type(value) is not int or not least <= value < _MOST:
-                    self.reader._wrong(where, "whole numbers for size, addr and stream", value)
+            size = self._number(entry.get("size"), 0, where)
+            address, stream = (
+                self._number(value, -_MOST, where) for value in (entry.get("addr"), entry.get("stream", 0))
+            )
             return action, _rounded(size), address, stream
         return action, 0, 0, 0
+
+    def _number(self, value: Any, least: int, where: str) -> int:
+        if type(value) is not int or not least <= value < _MOST:
+            self.reader._wrong(where, "whole numbers for size, addr and stream", value)
+        return value
 
 
 def _text(value: Any) -> str:

@@ -57,12 +57,17 @@ class DataParallel:
         if self.level == "gradients":
             # Shards are summed, so the reduction comes first and runs for every micro batch.
             front = [*passes[:at], replace(reduce, share=1.0), *_over_shards(passes[at:], num_micro_batches)]
-            return [*front, ShardOptimizer(replicas=self.replicas)]
+            return [*front, *self._sharded_update(passes)]
         behind = _behind_accumulation(passes, at)
         result = [*passes[:behind], reduce, *passes[behind:]]
         if self.level == "none" and engine.gradient_buckets == "copied":
             result.insert(behind + 1, CopyIntoBuckets(ranks=self.replicas.all))
-        return [*result, ShardOptimizer(replicas=self.replicas)] if keeps or self.level == "optimizer" else result
+        return [*result, *self._sharded_update(passes)] if keeps or self.level == "optimizer" else result
+
+    def _sharded_update(self, passes: list[Pass]) -> list[Pass]:
+        """Return the pass that deals the update out, where there is one (``optimizer: none``: gradients alone)."""
+        updates = any("optimizer" in one.ensures for one in passes)
+        return [ShardOptimizer(replicas=self.replicas)] if updates else []
 
     def _fully_sharded(
         self, passes: list[Pass], at: int, precision: Precision, engine: Engine, num_micro_batches: Real

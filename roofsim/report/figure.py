@@ -6,12 +6,15 @@ import io
 import warnings
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.errors import shortened
 from roofsim.output import save_bytes, visible
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 DPI: Final = 110
+#: Characters of a title or a label; names have no end of their own.
+_LONGEST: Final = 200
 
 
 def new_figure(width: float, height: float) -> Any:
@@ -43,6 +46,7 @@ def save_figure(figure: Any, path: Path, *, dpi: int = DPI, repeatable: bool = F
     drawn = io.BytesIO()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing")  # a box stands for a sign that the font lacks
+        warnings.filterwarnings("ignore", message="constrained_layout not applied")  # labels as wide as the picture
         figure.savefig(drawn, format=kind, dpi=dpi, metadata=about)
     save_bytes(path, drawn.getvalue())
 
@@ -55,7 +59,7 @@ def _as_text(figure: Any) -> None:
     for text in figure.findobj(Text):
         if text not in ticks:
             text.set_parse_math(False)
-            text.set_text(visible(text.get_text()))
+            text.set_text(shortened(visible(text.get_text()), _LONGEST))
 
 
 def _numbers_of(axis: Any) -> list[Any]:

@@ -237,12 +237,19 @@ class Liveness:
 
     def _per_iteration(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""
-        if dies_in.mirror is not None and (dies_in.mirror is born_in or self._entered(storage.root, dies_in.mirror)):
-            return True
+        mirror = dies_in.mirror
+        if mirror is not None and (mirror is born_in or self._entered(storage.root, mirror)):
+            # What each iteration of the mirror left may be freed by its own backward pass: then that frees no more than it.
+            return mirror is born_in or not self._left_dies_in(storage.root, mirror, dies_in)
         return self._entered(storage.root, dies_in)
 
     def _entered(self, root: Tensor, block: Block) -> bool:
         return any(entry.root is root for entry, leaving in block.carries if leaving.root is not root)
+
+    def _left_dies_in(self, root: Tensor, block: Block, dies_in: Block) -> bool:
+        """Tell whether what leaves an iteration, beside what entered the first, is freed within a block."""
+        left = [self.storages.get(leaving.root) for entry, leaving in block.carries if entry.root is root]
+        return any(storage is not None and storage.last_block is dies_in for storage in left)
 
     # -- the walk -----------------------------------------------------------------------------------------------
 

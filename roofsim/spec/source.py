@@ -236,16 +236,16 @@ class _Reader:
             raise self._fail(event, "is not valid YAML: a second document begins here; expected one", ())
         return data
 
-    def _place(self, event: yaml.Event) -> Place:
+    def _place(self, event: Any) -> Place:
         mark = event.start_mark
         assert mark is not None
         text = self.lines[mark.line] if mark.line < len(self.lines) else None
         return Place(self.source, mark.line + 1, mark.column + 1, text)
 
-    def _fail(self, event: yaml.Event, message: str, path: Path_) -> SpecError:
+    def _fail(self, event: Any, message: str, path: Path_) -> SpecError:
         return SpecError(Problem(message, self._place(event), ".".join(map(str, path))))
 
-    def _value(self, event: yaml.Event, path: Path_) -> Any:
+    def _value(self, event: Any, path: Path_) -> Any:
         if isinstance(event, yaml.AliasEvent):
             return self._repeated(event, path)
         self._note(event, path, self._place(event))
@@ -263,7 +263,7 @@ class _Reader:
             self._anchors[event.anchor] = _Anchored(data, path, self._order[first:], self._characters - before)
         return data
 
-    def _note(self, event: yaml.Event, path: Path_, place: Place) -> None:
+    def _note(self, event: Any, path: Path_, place: Place) -> None:
         """Count a value and keep its place, unless its key's is known.
 
         Raises
@@ -278,7 +278,7 @@ class _Reader:
         if len(self._order) > MOST_VALUES:
             raise self._fail(event, f"expands to more than {MOST_VALUES} values; aliases multiply too far", ())
 
-    def _repeated(self, event: yaml.AliasEvent, path: Path_) -> Any:
+    def _repeated(self, event: Any, path: Path_) -> Any:
         if event.anchor not in self._anchors:
             raise self._fail(event, f"is not valid YAML: alias of an anchor that is not there: {event.anchor!r}", path)
         part = self._anchors[event.anchor]
@@ -291,25 +291,23 @@ class _Reader:
         self._count(event, part.characters)
         return deepcopy(part.data)
 
-    def _count(self, event: yaml.Event, characters: int) -> None:
+    def _count(self, event: Any, characters: int) -> None:
         self._characters += characters
         if self._characters > LARGEST_FILE:
             raise self._fail(event, f"expands to more than {LARGEST_FILE} characters; aliases multiply too far", ())
 
-    def _own_tag(
-        self, event: yaml.MappingStartEvent | yaml.SequenceStartEvent | yaml.ScalarEvent, kind: str, path: Path_
-    ) -> None:
+    def _own_tag(self, event: Any, kind: str, path: Path_) -> None:
         if event.tag not in (None, "!", f"{_TAG}{kind}"):
             raise self._fail(event, f"has the tag {event.tag!r}; only plain YAML is read", path)
 
-    def _sequence(self, event: yaml.SequenceStartEvent, path: Path_) -> list[Any]:
+    def _sequence(self, event: Any, path: Path_) -> list[Any]:
         self._own_tag(event, "seq", path)
         result: list[Any] = []
         while not isinstance(item := self.loader.get_event(), yaml.SequenceEndEvent):
             result.append(self._value(item, (*path, len(result))))
         return result
 
-    def _mapping(self, event: yaml.MappingStartEvent, path: Path_) -> dict[str, Any]:
+    def _mapping(self, event: Any, path: Path_) -> dict[str, Any]:
         self._own_tag(event, "map", path)
         result: dict[str, Any] = {}
         while not isinstance(item := self.loader.get_event(), yaml.MappingEndEvent):
@@ -324,7 +322,7 @@ class _Reader:
             result[key] = self._value(self.loader.get_event(), here)
         return result
 
-    def _scalar(self, event: yaml.ScalarEvent, path: Path_) -> Any:
+    def _scalar(self, event: Any, path: Path_) -> Any:
         tag = event.tag
         if tag in (None, "!"):
             tag = self.loader.resolve(yaml.ScalarNode, event.value, event.implicit)

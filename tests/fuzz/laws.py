@@ -12,9 +12,8 @@ if TYPE_CHECKING:
 
 #: Rounding of sums.
 CLOSE = 1e-6
-#: Elasticities lie within 0 and -1 by so much: where soft corners meet and ranks wait, more of
-#: one resource may cost a little.
-SOFT = 0.1
+#: Elasticities lie between -1 and 0, but for soft corners, and for stages of a pipeline that wait for one another's hosts.
+SOFT, SOFT_OF_STAGES = 0.01, 0.3
 #: Keys below which a number may be negative: differences and derivatives, and what is quoted from elsewhere.
 SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error", "slowdown"})
 
@@ -93,8 +92,9 @@ def _of_memory(memory: dict[str, Any]) -> list[str]:
 
 def _of_shares(data: dict[str, Any]) -> list[str]:
     found = [f"{name} is {data[name]}" for name in ("mfu", "hfu") if not 0.0 <= data[name] <= 1.0 + CLOSE]
+    soft = SOFT if data["scenario"]["parallel"]["pipeline"] == 1 else SOFT_OF_STAGES
     for name, value in (data["elasticity"] or {}).items():
-        if not -1.0 - SOFT <= value <= SOFT:
+        if not -1.0 - soft <= value <= soft:
             found.append(f"elasticity.{name} is {value}")
     if data["parameters"]["active"] > data["parameters"]["total"] * (1.0 + CLOSE):
         found.append("more parameters are active than there are")

@@ -203,3 +203,12 @@ def test_a_matrix_used_three_times_is_reduced_once(sharding):
     graph = evaluate(resolve(request)).program.stages[0].graph
     reduced = [t.name for op in graph if op.name.startswith("data.reduce") for t in op.inputs]
     assert reduced.count("embedding.weight.grad") == 1
+
+
+@pytest.mark.parametrize("sharding", ["optimizer", "gradients", "full", {"full": 2}])
+@pytest.mark.parametrize("engine", ["pytorch-eager", "megatron-lm", "megatron-core", "torchtitan"])
+def test_gradients_are_sharded_without_an_update(sharding, engine):
+    request = {"engine": engine, "optimizer": "none", "sequence_length": 64, "global_batch_size": 8}
+    found = spread(LLAMA, {"data": 4, "sharding": sharding}, **request)
+    assert any(op.name.startswith("data.reduce") for op in found.program.stages[0].graph)
+    assert float(found.step.breakdown["optimizer"]) == 0.0

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from roofsim.schedule.memory import CATEGORIES, profile
-from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of
+from roofsim.errors import SpecError
+from roofsim.schedule.memory import CATEGORIES, Liveness, profile
+from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of
 
 MODELS = {"gpt": TINY | {"dropout": 0.1}, "llama": TINY_LLAMA, "experts": TINY_EXPERTS}
 
@@ -60,3 +61,27 @@ def test_decode_counts_the_cache():
     request = evaluated(TINY, phase="decode", context_length=100, batch_size=3, precision="bf16")
     cache = request.profiles[0].components["key_value_cache"]
     assert cache == pytest.approx(3 * 4 * 2 * 64 * 101 * 2, rel=0.02)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "recompute", ["none", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1}], ids=str
+)
+def test_all_that_a_step_makes_it_frees(family, recompute):
+    """What is born once per iteration of a block dies as often, in whatever units layers are recomputed."""
+    spec = FAMILIES[family]
+    try:
+        graph = graph_of(spec["model"], **spec["workload"], recompute=recompute)
+    except SpecError:
+        return  # the family has no layers that could be recomputed so
+    walk = Liveness(graph)
+    at_ends = {storage.root for dying in walk.block_deaths.values() for storage in dying}
+    left = 0.0
+    for storage in walk.storages.values():
+        if storage.category != "gradients":
+            born = graph.ops[storage.born].repeats
+            freed = walk.copies_freed(storage, storage.last) * graph.ops[storage.last].repeats
+            left += walk.rounded(storage.size) * (born - (1.0 if storage.root in at_ends else freed))
+    assert left == 0.0
+    found = profile(graph, with_curve=True)
+    assert all(amount >= 0.0 for _, _, live in found.curve for amount in live.values())

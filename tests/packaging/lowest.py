@@ -1,0 +1,40 @@
+"""Print the lowest versions that pyproject.toml allows, for pip: ``python tests/packaging/lowest.py > lowest.txt``."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Checkers of types and style are no part of what runs.
+CHECKERS = ("mypy", "ruff", "types-")
+#: Tables to fit constants to, which ask for later versions of the rest than roofsim does: an environment of its own.
+APART = "aiconfigurator"
+_BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9.]+)(?P<marker>\s*;.*)?")
+
+
+def requirements(*, apart: bool = False) -> list[str]:
+    """Return all requirements, those of the extras included; or those of the extra that stands apart."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    if apart:
+        return list(extras[APART])
+    together = [line for name, extra in extras.items() if name != APART for line in extra]
+    return list(dict.fromkeys([*project["dependencies"], *together]))
+
+
+def pins(*, apart: bool = False) -> list[str]:
+    """Return each requirement of what is imported at its lower bound."""
+    found = []
+    for line in requirements(apart=apart):
+        if not line.startswith(CHECKERS):
+            bound = _BOUND.fullmatch(line)
+            assert bound, f"{line} has no lower bound alone"
+            found.append(f"{bound['name']}=={bound['version']}{bound['marker'] or ''}")
+    return found
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(pins()) + "\n")
