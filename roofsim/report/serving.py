@@ -173,10 +173,11 @@ def _turning(served: Served) -> str:
     steps, products = served.compute_bound_at, served.products_bound_at
     if steps is None and products is None:
         return "decode steps are never limited by compute or power, and neither are their weight GEMMs"
-    limited = "limited by compute or power"
-    whole = f"never {limited}" if steps is None else f"{limited} from {words.count(steps)} requests per step"
-    weights = "never are" if products is None else f"are from {words.count(products)} requests per step"
-    return f"decode steps are {whole}; their weight GEMMs {weights}"
+    if steps is None:
+        weights = f"are from {words.count(products or 0.0)} requests per step"
+        return f"decode steps are never limited by compute or power; their weight GEMMs {weights}"
+    weights = "never are" if products is None else f"from {words.count(products)}"
+    return f"decode steps are limited by compute or power from {words.count(steps)} requests per step; their weight GEMMs {weights}"
 
 
 def _prefixes(served: Served) -> list[tuple[str, str]]:

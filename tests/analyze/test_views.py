@@ -95,16 +95,19 @@ def test_rows_are_flat_and_alike(name):
 def test_rows_of_ops_have_the_keys_of_the_contract_and_agree_with_groups():
     rows = roofsim.ops("gpt2-124m").to_rows()
     keys = {
-        "name", "phase", "class", "component", "launches", "flops", "bytes_read", "bytes_written", "time", "share", "bound"
+        "name", "kind", "phase", "class", "component", "launches", "flops", "executed_flops", "bytes_read", "bytes_written",
+        "bytes", "intensity", "time", "share", "bound",
     }  # fmt: skip
-    assert keys <= set(rows[0])
+    assert set(rows[0]) == keys
+    assert {row["kind"] for row in rows} == {"op", "wait"}
+    assert sum(row["time"] for row in rows) == pytest.approx(roofsim.run("gpt2-124m").step_time)
     for row in rows:
         assert row["bytes"] == row["bytes_read"] + row["bytes_written"]
-        assert row["component"]
+        assert bool(row["component"]) == bool(row["launches"]) == (row["kind"] == "op")
     for by in ("class", "layer", "phase"):
         grouped = roofsim.ops("gpt2-124m", by=by).to_rows()
         for key in ("launches", "flops", "bytes_read", "bytes_written", "time"):
-            assert sum(row[key] for row in grouped) == pytest.approx(sum(row[key] for row in rows))
+            assert sum(row[key] or 0.0 for row in grouped) == pytest.approx(sum(row[key] or 0.0 for row in rows))
     assert {row["component"] for row in rows} >= {"layers.mlp", "embedding"}
 
 

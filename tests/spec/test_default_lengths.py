@@ -66,14 +66,14 @@ def test_decode_without_a_context_begins_where_an_output_is_stated():
 @pytest.mark.parametrize(
     ("phase", "given", "said"),
     [
-        ("train", {}, "1 x 4096 tokens (default length)"),
-        ("train", {"sequence_length": 4096}, "1 x 4096 tokens,"),
-        ("prefill", {}, "1 x 4096 prompt tokens (default length)"),
-        ("generate", {}, "4096 prompt tokens + 128 output (default lengths)"),
-        ("generate", {"output_length": 64}, "4096 prompt tokens + 64 output (default prompt length)"),
+        ("train", {}, "1 x 4,096 tokens (default length)"),
+        ("train", {"sequence_length": 4096}, "1 x 4,096 tokens,"),
+        ("prefill", {}, "1 x 4,096 prompt tokens (default length)"),
+        ("generate", {}, "4,096 prompt tokens + 128 output (default lengths)"),
+        ("generate", {"output_length": 64}, "4,096 prompt tokens + 64 output (default prompt length)"),
         ("generate", {"prompt_length": 64}, "64 prompt tokens + 128 output (default output length)"),
-        ("decode", {}, "after 4096 (output 1) (default length)"),
-        ("decode", {"context_length": 9}, "after 9 (output 1),"),
+        ("decode", {}, "after 4,096 cached tokens, output 1 (default length)"),
+        ("decode", {"context_length": 9}, "after 9 cached tokens, output 1,"),
     ],
 )
 def test_the_headline_says_that_a_length_is_a_default(phase, given, said):
