@@ -71,19 +71,8 @@ def _from_name(given: str) -> Document:
     if path is None:
         return from_mapping({"model": given}, given)
     if is_file(path / "config.json"):
-<<<<<<< HEAD
-        return from_mapping({"model": given}, given)  # as it was written: a path that begins with ./ stays one
-=======
         return from_mapping({"model": as_path(str(path))}, str(path))
->>>>>>> reviewA
     return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # no file can have such a name, or nobody may look
-        return False
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:
