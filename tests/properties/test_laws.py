@@ -202,7 +202,7 @@ def test_facts_that_are_not_priced_say_so():
     result = roofsim.run(
         "gpt2-124m", engine="vllm", phase="decode", context_length=64, engine_facts={"preallocated_share": 0.8}
     )
-    assert any("preallocated_share is stated, but not priced" in text for text in result.warnings)
+    assert any("preallocated_share is stated, but this version does not model it" in text for text in result.warnings)
 
 
 @pytest.mark.parametrize("change", [0.5, 2.0])
