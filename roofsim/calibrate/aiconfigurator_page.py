@@ -1,4 +1,4 @@
-"""Write what the tables of aiconfigurator-core say of the kernel constants: docs/kernels-elsewhere.md."""
+"""Score the kernel constants on the tables of aiconfigurator-core: docs/kernels-elsewhere.md."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ COMMAND: Final = "roofsim calibrate fit --aiconfigurator --hold-out --page docs/
 NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
 #: Bounds of the table by length of a kernel.
 LENGTHS: Final = ("20 us", "100 us", "1 ms")
-NEW: Final = ("## Cards without a single fitted kernel", "")
+NEW: Final = ("## Cards without fitted kernels", "")
 LEFT_OUT: Final = (
     "## Each card with constants of the other cards only",
     "",
-    "What a card would get that nobody measured: the constants were fitted again without any row of the card that is scored.",
-    "L40S and RTX PRO 6000 are the only measured cards of their architectures for these kernels: their rows say how far off a",
-    "new architecture is. Two facts of the RTX PRO 6000's catalog file (clock, memory bandwidth) were compared with this source.",
+    "Constants for a card without measurements: they were refitted without any row of the scored card. L40S and RTX PRO 6000 are",
+    "the only measured cards of their architectures for these kernels: their rows show the error on a new architecture. Two facts",
+    "of the RTX PRO 6000's catalog file (clock, memory bandwidth) were compared with this source.",
 )
 LEGEND: Final = """\
 **median**, **p90**: of |predicted / measured - 1|. **bias**: median of predicted / measured - 1; above zero, predictions are
 too slow. **roofline**: median error of the datasheet alone, max(FLOPs / dense peak, bytes / bandwidth), on the same rows.
-Every row counts once: the tables hold many more short kernels than a step has, whose time is mostly launch."""
+Every row counts once: the tables have a larger share of short kernels, whose time is mostly launch, than a step has."""
 
 
 def page(found: Examination, version: str, *, groups: bool = False) -> str:
@@ -63,15 +63,14 @@ def _head(found: Examination, version: str) -> str:
     shipped = sum(row["source"].startswith("aiconfigurator:") for row in read_rows(measured_file(MEASURED)))
     cards = len({group.gpu for group in shipped_rows()})
     return f"""\
-# Kernels elsewhere
+# External validation of the kernels
 
 <!-- Written by `{COMMAND}`. -->
 
-The kernel constants that ship (`hardware/constants/kernels.yaml`, sha256 {_fingerprint()}) against all kernels that
-aiconfigurator-core {version} holds (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigurator): {read:,} rows read,
-{skipped:,} left out ([what was read](#what-was-read)). {shipped:,} rows of that project, on {cards} cards, ship in
-`measurements/kernels.csv.gz` and were fitted; they are not scored here. How right whole steps are is on the
-[accuracy page](accuracy.md).
+The shipped kernel constants (`hardware/constants/kernels.yaml`, sha256 {_fingerprint()}) against all kernels in
+aiconfigurator-core {version} (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigurator): {read:,} rows read,
+{skipped:,} left out ([rows read](#rows-read)). {shipped:,} rows of that project, on {cards} cards, ship in
+`measurements/kernels.csv.gz` and were fitted; they are not scored here. The [accuracy page](accuracy.md) scores whole steps.
 
 {LEGEND}
 """
@@ -88,18 +87,18 @@ def _new_cards(tally: Tally, about: Sequence[str]) -> str:
     return "\n".join(
         [
             *about,
-            "Constants are lent by other cards: the geometric mean over the groups of the same operation, engine and format on",
-            "cards of the same architecture, else of those nearest in years and in the FLOP per clock of their matrix units.",
-            "`lent by` names them.",
+            "Constants come from other cards: the geometric mean over the groups of the same operation, engine and format on",
+            "cards of the same architecture, or else on those nearest in year and in FLOP per clock of their matrix units.",
+            "`from` names them.",
             "",
             _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "new card", donors=True),
             "The same by number format:",
             "",
             _table(tally, ("class", "format"), lambda key: (_class(key), key.group.dtype), "new card"),
-            "By measured time of the kernel (steps of large models are made of the longer ones):",
+            "By measured kernel time (steps of large models consist of the longer ones):",
             "",
             _by_length(tally, "new card"),
-            "And by the engine that was measured:",
+            "By measured engine:",
             "",
             _table(tally, ("class", "engine"), lambda key: (_class(key), key.group.engine), "new card"),
         ]
@@ -109,20 +108,20 @@ def _new_cards(tally: Tally, about: Sequence[str]) -> str:
 def _measured_cards(tally: Tally) -> str:
     return "\n".join(
         [
-            "## Cards with fitted kernels, rows that were not fitted",
+            "## Held-out rows of cards with fitted kernels",
             "",
-            "Groups (card, operation, format, engine) with constants of their own:",
+            "Groups (card, operation, format, engine) with their own constants:",
             "",
             _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
-            "Groups of these cards without any shipped row, whose constants other cards lend:",
+            "Groups of these cards without any shipped row, with constants from other cards:",
             "",
             _table(
                 tally, ("card", "class", "format", "engine"),
                 lambda key: (key.group.gpu, _class(key), key.group.dtype, key.group.engine), "lent", donors=True,
             ),
-            "*Host-bound* are groups of products, none of which takes less than",
-            f"{humanize(HOST_BOUND, 's')}: what was timed is the host that issues them.",
-            "`measurements/kernels.csv.gz` leaves such tables out.",
+            "*Host-bound* marks groups of GEMMs none of which takes less than",
+            f"{humanize(HOST_BOUND, 's')}: the measured time is that of the host that issues them.",
+            "`measurements/kernels.csv.gz` excludes such tables.",
             "",
         ]
     )  # fmt: skip
@@ -133,11 +132,11 @@ def _refit(tally: Tally) -> str:
     held = sum(len(piece) for key, pieces in tally.ratios.items() if key.basis == "own" for piece in pieces)
     return "\n".join(
         [
-            "## Fitted again",
+            "## Refitted constants",
             "",
             f"Constants fitted to at most {FITTED_ROWS} rows of each group in each file, evenly spread over the logarithm of size",
-            f"({fitted:,} rows; not host-bound), scored on the {held:,} others: what the form of the models can do, and what a",
-            "card's own measurements would gain. These constants do not ship.",
+            f"({fitted:,} rows; not host-bound), scored on the {held:,} others: the best that the form of the models can do, and",
+            "what measurements of the card itself would gain. These constants do not ship.",
             "",
             _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
         ]
@@ -173,7 +172,7 @@ def _table(
             lenders[place] |= set(tally.donors.get(key, ()))
     if not pieces:
         return "No rows.\n"
-    head = (*names, *NUMBERS, *(("lent by",) if donors else ()))
+    head = (*names, *NUMBERS, *(("from",) if donors else ()))
     lines = [_line(head), _line([":---"] * len(names) + ["---:"] * len(NUMBERS) + [":---"] * donors)]
     for place in sorted(pieces):
         numbers = _numbers(np.concatenate(pieces[place]), np.concatenate(ideal[place]))
@@ -225,9 +224,9 @@ def _read(counts: Counts, tally: Tally) -> str:
     for (gpu, name), rows in counts.read.items():
         tables[name] += rows
         cards[name].add(gpu)
-    lines = ["## What was read", "", _line(("table", "rows", "cards")), _line((":---", "---:", "---:"))]
+    lines = ["## Rows read", "", _line(("table", "rows", "cards")), _line((":---", "---:", "---:"))]
     lines += [_line((f"`{name}`", f"{rows:,}", str(len(cards[name])))) for name, rows in sorted(tables.items())]
-    lines += ["", "Left out:", "", _line(("why", "rows", "tables")), _line((":---", "---:", ":---"))]
+    lines += ["", "Rows left out:", "", _line(("reason", "rows", "tables")), _line((":---", "---:", ":---"))]
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, reason), rows in counts.skipped.items():
         if rows:
@@ -246,7 +245,7 @@ def _unscored(tally: Tally) -> list[str]:
         kinds[f"{group.op} {group.dtype}"] += rows
     listed = ", ".join(f"{name} {rows:,}" for name, rows in sorted(kinds.items()))
     return [
-        "Read but not scored with the shipped constants, for no measured kernel of the operation and format can lend any:",
+        "Read but not scored with the shipped constants, because no measured kernel has the operation and format:",
         f"{listed}.",
         "",
     ]

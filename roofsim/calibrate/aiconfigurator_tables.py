@@ -42,7 +42,7 @@ LEFT_OUT: Final = (
     ("megamoe", "several GPUs take part"),
     ("_module", "one time for the kernels of a whole module"),
     ("wideep_", "one time for the kernels of a whole module"),
-    ("context_mla", "keys and values differ in width, for which a row has no column"),
+    ("context_mla", "keys and values differ in width, which rows have no column for"),
     ("gdn", "no model of this kernel"),
     ("kda", "no model of this kernel"),
     ("mamba", "no model of this kernel"),

@@ -100,10 +100,10 @@ def page(table: Collectives, links: Links, transferred: Sequence[Score]) -> str:
     found = scores(held, predict(held, links))
     counts = f"{len(table):,} measured collectives, {int(table.fitted.sum()):,} of them fitted"
     parts = {
-        "Rows that were not fitted": [score for score in found if not score.part.startswith("log ") and _clean(score)],
+        "Held-out rows": [score for score in found if not score.part.startswith("log ") and _clean(score)],
         "Published logs, never fitted": [score for score in found if score.part.startswith("log ")],
-        "Systems left out of the fit": list(transferred),
-        "Clocked on the host, small messages (not fitted)": [score for score in found if not _clean(score)],
+        "Systems held out of the fit": list(transferred),
+        "Small messages timed on the host (not fitted)": [score for score in found if not _clean(score)],
     }
     lines = [INTRODUCTION.format(counts=counts)]
     for title, rows in parts.items():
@@ -116,24 +116,23 @@ def _clean(score: Score) -> bool:
 
 
 INTRODUCTION: Final = """\
-# How well collectives are predicted
+# Accuracy of collectives
 
-`python -m roofsim.calibrate.collective_files --page` writes this page. {counts}: every
-third row, when sorted by source, system, operation, ranks and size, of systems that are not logs. Errors are
-|predicted / measured - 1|. Where the data come from: [measurements/README.md](../measurements/README.md); how the time is made:
+`python -m roofsim.calibrate.collective_files --page` writes this page. {counts}: every third row, when sorted by source,
+system, operation, ranks and size, except published logs. Errors are |predicted / measured - 1|. Sources of the data:
+[measurements/README.md](../measurements/README.md); how the time is computed:
 [concepts/collectives.md](concepts/collectives.md)."""
 NOTES: Final = """
-## What remains
+## Known errors
 
-- With a system left out, its short messages are 15-45 % off: the launch of a collective takes 8.3, 4.9 and 7.3 us on A100,
-  H100 and B200, in no order that its neighbours would give. Long messages are 4-20 % off.
+- With a system held out, its short messages are 15-45 % off: the launch of a collective takes 8.3, 4.9 and 7.3 us on A100,
+  H100 and B200, which no neighboring system would predict. Long messages are 4-20 % off.
 - NCCL 2.23 to 2.29 differ among themselves by 1-9 % (median over sizes) on one H100 node; oneCCL 2021.15 and 2021.17 by 45 %
-  on large messages of the Arc Pro B60: one constant cannot serve both.
-- Between 1 and 8 MiB libraries change protocol and algorithm at sizes of their own: single points are 20-30 % off there.
+  on large messages of the Arc Pro B60: one constant cannot fit both.
+- Between 1 and 8 MiB, each library changes protocol and algorithm at its own sizes: single points are 20-30 % off there.
 - `aws-p6-b200` inside a node: nccl-tests without CUDA graphs; each call takes about 20 us more than inside a graph.
-- `azure-nd-a100-v4 infiniband-staged`: a network without GPUDirect RDMA that gains nothing beyond four GPUs a node.
-- `(vidur)` times are whole microseconds of a clock on the host. Below 4 MiB all-reduces of neighbouring sizes jump between
-  10 and 60 us."""
+- `azure-nd-a100-v4 infiniband-staged`: a network without GPUDirect RDMA that gains nothing beyond four GPUs per node.
+- `(vidur)` times are whole microseconds of host time. Below 4 MiB, all-reduces of neighboring sizes jump between 10 and 60 us."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

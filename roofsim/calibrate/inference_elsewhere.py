@@ -32,50 +32,53 @@ LABELS: Final = {
     "vllm-pulls": "vLLM's pull request 23197, static batches",
     "autoawq-pulls": "AutoAWQ's pull request 320, decode",
     "hardware-corner": "Hardware Corner (llama.cpp), GeForce cards at 16,384 tokens",
-    "llama.cpp-2025": "llama.cpp's pull requests of 2025, experts",
-    "inferencex": "InferenceX, servers of mixtures, time per token",
+    "llama.cpp-2025": "llama.cpp's pull requests of 2025, mixtures of experts",
+    "inferencex": "InferenceX, servers of mixtures of experts, time per token",
     "llm-inference-speed": "LLM-inference-speed-benchmarks (llama.cpp)",
 }
 HEAD: Final = """\
-# Inference elsewhere
+# External validation of inference
 
-`{command}` writes this page. {total} published measurements
-(`measurements/inference_elsewhere.csv`, [measurements/README.md](../measurements/README.md)) were collected after the
-constants of inference stood; none of them is, or may be, fitted. They are other versions, cards and models than
-[those of the accuracy page](inference-accuracy.md): H200, GH200, L40S, MI300X; Mistral, Mixtral, Llama 405B; FP8 static batches of
-2023, servers of 2025 and 2026. "measured / predicted" compares times, or rates turned around, so that above 1 the prediction
-is too fast; errors are |predicted / measured - 1|. What was changed after the first scoring, and what is off, stands at the end.
+`{command}` writes this page. {total} published measurements (`measurements/inference_elsewhere.csv`,
+[measurements/README.md](../measurements/README.md)) were collected after the inference constants were fixed; none of them is,
+or may be, fitted. They cover other versions, cards and models than [those of the accuracy page](inference-accuracy.md): H200,
+GH200, L40S, MI300X; Mistral, Mixtral, Llama 405B; FP8 static batches of 2023, servers of 2025 and 2026. "measured / predicted"
+compares times (rates are inverted): above 1, the prediction is too fast. Errors are |predicted / measured - 1|. The end of the
+page lists what was changed after the first scoring, and the known errors.
 """
 OFF: Final = """\
-## When first scored, and what was changed
+## First scoring and later changes
 
-At the first scoring the median error was 10.0 %, the 90th percentile 37 % and 19 % of the rows lay beyond 25 % (434 rows, those of
-gpt-fast left out). These things were changed with rows of this page in sight; none is a constant fitted to them:
+At the first scoring the median error was 10.0 %, the 90th percentile 37 %, and 19 % of the rows were off by more than 25 % (434
+rows, without those of gpt-fast). The following was changed with rows of this page in sight; none of it is a constant fitted to
+them:
 
-- L40S on 4 and 8 GPUs served 0.14 to 0.6 of what was measured: the only server of L40S in the catalog was one whose measured
-  collectives fall to 2 GB/s over 8 cards. `server-8x-l40s-direct` is now the usual one, with the constants of all PCIe 4 links.
-- MI300X was 25 % off: engines' own all-reduce kernels were priced over NVLink only. Over xGMI they have constants now, read off
+- L40S on 4 and 8 GPUs was predicted at 0.14 to 0.6 of the measured rate: the catalog's only L40S server was one whose measured
+  collectives fall to 2 GB/s over 8 cards. `server-8x-l40s-direct` is now the default, with the constants of all PCIe 4 links.
+- MI300X was 25 % off: engines' own all-reduce kernels were priced over NVLink only. Over xGMI they now have constants, read off
   a table of MI355X (vllm-project/vllm pull 39080).
-- Mixtral on 4 and 8 GPUs took 1.3 times as long in prompts as measured: the rows of experts were summed in the four kernels
-  of the transformers library, and the input of merged projections converted once for each of them. Servers of other models on
-  the accuracy page gained as much.
-- Time per token of mixtures of experts (InferenceX, added later) was 18 % off before the traffic of their permutations was that
-  of the engines' kernels; four rows of Qwen3-30B-A3B under llama.cpp were 1.3 times as fast as predicted before its experts were
-  priced by what its kernels do.
-- Denoising steps of diffusers took 0.70 of what was measured with `pytorch-eager`, whose convolutions are searched for;
-  the engine `diffusers-2023` has those of `diffusers-2022`, which were fitted to other rows.
+- Mixtral's prompts on 4 and 8 GPUs were predicted 1.3 times as long as measured: the rows of experts were summed in the four
+  kernels of the transformers library, and the input of merged projections was converted once for each of them. Servers of other
+  models on the accuracy page gained as much.
+- Time per token of mixtures of experts (InferenceX, added later) was 18 % off before the traffic of their permutations became
+  that of the engines' kernels; four rows of Qwen3-30B-A3B under llama.cpp were 1.3 times as fast as predicted before its
+  experts were priced by what its kernels do.
+- Denoising steps of diffusers were predicted at 0.70 of the measured time with `pytorch-eager`, whose convolutions are
+  autotuned; the engine `diffusers-2023` has those of `diffusers-2022`, which were fitted to other rows.
 
-## What is off, and what is known of it
+## Known errors
 
-- **gpt-fast on several GPUs** is up to 1.6 times as fast as predicted, its Mixtral twice: one Triton kernel reads the weights of
-  the chosen experts, and its all-reduces are one-shot kernels of PyTorch's symmetric memory, which have no constants here.
-- **LLM-Inference-Bench's TensorRT-LLM on H100** is 1.2 to 1.5 times as slow as predicted, the more the more GPUs: runs of the
-  Python runtime of 2024, whose version and host are not stated.
-- **AutoAWQ on A100** is bound by its host, 1.4 to 1.6 times as slow as predicted; the host is not stated.
-- **Stable Diffusion on T4 and A100** takes 1.4 times as long as predicted, on RTX 3090 0.8 times: what cuDNN's heuristics choose
-  differs by card more than one share of the searched rate says.
-- **First tokens of 128 on H100 in TensorRT-LLM 0.5** took 1.6 times as long: 7 and 26 ms, of which the host of 2023 is a part.
-- **Prompts of TensorRT-LLM in fp8** are 10 to 20 % faster than predicted on all Hopper cards, dense models too.
+- **gpt-fast on several GPUs** is up to 1.6 times as fast as predicted, its Mixtral twice as fast: one Triton kernel reads the
+  weights of the selected experts, and its all-reduces are one-shot kernels of PyTorch's symmetric memory, which have no
+  constants here.
+- **LLM-Inference-Bench's TensorRT-LLM on H100** is 1.2 to 1.5 times as slow as predicted, more so with more GPUs: these are
+  runs of the Python runtime of 2024, whose version and host are not stated.
+- **AutoAWQ on A100** is host-bound, 1.4 to 1.6 times as slow as predicted; the host is not stated.
+- **Stable Diffusion** takes 1.4 times as long as predicted on T4 and A100, 0.8 times on RTX 3090: the choices of cuDNN's
+  heuristics differ by card more than a single fraction of the autotuned rate can express.
+- **First tokens of 128-token prompts on H100 in TensorRT-LLM 0.5** took 1.6 times as long as predicted: 7 and 26 ms, part of which
+  is the host of 2023.
+- **Prompts of TensorRT-LLM in fp8** are 10 to 20 % faster than predicted on all Hopper cards, for dense models too.
 """
 
 
@@ -119,7 +122,11 @@ def page(rows: Rows, unpriced: Sequence[tuple[InferenceCase, str]]) -> str:
     ]  # fmt: skip
     if unpriced:
         counts = Counter(why for _, why in unpriced)
-        parts += ["## Not priced\n", *(f"- {number}: {why}" for why, number in sorted(counts.items())), ""]
+        parts += [
+            "## Rows without a prediction\n",
+            *(f"- {number}: {why}" for why, number in sorted(counts.items())),
+            "",
+        ]
     return "\n".join([*parts, OFF]).rstrip() + "\n"
 
 

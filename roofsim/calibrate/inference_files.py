@@ -119,7 +119,7 @@ def page(rows: Rows, unpriced: Unpriced) -> str:
         "## Servers\n", SERVERS, *_servers(rows), "",
         "## A card left out\n", *_left_out(timed), "",
         "## Memory\n", *_memory(rows), "",
-        "## Not priced\n", *_unpriced(unpriced), "", DECIDES, "## Worst rows\n", *_worst(timed), "", REMAINS,
+        "## Rows without a prediction\n", *_unpriced(unpriced), "", DECIDES, "## Worst rows\n", *_worst(timed), "", REMAINS,
     ]  # fmt: skip
     return "\n".join(parts).rstrip() + "\n"
 
@@ -168,7 +168,7 @@ def _left_out(rows: Rows) -> list[str]:
             f"{len(moved)} shipped predictions have moved since `python -m roofsim.calibrate.inference_fit` ran; run it again."
         ]
     lines = [
-        "Constants of engines whose kernels nobody measured, fitted anew without any row of the scored card.\n",
+        "Constants of engines without measured kernels, refitted without any row of the scored card.\n",
         "| engine, regime | cards | n | median | median without the card | p90 without |",
         "| --- | ---: | ---: | ---: | ---: | ---: |",
     ]
@@ -184,9 +184,9 @@ def _left_out(rows: Rows) -> list[str]:
 def _unpriced(unpriced: Unpriced) -> list[str]:
     """Return what is in the file and waits, and what was left out of it."""
     counts = Counter((LABELS[case.source], _reason(case, why)) for case, why in unpriced)
-    lines = ["In the file, not priced yet:\n", "| source | rows | why |", "| --- | ---: | --- |"]
+    lines = ["In the file, not predicted yet:\n", "| source | rows | why |", "| --- | ---: | --- |"]
     lines += [f"| {source} | {number} | {why} |" for (source, why), number in sorted(counts.items())]
-    lines += ["", "Left out of the file:\n", "| rows | why |", "| ---: | --- |"]
+    lines += ["", "Excluded from the file:\n", "| rows | why |", "| ---: | --- |"]
     return lines + [f"| {number} | {why} |" for number, why in LEFT]
 
 

@@ -82,17 +82,18 @@ def page(rows: Sequence[MemoryPrediction]) -> str:
     held = [row for row in known if not row.case.fits]
     parts = [
         INTRODUCTION.format(rows=len(rows), fitted=sum(row.case.fits for row in rows), apart=len(rows) - len(known)),
-        "## Goals\n\n" + _table(("what", "goal", "now", "met"), _goals(known), left=2),
+        "## Goals\n\n" + _table(("rows", "goal", "now", "met"), _goals(known), left=2),
         "## By source\n\n" + _scores(known) + "\n" + _legend(known),
         "## By what was measured\n\n"
         + _table(HEADS, [_line(name, members) for name, members in _by(known, _quantity).items()], left=2),
-        "## Rows that score apart\n\nA setting that moves their memory is not stated; the scenario says what was taken.\n\n"
+        "## Rows scored separately\n\nA setting that affects their memory is not stated; the scenario shows the assumption.\n\n"
         + _scores([row for row in rows if row.case.apart]),
         _intervals(held),
-        "## What was chosen on these rows\n\n" + "\n".join(f"- {text}" for text in CHOSEN),
-        "## What others reach\n\n" + _table(("tool", "repository", "rows", "theirs", "here"), _peers(known), left=3),
+        "## Choices made on these rows\n\n" + "\n".join(f"- {text}" for text in CHOSEN),
+        "## Other tools\n\n"
+        + _table(("tool", "repository", "rows", "its mean error", "roofsim's"), _peers(known), left=3),
         f"## The worst {WORST} rows\n\n" + _worst(known),
-        "## What remains\n\n" + "\n".join(f"- {text}" for text in REMAINS),
+        "## Known errors\n\n" + "\n".join(f"- {text}" for text in REMAINS),
     ]
     return "\n\n".join(part.rstrip("\n") for part in parts) + "\n"
 
@@ -169,9 +170,9 @@ def _intervals(held: Rows) -> str:
     inside = _share(score(held).coverage)
     return f"""## Intervals
 
-{inside} of the rows that were not fitted lie inside their 80 % interval. Widths are those of every third row, by regime and by
-what was measured; engines of which no run was measured have intervals half as wide again. What `reserved` and `device` say is
-never below what they contain.
+{inside} of the held-out rows are inside their 80 % interval. Widths come from every third row, by regime and by measured quantity;
+engines without a measured run get intervals 1.5 times as wide. Neither end of an interval of `reserved` or `device` is below that
+of the figure it contains.
 
 {_table(heads, lines, left=2)}"""
 
@@ -189,7 +190,7 @@ def _worst(rows: Rows) -> str:
         )
         for row in found
     ]
-    return _table(("row", "source", "what is known", "measured", "predicted", "error"), lines, left=3)
+    return _table(("row", "source", "known cause", "measured", "predicted", "error"), lines, left=3)
 
 
 def _gib(size: float) -> str:

@@ -125,10 +125,10 @@ def page(rows: Sequence[Prediction], composed: Sequence[Prediction]) -> str:
 
 
 COMPOSED_NOTE: Final = """\
-vTrain's single-node file is no measurement: its times are exact sums of per-micro-batch and per-layer parts, to the nanosecond
-where nothing is reduced. It tests the structure of another simulator, host-bound kernels included, and counts nowhere above. Its
-tracer's host needs 95 us for a kernel of a forward pass and 12 us for another: two numbers, stated in these scenarios, that were
-fitted to every ninth row; nothing else is.
+vTrain's single-node file contains no measurements: its times are exact sums of per-micro-batch and per-layer parts, to the
+nanosecond where nothing is reduced. It tests the structure of another simulator, host-bound kernels included, and does not
+count in the tables above. Its tracer's host needs 95 us for one kind of forward kernel and 12 us for another. These two
+numbers, stated in the scenarios, were fitted to every ninth row; nothing else is fitted.
 """
 
 

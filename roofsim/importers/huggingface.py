@@ -117,4 +117,5 @@ def _name(config: dict[str, Any], where: str) -> str:
     if where.startswith("<"):
         return "inline"
     path = Path(where)
-    return path.parent.name if path.name == "config.json" and path.parent.name else path.stem or "config"
+    folder = path.parent.resolve().name  # of "config.json" and "../config.json", too
+    return folder if path.name == "config.json" and folder else path.stem or "config"

@@ -50,25 +50,24 @@ def _head(card: Scorecard) -> str:
 
 <!-- Written by `roofsim validate --write` (or `make accuracy`); changes made here by hand are lost. -->
 
-This page compares predictions with {total} published measurements of whole steps on one GPU. They are facts of public
-repositories, listed with their sources in [measurements/README.md](../measurements/README.md); `roofsim validate` scores them
-again, `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is left out, however it looks;
-what the sources state and is not a row is listed in that README, with the reason. Memory is scored on
-[a page of its own](memory-accuracy.md), steps of several GPUs [on another](multi-gpu-accuracy.md), decode,
-prefill, encoders and diffusion [on a third](inference-accuracy.md).
+This page compares predictions with {total} published measurements of whole steps on one GPU. They come from public
+repositories and are listed with their sources in [measurements/README.md](../measurements/README.md). `roofsim validate` scores
+them again; `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is excluded, however it looks; that
+README lists what was read in the sources and did not become a row, with the reason. Memory is scored on
+[a separate page](memory-accuracy.md), steps on several GPUs on [another](multi-gpu-accuracy.md), and decode, prefill, encoders
+and diffusion on [a third](inference-accuracy.md).
 
-- **Which rows were fitted.** {usable} of the {total} rows (every third when sorted by source, card, family, precision,
-  software and a hash of the name) may be used to fit
-  constants; the other {total - usable} are only scored. Of the third, fits leave out {" and ".join(UNFITTED)}
-  and steps that the host limits; those count as "may be fitted" all the same. Tables show held-out rows unless they
-  say otherwise.
-- **Error** is predicted / measured - 1. Median, mean, p90 and worst are of absolute errors; bias is the median of signed ones:
+- **Fitted rows.** {usable} of the {total} rows (every third when sorted by source, card, family, precision, software and a hash
+  of the name) may be used to fit constants; the other {total - usable} are only scored. Of the third, fits omit
+  {", ".join(UNFITTED)} and host-bound steps; these count as "may be fitted" all the same. Tables show held-out rows unless
+  they say otherwise.
+- **Error** is predicted / measured - 1. Median, mean, p90 and worst refer to absolute errors; bias is the median signed error:
   above zero, predictions are too slow. Rank is Spearman's correlation of predicted and measured seconds; coverage is the
   share of measurements inside the 80 % interval.
-- **Baselines.** "One MFU": step = model FLOPs / (dense peak of the precision x one constant), the constant
-  ({share(card.one_constant.overall)}) fitted to the same rows that constants here may be fitted to; "MFU per family": the same
-  with a constant for each family ({_constants(card)}).
-- **Card left out**: predictions with constants that were fitted without any row of the scored card{_left_out_words(card)}.
+- **Baselines.** "One MFU": step = model FLOPs / (dense peak of the precision x one constant), with the constant
+  ({share(card.one_constant.overall)}) fitted to the same rows that may be fitted here; "MFU per family": the same with one
+  constant per family ({_constants(card)}).
+- **Card left out**: predictions with constants fitted without any row of the scored card{_left_out_words(card)}.
 """
 
 
@@ -78,8 +77,8 @@ def _constants(card: Scorecard) -> str:
 
 def _left_out_words(card: Scorecard) -> str:
     if card.left_out:
-        return " (`roofsim validate --leave-cards-out` makes these fits anew)"
-    return "; a dash: not made for the present constants (`roofsim validate --leave-cards-out` does)"
+        return " (`roofsim validate --leave-cards-out` repeats these fits)"
+    return "; a dash: not available for the current constants (`roofsim validate --leave-cards-out` makes them)"
 
 
 def _overall(card: Scorecard) -> str:
@@ -144,7 +143,7 @@ def _goals(card: Scorecard) -> str:
     ]
     return f"""## Goals
 
-Set before the constants were fitted, and judged on held-out rows; the ranks are of all Lambda rows.
+Set before the constants were fitted, and evaluated on held-out rows; the ranks use all Lambda rows.
 
 {tables.goals(rows)}"""
 
@@ -172,7 +171,7 @@ def _training(card: Scorecard) -> str:
     return f"""## Single-GPU training
 
 Held-out rows of lambda, dle and timm-train: PyTorch training steps of ResNet-50, ResNeXt-101, SSD-300, BERT base and large and
-vision models, every setting that matters stated by the source.
+vision models, whose sources state every setting that matters.
 
 {tables.scores(card, groups, "architecture")}"""
 
@@ -182,8 +181,8 @@ def _neusight(card: Scorecard) -> str:
     groups = {"all held out": rows, "all": [row for row in card.rows if row.case.source == "neusight"]}
     return f"""## Transformers in true FP32
 
-Rows of NeuSight's repository (TF32 off), by card, held out. NeuSight's own mean error across GPUs is 8.9 %, a plain
-roofline's 31 %.
+Held-out rows of NeuSight's repository (TF32 off), by card. NeuSight's own mean error across GPUs is 8.9 %, that of a plain
+roofline 31 %.
 
 {tables.scores(card, groups | grouped(rows, GROUPINGS["GPU"]), "rows")}"""
 
@@ -198,9 +197,9 @@ def _ranking(card: Scorecard) -> str:
     lowest = f"{min(known):.3f}" if known else "-"
     return f"""## Ranking of cards
 
-Cards of the Lambda rows (fitted ones too: a ranking needs all cards), ordered by samples per second for each model and
-precision; a card with several rows counts once, by its geometric mean. Batches differ between cards, as the source chose
-them. The lowest Spearman correlation is {lowest}.
+Cards of the Lambda rows (including fitted rows, since a ranking needs all cards), ordered by samples per second for each model
+and precision; a card with several rows counts once, by their geometric mean. Batch sizes differ between cards, as chosen by the
+source. The lowest Spearman correlation is {lowest}.
 
 {tables.rankings(found)}"""
 
@@ -209,7 +208,7 @@ def _coverage(card: Scorecard) -> str:
     rows = held_out(card.rows)
     total = score(rows).coverage
     if total is None:
-        return "## Intervals\n\nThis version predicts no intervals, so none is scored.\n"
+        return "## Intervals\n\nThis version predicts no intervals, so none are scored.\n"
     cells = []
     for name, members in grouped(rows, GROUPINGS["source"]).items():
         found = score(members).coverage
@@ -219,19 +218,20 @@ def _coverage(card: Scorecard) -> str:
             cells.append([name, str(len(members)), share(found), f"{share(low)} to {share(high)}", verdict])
     return f"""## Intervals
 
-{share(total)} of the held-out measurements lie inside their {share(NOMINAL_COVERAGE)} interval. For each source of
-{ENOUGH_FOR_COVERAGE} rows or more: the share inside, and the band in which 99 % of such sources would lie if rows were independent.
+{share(total)} of the held-out measurements are inside their {share(NOMINAL_COVERAGE)} interval. For each source with
+{ENOUGH_FOR_COVERAGE} rows or more, the table shows the share inside, and the band that would contain 99 % of such sources if rows
+were independent.
 
 {tables.markdown(("source", "n", "inside", "99 % band", "inside the band"), cells)}"""
 
 
 def _peers(card: Scorecard) -> str:
     del card
-    return f"""## What others reach
+    return f"""## Other tools
 
-Mean absolute errors of other tools where they can express the rows: measured on the same rows, or published with
-them. Only NeuSight's rows are among those of this page; none of these tools can express a training step of ResNet-50, so
-for the others there is nothing to compare here.
+Mean absolute errors of other tools on rows that they can express, either measured side by side on those rows or published with
+them. Only NeuSight's rows are among those of this page. None of these tools can express a training step of ResNet-50, so there is
+nothing to compare for the others.
 
 {tables.peers()}"""
 
@@ -240,7 +240,7 @@ def _worst(card: Scorecard) -> str:
     traps = "\n".join(f"- {text}" for text in TRAPS)
     return f"""## The worst {WORST} rows
 
-Of all rows, fitted ones included.
+Among all rows, fitted ones included.
 
 {tables.worst(card, WORST)}
 ## Known traps
@@ -253,7 +253,7 @@ def _software(card: Scorecard) -> str:
     found = software_ages(card.rows)
     return f"""## How much identical runs differ
 
-Scenarios that one source ran on one kind of card under several versions of the software, fitted rows too. What a prediction
-that knows nothing of versions cannot get right is about half of the last column.
+Scenarios that one source ran on one type of card under several software versions, fitted rows included. A prediction that knows
+nothing of versions cannot avoid an error of about half the last column.
 
 {tables.software_ages(found)}"""

@@ -36,14 +36,14 @@ GOALS: Final = (
     ("Stable Diffusion, reserved memory", MEMORY, ("diffusers-2022, reserved",), MEDIAN, 6.0),
     ("servers, time per token, dense models", SERVERS, ("tpot, dense",), MEDIAN, 10.0),
     ("servers, time per token, mixtures of experts", SERVERS, ("tpot, experts",), MEDIAN, 25.0),
-    ("servers, first token within its range, dense", SERVERS, ("ttft, dense",), INSIDE, -75.0),
-    ("servers, first token within its range, mixtures", SERVERS, ("ttft, experts",), INSIDE, -75.0),
+    ("servers, first token within its range, dense models", SERVERS, ("ttft, dense",), INSIDE, -75.0),
+    ("servers, first token within its range, mixtures of experts", SERVERS, ("ttft, experts",), INSIDE, -75.0),
 )  # fmt: skip
 
 ABOUT: Final = """\
-Written by `python -m roofsim.calibrate.inference_cases --write` on [a page of its own](inference-accuracy.md), which says what
-was measured, what decides and what is known to be off; measurements that nothing was fitted to are on
-[another](inference-elsewhere.md).
+`python -m roofsim.calibrate.inference_cases --write` writes these tables on [a separate page](inference-accuracy.md), which also
+says what was measured, what matters most, and which errors are known. Measurements that nothing was fitted to are on
+[another page](inference-elsewhere.md).
 """
 Rows = dict[str, dict[str, str]]
 
@@ -86,7 +86,7 @@ def _rows(text: str) -> Rows:
 
 
 def _goals(tables: dict[str, Rows]) -> list[str]:
-    lines = ["| what | goal | now | met |", "| --- | --- | ---: | ---: |"]
+    lines = ["| rows | goal | now | met |", "| --- | --- | ---: | ---: |"]
     for what, name, groups, column, limit in GOALS:
         values = [_percent(tables[name][group][column]) for group in groups if group in tables[name]]
         if not values:

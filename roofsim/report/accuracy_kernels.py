@@ -11,7 +11,7 @@ from roofsim.spec.source import read_yaml
 
 #: Class of kernels -> operations of the table.
 CLASSES: Final = {
-    "products": ("gemm", "bmm"),
+    "GEMM": ("gemm", "bmm"),
     "convolution": ("conv2d",),
     "attention, prefill": ("attention_prefill",),
     "attention, decode": ("attention_decode", "mla_decode"),
@@ -40,13 +40,14 @@ def section() -> str:
         [
             "## Single kernels",
             "",
-            "Kernel models (`roofsim/cost/kernel_models`) against the 33,629 kernels of `measurements/kernels.csv.gz`, each group",
-            "one card, operation, number format and measuring engine; errors on the half of the rows that a fit to the other",
-            "half had not seen. Medians over rows, and each card with constants of the others only, are printed by",
-            "`python -m roofsim.calibrate.kernels` and `... --transfer`. Steps use of them the tiles and waves of products; the",
-            "rest of a step is priced by the constants of steps, which the tables above are about.",
-            "NeuSight's convolutions are scored with their place in its sweep (`planned`, measurements/README.md), for the host's",
-            "time of a call grew along it by up to 700 us; at the middle of the sweep, for lack of it, their median is 16 %.",
+            "Kernel models (`roofsim/cost/kernel_models`) against the 33,629 kernels of `measurements/kernels.csv.gz`. A group is",
+            "one card, operation, number format and measuring engine; errors are those of held-out rows, the half that a fit to",
+            "the other half had not seen. `python -m roofsim.calibrate.kernels` prints medians over rows; with `--transfer`, also",
+            "those of each card with constants of the other cards only. Steps use only the tiles and waves of GEMMs from these",
+            "models; the rest of a step is priced with the constants of steps, which the tables above score.",
+            "NeuSight's convolutions are scored with their position in its sweep (`planned`, measurements/README.md), because the",
+            "host time per call grew along the sweep by up to 700 us. Without it, at the middle of the sweep, their median error",
+            "is 16 %.",
             "",
             *lines,
             "",

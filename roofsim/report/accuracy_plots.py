@@ -35,7 +35,7 @@ def draw(card: Scorecard, folder: Path) -> list[Path]:
     grid = figure.add_gridspec(1, 2, width_ratios=(1.0, 1.05))
     _scatter(figure.add_subplot(grid[0, 0]), card)
     _ratios(figure.add_subplot(grid[0, 1]), card)
-    figure.suptitle(f"{len(card.rows)} steps on one GPU; hollow: constants may have been fitted to it", fontsize=12)
+    figure.suptitle(f"{len(card.rows)} steps on one GPU; hollow: rows that may have been fitted", fontsize=12)
     save_figure(figure, first, dpi=_DPI, repeatable=True)
     figure = new_figure(14.0, 6.5)
     _groups(figure, card)
@@ -108,7 +108,7 @@ def _groups(figure: Any, card: Scorecard) -> None:
     near.set_yticks(range(len(groups)), names)
     near.invert_yaxis()
     figure.suptitle(
-        f"held-out rows by regime and family (rows); grey: within a factor of {BAND:g}; boxes: quartiles; "
+        f"held-out rows by regime and family (rows); gray: within a factor of {BAND:g}; boxes: quartiles; "
         "whiskers: 10 % to 90 %; dots: beyond",
         fontsize=11,
     )

@@ -125,7 +125,7 @@ def worst(card: Scorecard, count: int) -> str:
         ]
         for row, other in zip(rows, ours, strict=True)
     ]
-    heads = ("case", "GPU", "what", "fitted", "what is known", "measured", "predicted", "error", "one MFU's error")
+    heads = ("case", "GPU", "step", "fitted", "known cause", "measured", "predicted", "error", "one MFU's error")
     return markdown(heads, cells, left=5)
 
 
@@ -144,4 +144,4 @@ def goals(rows: Iterable[Goal]) -> str:
             "-" if value is None else (f"{value:.3f}" if "Spearman" in what else share(value, signed="bias" in what))
         )
         cells.append([what, goal, shown, met])
-    return markdown(("what", "goal", "now", "met"), cells, left=2)
+    return markdown(("rows", "goal", "now", "met"), cells, left=2)

@@ -35,7 +35,7 @@ def print_scores(console: Console, rows: Sequence[Prediction]) -> None:
     console.print(table)
     console.print(
         f"{len(fitted(rows))} of these {len(rows)} rows may be fitted (every third in sorted order; column 'fitted' of --csv). "
-        "Sources are scored on the others."
+        "Sources are scored on the other rows."
     )
     if baseline is not None:
         console.print(f"One MFU: model FLOPs / (dense peak x {share(baseline.overall)}), fitted to the same rows.")

@@ -63,6 +63,15 @@ def is_path(given: str) -> bool:
     return Path(given).suffix.lower() in (*SUFFIXES, *ENDINGS) or _has_separator(given)
 
 
+def as_path(given: str) -> str:
+    """Return a path in words that name a file: one that could be a catalog name begins with the working directory.
+
+    >>> as_path("llama"), as_path("models/llama"), as_path("gpt.yaml")
+    ('./llama', 'models/llama', 'gpt.yaml')
+    """
+    return given if is_path(given) else f".{os.sep}{given}"
+
+
 def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
     """Say how a file is named whose bare name no catalog has; nothing where there is none.
 
@@ -79,7 +88,7 @@ def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
 
 
 def _has_separator(given: str) -> bool:
-    return any(separator in given for separator in (os.sep, os.altsep) if separator)
+    return given in (os.curdir, os.pardir) or any(separator in given for separator in (os.sep, os.altsep) if separator)
 
 
 def _exists(path: Path) -> bool:

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.spec.foreign import check_file, refuse_object
-from roofsim.spec.naming import is_path, named_file
+from roofsim.spec.naming import as_path, is_path, named_file
 from roofsim.spec.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.spoken import SHORT
 from roofsim.spec.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
@@ -31,8 +31,10 @@ def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict
         )
     elif isinstance(given, dict):
         document = from_mapping(given)
-    elif isinstance(given, str | os.PathLike):
-        document = _from_name(str(given))
+    elif isinstance(given, str):
+        document = _from_name(given)
+    elif isinstance(given, os.PathLike):
+        document = _from_name(as_path(os.fspath(given)))
     elif isinstance(getattr(given, "model_type", None), str) and callable(getattr(given, "to_dict", None)):
         document = from_mapping(given.to_dict(), f"<{type(given).__name__}>")
     else:
@@ -69,15 +71,8 @@ def _from_name(given: str) -> Document:
     if path is None:
         return from_mapping({"model": given}, given)
     if is_file(path / "config.json"):
-        return from_mapping({"model": given}, given)  # as it was written: a path that begins with ./ stays one
+        return from_mapping({"model": as_path(str(path))}, str(path))
     return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
-
-
-def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # no file can have such a name, or nobody may look
-        return False
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

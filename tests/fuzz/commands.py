@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any
 from unittest import mock
 
 from roofsim.cli.app import main
-from roofsim.cli.options import SCENARIO_OPTIONS
 from roofsim.errors import SpecError
 from roofsim.output import visible
 from tests.fuzz.files import text_of
 from tests.fuzz.inputs import Input
 from tests.fuzz.laws import broken_by_message, broken_by_numbers, broken_by_result
-from tests.fuzz.scenarios import CARDS, QUICK, QUICK_OTHERS, mutated, scenario_paths, valid
+from tests.fuzz.scenarios import CARDS, QUICK, QUICK_OTHERS, mutated, options, scenario_paths, valid
 from tests.fuzz.values import NUMBERS, TEXTS, WORDS, catalog_name, hostile, of_schema
 
 if TYPE_CHECKING:
@@ -124,7 +123,7 @@ def _words(random: Random, verb: str) -> list[str]:
 
 def _scenario_words(random: Random) -> list[str]:
     words = []
-    for name in random.sample(list(SCENARIO_OPTIONS), random.choice((0, 0, 1, 1, 2, 3))):
+    for name in random.sample(options(), random.choice((0, 0, 1, 1, 2, 3))):
         words += [f"--{name.replace('_', '-')}", _value(random, name)]
     if random.random() < 0.2:
         path, _ = random.choice(scenario_paths()[0])

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import roofsim
-from roofsim.cli.options import SCENARIO_OPTIONS
 from tests.fuzz.inputs import Input, described
 from tests.fuzz.laws import broken_by_numbers, broken_by_result
-from tests.fuzz.scenarios import QUICK, QUICK_OTHERS, mutated, scenario_paths, valid
+from tests.fuzz.scenarios import QUICK, QUICK_OTHERS, mutated, options, scenario_paths, valid
 from tests.fuzz.values import TEXTS, hostile, of_schema
 
 if TYPE_CHECKING:
@@ -42,7 +41,7 @@ def calls(random: Random, folder: Path) -> Input:
     elif isinstance(scenario, dict) and random.random() < 0.3:
         scenario = mutated(scenario, random, 1)
     keys: dict[str, Any] = {}
-    for name in random.sample(list(SCENARIO_OPTIONS), random.choice((0, 1, 1, 2))):
+    for name in random.sample(options(), random.choice((0, 1, 1, 2))):
         schema, definitions = {path[-1]: part for path, part in scenario_paths()[0]}.get(name, {}), scenario_paths()[1]
         keys[name] = of_schema(schema, definitions, random) if random.random() < 0.5 else argument(random)
     if random.random() < 0.15:

@@ -76,6 +76,12 @@ def scenario_paths() -> tuple[list[tuple[tuple[str, ...], dict[str, Any]]], dict
 
 
 @cache
+def options() -> list[str]:
+    """Return the keys of the sections of a scenario: what the command line and Python functions take by one word."""
+    return [path[1] for path, _ in scenario_paths()[0] if len(path) == 2 and path[0] != "model"]
+
+
+@cache
 def model_paths(family: str) -> tuple[list[tuple[tuple[str, ...], dict[str, Any]]], dict[str, Any]]:
     """Return the same of the models of a family."""
     schema = family_schema(family).model_json_schema()

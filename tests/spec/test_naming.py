@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,11 @@ from tests.scenarios import TINY
 from tests.spec.test_bad_input import assert_refused, run_cli
 
 OWN = "model: gpt\nworkload: {micro_batch_size: 8, sequence_length: 256}\n"
+
+LLAMA = {
+    "model_type": "llama", "num_hidden_layers": 3, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100,
+    "intermediate_size": 128,
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -75,3 +81,23 @@ def test_what_is_not_there_names_the_way_out(make, arguments, message, folder, m
         (folder / make).parent.mkdir(exist_ok=True)
         (folder / make).write_text(OWN)
     assert_refused(*run_cli(monkeypatch, capsys, "run", arguments), message)
+
+
+@pytest.mark.parametrize("given", ["./mine-1.5", "mine-1.5/", ".", "..", "deep/../mine-1.5"])
+def test_a_folder_named_with_a_separator_is_read(given, folder, monkeypatch):
+    """Relative paths stay paths on their way to the model; a dot alone is one."""
+    own = folder / "mine-1.5"
+    (own / "inside").mkdir(parents=True)
+    (folder / "deep").mkdir()
+    (own / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir({".": own, "..": own / "inside"}.get(given, folder))
+    found = roofsim.resolve(given).model
+    assert (found.num_layers, found.name) == (3, "mine-1.5")
+
+
+def test_a_path_object_is_a_path(folder):
+    (folder / "gpt").mkdir()
+    (folder / "gpt" / "config.json").write_text(json.dumps(LLAMA))
+    assert roofsim.resolve(Path("gpt")).model.num_layers == 3
+    with pytest.raises(SpecError, match=r"gpt2: no such file"):
+        roofsim.resolve(Path("gpt2"))

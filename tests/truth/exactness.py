@@ -39,7 +39,7 @@ def _parameters() -> Iterator[tuple[str, float]]:
     for row in rows("params"):
         size = next(other["size"] for other in rows("flops") if other["model"] == row["model"])
         found = parameters(step(row["model"], 1.0, float(size)))
-        yield "parameters of the models with a table", relative(found, float(row["params_total"]))
+        yield "parameters of models with a table", relative(found, float(row["params_total"]))
 
 
 def count_parameters(name: str) -> tuple[float, int | None]:
@@ -69,7 +69,7 @@ def _published() -> Iterator[tuple[str, float]]:
     for name in catalog.names("model"):
         found, wanted = count_parameters(name)
         if wanted is not None:
-            yield "parameters of the catalog's models, as published", relative(found, float(wanted))
+            yield "parameters of catalog models, as published", relative(found, float(wanted))
 
 
 def _flops() -> Iterator[tuple[str, float]]:
@@ -103,7 +103,7 @@ def _peaks() -> Iterator[tuple[str, float]]:
             )
             yield "peak of live tensors, backward", relative(backward + state, float(row["bwd_peak"]))
             found, phase = whole_step(row)
-            yield "peak of the step, update included", relative(found, float(row["step_peak"]))
+            yield "peak of the step, optimizer included", relative(found, float(row["step_peak"]))
             yield "phase of the step's peak", float(phase != fullest_phase(row))
 
 
@@ -152,7 +152,7 @@ def table() -> str:
     for part in (_parameters, _published, _flops, _bytes, _activations, _per_layer, _peaks, _inference):
         for name, difference in part():
             found.setdefault(name, []).append(difference)
-    lines = ["| what | rows | equal | within 0.1 % | mean difference | largest |", "|---|---|---|---|---|---|"]
+    lines = ["| quantity | rows | equal | within 0.1 % | mean difference | largest |", "|---|---|---|---|---|---|"]
     for name, values in found.items():
         equal = sum(value == 0.0 for value in values)
         close = sum(value <= 0.001 for value in values)
