@@ -345,7 +345,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--only", nargs="*", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--skip", type=int, default=0, help="leave out the first cases, which an earlier run has measured")
+    parser.add_argument(
+        "--skip", type=int, default=0, help="leave out the first cases, which an earlier run has measured"
+    )
     parser.add_argument("--seconds", type=float, default=520.0, help="stop starting cases after so many seconds")
     options = parser.parse_args()
     import torchvision
