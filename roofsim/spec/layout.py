@@ -123,7 +123,7 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
     if given.data is None:
         if gpus % inner:
             raise problem(
-                document, ("hardware", "gpus"), f"{gpus} GPUs are no multiple of {shown} = {inner}",
+                document, ("hardware", "gpus"), f"{gpus} GPUs are not a multiple of {shown} = {inner}",
                 f"Nearest: {_nearest(gpus, inner)} GPUs.",
             )  # fmt: skip
         given = given.model_copy(update={"data": gpus // inner})

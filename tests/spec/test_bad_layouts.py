@@ -198,11 +198,11 @@ CASES = {
     # GPUs
     "GPUs that the layout does not divide": (
         scenario("{tensor: 4}", hardware="gpus: 6"),
-        r"6 GPUs are no multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8",
+        r"6 GPUs are not a multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8",
     ),
     "fewer GPUs than the layout": (
         scenario("{tensor: 4, pipeline: 2}", hardware="gpus: 4"),
-        r"4 GPUs are no multiple of .* = 8. Nearest: 8 GPUs",
+        r"4 GPUs are not a multiple of .* = 8. Nearest: 8 GPUs",
     ),
     "GPUs that degrees do not multiply to": (
         scenario("{data: 3, tensor: 2}", hardware="gpus: 8"),
@@ -282,7 +282,7 @@ def test_bad_layout(name, tmp_path, monkeypatch, capsys):
         (("--pipeline", "5000"), r"--pipeline: parallel.pipeline: 5000 stages for \d+ layers"),
         (("--sharding", "al"), r"--sharding: parallel.sharding: expected one of"),
         (("--expert", "2", "--data", "2"), r"--expert: parallel.expert: the model has no experts"),
-        (("--gpus", "6", "--tensor", "4"), r"--gpus: hardware.gpus: 6 GPUs are no multiple"),
+        (("--gpus", "6", "--tensor", "4"), r"--gpus: hardware.gpus: 6 GPUs are not a multiple"),
         (("--virtual-stages", "2"), r"--virtual-stages: parallel.virtual_stages: virtual stages need pipeline > 1"),
     ],
 )
