@@ -119,7 +119,7 @@ CASES = {
     "override of a wrong unit": (hardware("override: {gpu.memory.bandwidth: 3 TFLOP/s}"), r"'TFLOP/s' is not a unit of this kind"),
     "override of nothing": (hardware("override: {gpu.memory.bandwith: 3 TB/s}"), r"unknown key 'bandwith'. Did you mean 'bandwidth'"),
     "override elsewhere": (hardware("override: {model.hidden_size: 3}"), r"cannot override 'model.hidden_size'. Paths begin with gpu. or system."),
-    "override of a name": (hardware("override: {gpu.name: x}"), r"gpu.name is no quantity that can be overridden"),
+    "override of a name": (hardware("override: {gpu.name: x}"), r"gpu.name is not a quantity that can be overridden"),
     "override with zero": (hardware("override: {gpu.memory.bandwidth: 0 TB/s}"), r"expected a positive quantity; got '0 TB/s'"),
     "override with a negative": (hardware("override: {gpu.memory.capacity: -80 GiB}"), r"expected a positive quantity; got '-80 GiB'"),
     "override of an unknown type": (hardware("override: {gpu.peak.bf17: 3 TFLOP/s}"), r"unknown number format 'bf17'; known: fp64"),

@@ -58,7 +58,7 @@ CASES = {
     ),
     "tokens that do not divide": (
         scenario("{tensor: 4, sequence: true}", workload="sequence_length: 66"),
-        r"parallel.sequence: sequence parallelism deals 66 tokens out to tensor 4 ranks.*multiple of 4 tokens",
+        r"parallel.sequence: sequence parallelism cannot split 66 tokens evenly over tensor 4 ranks.*multiple of 4 tokens",
     ),
     "fewer tokens than ranks": (
         scenario("{tensor: 4, context: 4, sequence: true}", workload="sequence_length: 8"),
