@@ -62,7 +62,7 @@ CASES = {
     ),
     "fewer tokens than ranks": (
         scenario("{tensor: 4, context: 4, sequence: true}", workload="sequence_length: 8"),
-        r"8 tokens out to tensor 4 x context 4 ranks.*multiple of 16 tokens",
+        r"8 tokens evenly over tensor 4 x context 4 ranks.*multiple of 16 tokens",
     ),
     "sequence in words": (
         scenario("{tensor: 2, sequence: maybe}"),
