@@ -29,8 +29,7 @@ HEAD: Final = """\
 # What each mechanism is worth
 
 `{command}` writes this page; without `--write` it prints the page, or only the
-mechanisms that you name. It predicts the {total} published steps of [several GPUs](../multi-gpu-accuracy.md) with one \
-mechanism switched off and
+mechanisms that you name. It predicts the {total} published steps of [several GPUs](../multi-gpu-accuracy.md) with one mechanism switched off and
 everything else unchanged; no constant is refitted. *n* is the number of steps of a source that the mechanism can affect. *with* and
 *without* are their mean errors, with the bias (median of signed errors; negative: predicted too fast) in brackets. *moves* is how
 much faster (-) or slower (+) the predictions become on average. Sources that move by less than {visible:.1%} are left out. Where an

@@ -177,8 +177,8 @@ def _turning(served: Served) -> str:
     if steps is None and products is None:
         return "decode steps are never limited by compute or power, and neither are their weight GEMMs"
     limited = "limited by compute or power"
-    whole = f"never {limited}" if steps is None else f"{limited} from {words.count(steps)} requests per step on"
-    weights = "never are" if products is None else f"are from {words.count(products)} requests per step on"
+    whole = f"never {limited}" if steps is None else f"{limited} from {words.count(steps)} requests per step"
+    weights = "never are" if products is None else f"are from {words.count(products)} requests per step"
     return f"decode steps are {whole}; their weight GEMMs {weights}"
 
 
