@@ -94,6 +94,7 @@ class _Writer:
             for tensor, copy in made.items():
                 self.copies.setdefault(tensor, []).append(copy)
         for entry, leaving in old.carries:
+            self.copies.pop(leaving, None)  # behind the block it is what the last iteration left
             if step[entry] is not entering[entry]:
                 unit.carries.append((entering[entry], step[entry]))
             self.env[leaving] = self.env[entry] = step[entry]

@@ -224,16 +224,17 @@ class Liveness:
             if storage.category == "gradients":
                 continue
             born_in, dies_in = ops[storage.born].block, storage.last_block
-            outside = (
-                dies_in is not None
-                and dies_in is not born_in
-                and not dies_in.once
-                and not self._per_iteration(storage, born_in, dies_in)
-            )
-            if outside and dies_in is not None:
+            if dies_in is not None and not dies_in.once and self._dies_at_the_end(storage, born_in, dies_in):
                 self.block_deaths.setdefault(dies_in, []).append(storage)
             else:
                 self.deaths.setdefault(storage.last, []).append(storage)
+
+    def _dies_at_the_end(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
+        """Tell whether one copy is freed behind a block, and not one in each iteration."""
+        if dies_in is born_in:
+            # Each iteration's is freed as what enters the next; nothing behind the block reads the last one's.
+            return any(leaving.root is storage.root is not entry.root for entry, leaving in dies_in.carries)
+        return not self._per_iteration(storage, born_in, dies_in)
 
     def _per_iteration(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""

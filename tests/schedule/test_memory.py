@@ -67,13 +67,14 @@ def test_decode_counts_the_cache():
 @pytest.mark.parametrize(
     "recompute", ["none", "full", {"policy": "full", "every": 2}, {"policy": "full", "layers": 1}], ids=str
 )
-def test_all_that_a_step_makes_it_frees(family, recompute):
+@pytest.mark.parametrize("adapter", [None, "lora"])
+def test_all_that_a_step_makes_it_frees(family, recompute, adapter):
     """What is born once per iteration of a block dies as often, in whatever units layers are recomputed."""
     spec = FAMILIES[family]
     try:
-        graph = graph_of(spec["model"], **spec["workload"], recompute=recompute)
+        graph = graph_of(spec["model"], **spec["workload"], recompute=recompute, adapter=adapter)
     except SpecError:
-        return  # the family has no layers that could be recomputed so
+        return  # the family has no layers that could be recomputed so, or none that adapters know
     walk = Liveness(graph)
     at_ends = {storage.root for dying in walk.block_deaths.values() for storage in dying}
     left = 0.0
