@@ -33,6 +33,15 @@ def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
     return samples, samples * tokens, "tokens"
 
 
+def counted_in(unit: str, family: str, phase: str) -> str:
+    """Return what throughput and cost count: a pass of a denoiser is a step towards an image, not an image.
+
+    >>> counted_in("images", "dit", "forward"), counted_in("images", "dit", "train")
+    ('denoising steps', 'images')
+    """
+    return "denoising steps" if unit == "images" and family in DENOISERS and phase == "forward" else unit
+
+
 def tokens_read(resolved: Resolved) -> Real:
     """Return the tokens of one sequence that a prefill reads: those of the prompt, or positions of an encoder."""
     workload = resolved.workload

@@ -34,12 +34,12 @@ def stored_weights(config: Mapping, text: Mapping, mapping: Mapping, where: str)
     `config` is the whole file, `text` the language model's part of it.
     """
     kind = _dtype(config, text)
-    given = next((part.get(key) for part in (config, text) for key in _KEYS if part.get(key)), None)
+    key, given = next(((key, part[key]) for part in (config, text) for key in _KEYS if part.get(key)), ("", None))
     if given is None:
         return kind or None
-    fields = Fields(given if isinstance(given, dict) else {}, where, "quantization_config.")
     if not isinstance(given, dict):
-        fields.fail("", f"expected an object; got {type(given).__name__}")
+        Fields({}, where).fail(key, f"expected an object; got {type(given).__name__}")
+    fields = Fields(given, where, f"{key}.")
     method = _method(fields, mlx="quantization" in config and "quantization_config" not in config)
     reader = METHODS.get(method)
     if reader is None:

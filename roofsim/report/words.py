@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.throughput import DENOISERS
+from roofsim.analyze.throughput import counted_in
 from roofsim.units import binary_bytes as gibibytes
 from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
@@ -134,8 +134,7 @@ def unit_of(result: Result) -> str:
     """Return what throughput and cost of a result are counted in: tokens, images, or steps towards images."""
     scenario = result.scenario
     unit = "images" if "usd_per_million_images" in result.cost else "tokens"
-    steps = scenario["model"]["family"] in DENOISERS and scenario["workload"]["phase"] == "forward"
-    return "denoising steps" if unit == "images" and steps else unit
+    return counted_in(unit, scenario["model"]["family"], scenario["workload"]["phase"])
 
 
 def batch_line(result: Result) -> str:

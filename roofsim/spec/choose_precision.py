@@ -14,6 +14,7 @@ from roofsim.spec.precision import (
     PrecisionRoles,
     Stack,
     formatted_precision,
+    known_precision,
     named_precision,
     no_arithmetic,
     resolve_precision,
@@ -43,7 +44,7 @@ def choose_precision(
         "recipe": engine.precision_recipe, "gradient_type": engine.gradient_type, "stack": stack,
     }  # fmt: skip
     try:
-        if wanted is None and stored is not None and workload.phase != "train":
+        if stored is not None and workload.phase != "train" and (wanted is None or _names_its_own(wanted, stored)):
             found = stored_precision(stored, **recipe)
         elif isinstance(wanted, PrecisionRoles) and wanted.name is not None:
             found = restored_precision(wanted, stored, stack)
@@ -54,7 +55,7 @@ def choose_precision(
         problem = error.problems[0]
         place = document.place(tuple(problem.path.split(".")))
         raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-    notes = _notes(workload.phase, wanted, stored, found)
+    notes = _notes(workload, stored, found)
     assumed, warnings = ([], notes) if wanted else (notes, [])
     asked = wanted if isinstance(wanted, str) else found.parameters
     if asked in engine.weight_formats:
@@ -64,6 +65,11 @@ def choose_precision(
         place = document.place(("workload", "precision"))
         warnings = [*warnings, *check_loads(engine, found.weights, gpu.architecture, place, family)]
     return found, [*assumed, *found.notes], warnings
+
+
+def _names_its_own(wanted: str | PrecisionRoles, stored: StoredWeights) -> bool:
+    """Whether a precision is the name that answers give the checkpoint's own weights, and no other has."""
+    return isinstance(wanted, str) and wanted == stored.label and not known_precision(wanted)
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
@@ -123,17 +129,23 @@ def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, sta
     )  # fmt: skip
 
 
-def _notes(
-    phase: str, wanted: str | PrecisionRoles | None, stored: StoredWeights | None, found: Precision
-) -> list[str]:
+def _notes(workload: Workload, stored: StoredWeights | None, found: Precision) -> list[str]:
     """Say which precision was taken where none is stated, and where the checkpoint's own was not taken."""
+    phase, wanted = workload.phase, workload.precision
     if wanted is not None:
         own = stored.label if stored is not None and (stored.bits is not None or stored.unread) else None
-        other = phase != "train" and own is not None and own not in (wanted, found.weights)
-        return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"] if other else []
+        if phase == "train" or own is None or found.stored is not None:
+            return []
+        if own not in (wanted, found.weights):
+            return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
+        leaves = f"precision {found.name} as stated, in every linear layer; the checkpoint's own {own}, which is the default, "
+        return [f"{leaves}leaves some of them in {stored.dtype or '16 bits'}"] if stored.only or stored.wide else []
     if stored is None or stored == StoredWeights():
         return [f"precision: {found.name}"]
     own = stored.label
     if phase == "train" and (stored.bits is not None or stored.unread):
-        return [f"precision: {found.name}; training updates no {own} weights, the checkpoint is expanded first"]
+        why = f"training updates no {own} weights, the checkpoint is expanded first"
+        if workload.adapter is not None:
+            why = f"the frozen base is not kept as {own}, the checkpoint is expanded first (qlora stores it as nf4 or int8)"
+        return [f"precision: {found.name}; {why}"]
     return [f"precision: {found.name}" + ("" if found.name == own else f"; the checkpoint's own type is {own}")]

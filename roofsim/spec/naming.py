@@ -9,7 +9,7 @@ from typing import Final
 from roofsim.errors import Place, Problem, SpecError, near_matches, one_of
 from roofsim.spec import catalog
 from roofsim.spec.foreign import ENDINGS, folder_without_config
-from roofsim.spec.source import is_folder
+from roofsim.spec.source import is_file, is_folder
 
 SUFFIXES: Final = (".yaml", ".yml", ".json")
 #: What a path begins with that names no organisation of a model.
@@ -36,7 +36,7 @@ def named_file(
     SpecError
         When the file that is named is not there, with the way out.
     """
-    suffixed = given.endswith(SUFFIXES)
+    suffixed = given.lower().endswith(SUFFIXES)
     if not suffixed and not _has_separator(given):
         return None
     candidates = [folder / given for folder in folders or (Path(),)]
@@ -78,7 +78,9 @@ def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
     >>> file_hint("nothing-of-this-name")
     ''
     """
-    for folder in folders or (Path(),):
+    for folder in (folders or (Path(),)) if name.strip() else ():
+        if is_file(folder / name):
+            return f"There is a file of that name; roofsim reads files whose names end in {', '.join(SUFFIXES)}."
         for suffix in SUFFIXES:
             if _exists(folder / f"{name}{suffix}"):
                 return f"There is a file {name + suffix!r}: a file is named with its suffix."

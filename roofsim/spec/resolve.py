@@ -82,7 +82,7 @@ class Resolver:
         path = Path(document.source)
         named = isinstance(document.data, dict) and document.data.get("model") == document.source  # a config.json alone
         self.assumed: list[str] = []
-        self.origins = [("scenario", f"file {path}")] if path.suffix in SUFFIXES and not named else []
+        self.origins = [("scenario", f"file {path}")] if path.suffix.lower() in SUFFIXES and not named else []
         self.warnings: list[str] = []
         self.engine_label = ""
         self.si = isinstance(document.data, dict) and document.data.get("units") == "SI"
@@ -201,7 +201,9 @@ class Resolver:
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", f"catalog entry {name}"))
             return self._model_of(catalog.load("model", name), "", name)
-        ours = None if is_folder(path) else read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+        ours = (
+            None if is_folder(path) else read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
+        )
         if ours is None or ours.data == {"model": str(path)}:
             self.origins.append(("model", f"Hugging Face config {path}"))
             return self._imported(path, str(path), path.stem)

@@ -72,7 +72,7 @@ def _from_name(given: str) -> Document:
         return from_mapping({"model": given}, given)
     if is_file(path / "config.json"):
         return from_mapping({"model": as_path(str(path))}, str(path))
-    return read_json_request(path) if path.suffix == ".json" else read_yaml(path)
+    return read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
 
 
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:

@@ -311,3 +311,21 @@ def test_without_cards_five_usual_ones_are_compared():
     document = load_scenario(SMALL, {})
     found = compare_document(document, [], resolve_document, answer, progress=watched)
     assert len(found) == len(seen) == 5
+
+
+def test_the_sentence_counts_what_the_columns_count():
+    """A pass of a denoiser is a step towards an image."""
+    found = roofsim.compare({"model": "sd15-unet", "workload": {"phase": "forward"}}, ["a100", "t4"])
+    assert "times the steps/s of" in found.sentence
+    trained = roofsim.compare({"model": "sd15-unet", "workload": {"precision": "fp16"}}, ["a100", "h100"])
+    assert "times the images/s of" in trained.sentence
+
+
+def test_a_margin_is_never_one_times():
+    """Cards that wait for the same host differ by a thousandth."""
+    found = roofsim.compare(
+        {"model": "llama3-8b", "workload": {"phase": "decode"}}, ["a100", "a100{memory.bandwidth=0.9x}"]
+    )
+    assert 1.0 < found.fastest.factor < 1.005
+    assert ", less than 0.5 % ahead of " in found.sentence
+    assert " 1 times " not in found.sentence

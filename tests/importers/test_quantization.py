@@ -276,7 +276,7 @@ def test_methods_that_are_not_read_are_named(method):
     [
         ({"bits": 4}, r"quantization_config\.quant_method: required key is missing"),
         ([], None),
-        ("awq", r"quantization_config\.: expected an object"),
+        ("awq", r": quantization_config: expected an object; got str$"),
         ({**AWQ, "bits": 3}, r"quantization_config\.bits: 3 bits are not supported; expected 4"),
         ({**AWQ, "group_size": "all"}, r"quantization_config\.group_size: expected a whole number"),
         ({**AWQ, "modules_to_not_convert": "lm_head"}, r"modules_to_not_convert: expected a list of texts"),
@@ -340,3 +340,28 @@ def test_the_catalog_says_how_published_checkpoints_are_stored(name, quantizatio
     request = scenario(CONFIGS[name], quantization)
     assert weight_bytes({**request, "model": name}) == weight_bytes(request)
     assert resolve({**request, "model": name}).precision == resolve(request).precision
+
+
+def test_a_checkpoints_own_name_means_its_own_weights():
+    """What the headline calls the precision can be stated; a name that means every layer elsewhere says what it leaves out."""
+    own = scenario(LLAMA_8B, AWQ, gpu="h100")
+    named = scenario(LLAMA_8B, AWQ, gpu="h100", precision="awq-int4-g128")
+    assert roofsim.run(named).step_time == roofsim.run(own).step_time
+    assert weight_bytes(named) == weight_bytes(own)
+    request = {"model": "gpt-oss-20b", "workload": {"phase": "decode", "engine": "vllm"}, "hardware": {"gpu": "h100"}}
+    everywhere = {**request, "workload": {**request["workload"], "precision": "mxfp4"}}
+    assert weight_bytes(everywhere) < weight_bytes(request)
+    assert [note for note in resolve(everywhere).warnings if "the checkpoint's own mxfp4" in note]
+    assert not [note for note in resolve(request).warnings if "checkpoint" in note]
+
+
+def test_adapters_on_a_quantised_checkpoint_say_what_is_not_priced():
+    """Adapters update no base weights, quantised or not: that is no reason to expand them."""
+    config = {**LLAMA_8B, "quantization_config": NF4}
+    said = {}
+    for adapter in (None, "lora", "qlora"):
+        found = resolve({"model": config, "workload": {"adapter": adapter, "sequence_length": 64}})
+        said[adapter] = next(note for note in found.assumed if note.startswith("precision:"))
+    assert "training updates no bitsandbytes-nf4 weights" in said[None]
+    for adapter in ("lora", "qlora"):
+        assert "the frozen base is not kept as bitsandbytes-nf4" in said[adapter]

@@ -71,6 +71,12 @@ def test_an_organisation_is_no_path(folder):
             "mygpt",
             r"unknown model 'mygpt'. There is a file 'mygpt.yaml': a file is named with its suffix",
         ),
+        (
+            "mymodel.txt",
+            "mymodel.txt",
+            r"There is a file of that name; roofsim reads files .* end in \.yaml, \.yml, \.json",
+        ),
+        (None, "", r"unknown model ''. `roofsim list models` shows all"),
         ("mymodel/x", "mymodel", r"unknown model 'mymodel'. There is a folder: name it './mymodel'"),
         ("mymodel/x", "./mymodel", r"./mymodel: is a directory without a config.json"),
         (None, "x" * 300, r"unknown model 'x+'"),
@@ -101,3 +107,11 @@ def test_a_path_object_is_a_path(folder):
     assert roofsim.resolve(Path("gpt")).model.num_layers == 3
     with pytest.raises(SpecError, match=r"gpt2: no such file"):
         roofsim.resolve(Path("gpt2"))
+
+
+@pytest.mark.parametrize(("name", "text"), [("A.YAML", OWN), ("A.Yml", OWN), ("A.JSON", json.dumps(LLAMA))])
+def test_suffixes_are_read_in_any_case(name, text, folder):
+    (folder / name).write_text(text)
+    assert roofsim.resolve(name).model.num_layers == (3 if name == "A.JSON" else 12)
+    (folder / "outer.yaml").write_text(f"model: {name}\n" if name == "A.JSON" else "model: gpt\n")
+    assert roofsim.resolve("outer.yaml").model.num_layers == (3 if name == "A.JSON" else 12)

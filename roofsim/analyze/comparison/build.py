@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.comparison.rows import Comparison, Row
 from roofsim.analyze.comparison.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.analyze.money import quote_of
+from roofsim.analyze.throughput import counted_in
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.spec.cards import read_cards
@@ -67,7 +68,13 @@ def compare_document(
 
 
 def _unit(rows: Sequence[Row]) -> str:
-    return next((row.unit for row in rows if row.runs), "")
+    """Return what the sentence counts: as the heads of the columns do."""
+    row = next((row for row in rows if row.result is not None), None)
+    if row is None or row.result is None:
+        return ""
+    scenario = row.result.scenario
+    counted = counted_in(row.unit, scenario["model"]["family"], scenario["workload"]["phase"])
+    return counted.removeprefix("denoising ")
 
 
 @dataclass

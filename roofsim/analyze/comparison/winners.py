@@ -230,7 +230,10 @@ def _margin(lead: Lead, what: str) -> str:
     factor, second = lead.factor or 1.0, lead.next
     if factor < 1.0 + _TIE:
         return f"{lead.label} and {second}, with no margin between them"
-    how = f"{lead.label}, {factor:.3g} times the {what} of {second}"
+    times = f"{factor:.3g}"
+    how = f"{lead.label}, less than 0.5 % ahead of {second}"
+    if times != "1":
+        how = f"{lead.label}, {times} times the {what} of {second}"
     if lead.inside_intervals is None:
         return f"{how} (no interval is known)"
     if lead.inside_intervals:
