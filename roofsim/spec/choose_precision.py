@@ -134,7 +134,7 @@ def _notes(workload: Workload, stored: StoredWeights | None, found: Precision) -
     phase, wanted = workload.phase, workload.precision
     if wanted is not None:
         own = stored.label if stored is not None and (stored.bits is not None or stored.unread) else None
-        if phase == "train" or own is None or found.stored is not None:
+        if stored is None or own is None or phase == "train" or found.stored is not None:
             return []
         if own not in (wanted, found.weights):
             return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
