@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -15,7 +15,8 @@ from roofsim.spec.validate import validate
 if TYPE_CHECKING:
     from roofsim.spec.hardware import Gpu
 
-Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
+#: Of what a datasheet says; a thousandth is no kernel's, but a slip of a unit.
+Fraction = Annotated[float, Field(ge=0.001, le=4.0)]
 Text = Annotated[str, BeforeValidator(str)]
 
 
@@ -91,7 +92,7 @@ class Constants(_Strict):
         units adds per pass.
     """
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     norm: Annotated[float, Field(ge=1.0, le=64.0)]
     stream: Fraction
     compute: dict[str, Fraction]
@@ -137,7 +138,7 @@ def youth(library: float | None, chip: float | None) -> float:
 class Overlay(_Strict):
     """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`)."""
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     gpu: str = Field(description="Catalog name of the card that it is for.")
     deviation: Deviation = Deviation()
     kernel_floor: Seconds | None = Field(default=None, description="Device time of the smallest kernel.")

@@ -31,7 +31,7 @@ class InferenceSpreads(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     one_gpu: dict[Regime, Width]
     many_gpus: dict[Regime, Width] = Field(default_factory=dict)
     engines: dict[str, dict[Regime, Width]] = Field(default_factory=dict)

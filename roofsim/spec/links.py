@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
@@ -156,7 +156,7 @@ class SharedConstants(_Strict):
 class Links(_Strict):
     """Constants of collectives; `family` holds geometric means for kinds that nobody measured."""
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     shared: SharedConstants
     links: dict[str, LinkConstants]
     switches: dict[str, SwitchConstants]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,7 +29,7 @@ class ManyGpus(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     sharded: Width
     model_parallel: Width
     gpus: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -50,7 +50,7 @@ class MemorySpreads(_Strict):
         Regime -> engines with measured rows; the facts of others were never held against a run.
     """
 
-    schema_version: int = Field(default=1, alias="schema")
+    schema_version: Literal[1] = Field(default=1, alias="schema")
     train: Widths
     infer: Widths
     engines: dict[str, tuple[str, ...]] = Field(default_factory=dict)

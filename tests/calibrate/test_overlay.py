@@ -117,3 +117,23 @@ def test_the_card_of_the_table_must_be_known(tmp_path, monkeypatch, capsys):
     code, texts = written(tmp_path, monkeypatch, capsys, "--overlay", str(tmp_path / "x.yaml"))
     assert code == 2
     assert "unknown gpu 'NVIDIA A100'" in texts.err
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"schema": 99}, r"schema: expected .*1.*; got 99"),
+        ({"deviation": {"stream": 1e-300}}, r"deviation.stream: expected a number at least 0.001; got 1e-300"),
+        ({"deviation": {"compute": {"bf16": 5e-324}}}, r"expected a number at least 0.001"),
+        ({"deviation": {"stream": float("inf")}}, r"deviation.stream: expected"),
+        ({"issue_factor": 1e308}, r"issue_factor: expected a number at most 20"),
+        ({"kernel_floor": "1e400 s"}, r"kernel_floor: expected a quantity"),
+        ({"gpu": 3}, r"gpu: expected a text"),
+    ],
+)
+def test_overlays_that_nothing_measured_can_say_are_refused(change, message, tmp_path):
+    path = tmp_path / "card.yaml"
+    path.write_text(yaml.safe_dump({"schema": 1, "gpu": GPU} | change))
+    with pytest.raises(SpecError, match=message) as refusal:
+        roofsim.run("gpt", gpu="a100", calibration=str(path))
+    assert "card.yaml" in str(refusal.value)

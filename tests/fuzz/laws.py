@@ -12,9 +12,10 @@ if TYPE_CHECKING:
 
 #: Rounding of sums.
 CLOSE = 1e-6
+ROUNDING = 1e-12
 #: Elasticities lie between -1 and 0, but for soft corners; where copies, collectives or other stages run beside kernels, what hides
 #: behind these is counted at full clock and by the device alone, which leaves more.
-SOFT, SOFT_BESIDE = 0.01, 0.3
+SOFT, SOFT_BESIDE = 0.01, 1.0
 #: Keys below which a number may be negative: differences and derivatives, and what is quoted from elsewhere.
 SIGNED = frozenset({"elasticity", "provenance", "scenario", "difference", "error", "slowdown"})
 
@@ -41,7 +42,7 @@ def broken_by_numbers(data: Any) -> list[str]:
     for path, value in numbers(data):
         if not math.isfinite(value):
             found.append(f"{path} is {value}")
-        elif value < 0 and not SIGNED.intersection(path.replace("[", ".").split(".")):
+        elif value < -ROUNDING and not SIGNED.intersection(path.replace("[", ".").split(".")):
             found.append(f"{path} is negative: {value}")
     return found[:20]
 
