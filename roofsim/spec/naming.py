@@ -69,7 +69,7 @@ def as_path(given: str) -> str:
     >>> as_path("llama"), as_path("models/llama"), as_path("gpt.yaml")
     ('./llama', 'models/llama', 'gpt.yaml')
     """
-    return given if is_path(given) else os.path.join(".", given)
+    return given if is_path(given) else f".{os.sep}{given}"
 
 
 def file_hint(name: str, folders: tuple[Path, ...] = ()) -> str:
