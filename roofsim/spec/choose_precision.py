@@ -133,9 +133,9 @@ def _notes(workload: Workload, stored: StoredWeights | None, found: Precision) -
     """Say which precision was taken where none is stated, and where the checkpoint's own was not taken."""
     phase, wanted = workload.phase, workload.precision
     if wanted is not None:
-        own = stored.label if stored is not None and (stored.bits is not None or stored.unread) else None
-        if stored is None or own is None or phase == "train" or found.stored is not None:
+        if stored is None or not (stored.bits or stored.unread) or phase == "train" or found.stored is not None:
             return []
+        own = stored.label
         if own not in (wanted, found.weights):
             return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
         leaves = f"precision {found.name} as stated, in every linear layer; the checkpoint's own {own}, which is the default, "
