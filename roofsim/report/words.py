@@ -131,9 +131,10 @@ def headline(result: Result) -> str:
 
 
 def unit_of(result: Result) -> str:
-    """Return what throughput and cost of a result are counted in: tokens, images, or steps towards images."""
+    """Return what throughput and cost of a result are counted in: tokens, images, samples, or steps towards images."""
     scenario = result.scenario
-    unit = "images" if "usd_per_million_images" in result.cost else "tokens"
+    prefix = "usd_per_million_"
+    unit = next((key for key in result.cost if key.startswith(prefix)), f"{prefix}tokens").removeprefix(prefix)
     return counted_in(unit, scenario["model"]["family"], scenario["workload"]["phase"])
 
 

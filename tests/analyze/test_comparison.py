@@ -329,3 +329,10 @@ def test_a_margin_is_never_one_times():
     assert 1.0 < found.fastest.factor < 1.005
     assert ", less than 0.5 % ahead of " in found.sentence
     assert " 1 times " not in found.sentence
+
+
+@pytest.mark.parametrize(("model", "unit"), [("dlrm", "samples"), ("resnet18", "images"), ("gpt", "tokens")])
+def test_columns_and_sentence_have_the_unit_of_the_model(model, unit):
+    found = roofsim.compare(model, ["a100", "a100{memory.bandwidth=0.5x}"], prices={"a100": 2.0})
+    assert f"{unit}/s" in str(found)
+    assert {"tokens/s", "images/s", "samples/s"} & set(str(found).split()) == {f"{unit}/s"}
