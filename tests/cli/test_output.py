@@ -166,6 +166,8 @@ def test_names_that_no_file_can_have(tiny, monkeypatch):
         ["show", "gpu", endless],
         ["list", endless],
         ["run", "n" * 100_000],
+        ["run", tiny, "n" * 100_000],
+        ["n" * 100_000],
     ):
         code, out, err = inside(monkeypatch, *words)
         assert code in (1, 2), words
