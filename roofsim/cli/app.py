@@ -92,7 +92,7 @@ def _said_of(error: Exception) -> tuple[str, int]:
     if isinstance(error, _UsageError):
         said = io.StringIO()
         error.show(file=said)
-        return said.getvalue(), int(error.exit_code)
+        return "\n".join(shortened(line, 1000) for line in said.getvalue().split("\n")), int(error.exit_code)
     if isinstance(error, SpecError | NoDataError):
         lines = str(error).splitlines()
         return "".join(f"{line}\n" if line.startswith("    ") else f"roofsim: {line}\n" for line in lines), 2
