@@ -80,7 +80,7 @@ def compare(
     Raises
     ------
     SpecError
-        When the request is wrong. A card that cannot run the scenario is no error: its row says why, and what would run.
+        When the request is wrong. A card that cannot run the scenario is not an error: its row says why, and what would run.
     """
     from roofsim.analyze.comparison.build import compare_document
     from roofsim.spec.cards import read_cards
@@ -97,15 +97,15 @@ def fit(
     family: str | None = None,
     **overrides: Any,
 ) -> Fit:
-    """Say whether a scenario fits in memory, and search what does.
+    """Say whether a scenario fits in memory, and search for what does.
 
     Parameters
     ----------
     largest
-        ``micro-batch-size``, ``sequence-length``, ``image-size``, ``context-length`` or ``model``: search the largest.
+        ``micro-batch-size``, ``sequence-length``, ``image-size``, ``context-length`` or ``model``: search for the largest.
         Left out, it is the micro batch, and with what does not fit come the changes that make it fit.
     fewest
-        ``gpus``: search the smallest number of them.
+        ``gpus``: search for the smallest number of them.
     family
         With ``largest="model"``: a folder of the catalog or a prefix (``gpt3``, ``decoder``).
 
@@ -126,8 +126,8 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
     Parameters
     ----------
     scenario
-        With ``workload.prompt_length``, ``workload.output_length`` and a load: ``workload.concurrency`` (so many requests
-        are always under way), ``workload.request_rate`` (so many come each second), or neither (as many as fit).
+        With ``workload.prompt_length``, ``workload.output_length`` and a load: ``workload.concurrency`` (requests
+        that are always in flight), ``workload.request_rate`` (requests that arrive per second), or neither (as many as fit).
     simulated
         Run the same server step by step beside the estimate (needs simpy).
 

@@ -48,6 +48,9 @@ UNITS: Final[dict[str, tuple[dict[str, Decimal], bool, str]]] = {
     "B/clock": ({"B/clock": Decimal(1)}, False, "64 B/clock"),
 }
 
+#: A second example, of the other end of the scale.
+_LONG_EXAMPLE: Final = {"s": "2 h"}
+
 _THOUSAND: Final = 1000
 #: Durations are printed in minutes from two minutes on; from two hours in hours, from two days in days.
 _MINUTES_FROM: Final = 120.0
@@ -121,7 +124,8 @@ def parse(text: object, unit: str) -> float:
     >>> parse("80 GiB", "B")
     85899345920.0
     """
-    expected = f"expected a quantity in {unit}, for example '{example(unit)}'; got {_shown(text)}"
+    examples = " or ".join(f"'{each}'" for each in (example(unit), _LONG_EXAMPLE.get(unit)) if each)
+    expected = f"expected a quantity in {unit}, for example {examples}; got {_shown(text)}"
     if not isinstance(text, str):
         raise UnitError(expected)
     match = _NUMBER.fullmatch(text) if len(text) <= 100 else None
@@ -130,7 +134,7 @@ def parse(text: object, unit: str) -> float:
     number, suffix = match.group(1), match.group(2) or ""
     factor = _factor(suffix, unit)
     if factor is None:
-        raise UnitError(f"{expected} ({'no unit' if not suffix else f'{suffix!r} is no unit of that kind'})")
+        raise UnitError(f"{expected} ({'no unit' if not suffix else f'{suffix!r} is not a unit of this kind'})")
     value = float(_EXACT.multiply(Decimal(number.replace("_", "")), factor))
     if value in (float("inf"), float("-inf")):
         raise UnitError(f"{expected} (beyond what a double holds)")

@@ -68,7 +68,7 @@ def ops(
     stage
         Of a training pipeline: the stage to show. Left out: the one that sets the pace.
     top
-        Keep so many rows.
+        Keep this many rows.
 
     Raises
     ------
@@ -151,7 +151,7 @@ def memory(
     curve
         What is alive at every op, in program order.
     top
-        Keep so many rows.
+        Keep this many rows.
 
     Raises
     ------

@@ -12,7 +12,6 @@ from roofsim.spec.families.registry import FAMILIES, family_schema
 from roofsim.spec.hardware import Gpu, System
 from roofsim.spec.validate import validate
 from roofsim.spec.workload import Scenario
-from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -28,11 +27,12 @@ KINDS = ("gpu", "system", "engine", "model", "architecture")
 
 
 def catalog_rows(kind: str) -> list[dict[str, Any]]:
-    """Return one row an entry with the figures people look for."""
+    """Return one row per entry with the figures people look for, in SI units; None where nobody stated one."""
     key = cast("catalog.Kind", kind)
     by_name: dict[str, list[str]] = {}
     for alias, name in catalog.aliases(key).items():
-        by_name.setdefault(name, []).append(alias)
+        if alias != name:
+            by_name.setdefault(name, []).append(alias)
     return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.names(key)]
 
 
@@ -65,17 +65,17 @@ def _figures(kind: str, name: str) -> dict[str, Any]:
         best = next((gpu.peak[dtype] for dtype in ("bf16", "fp16") if dtype in gpu.peak), None)
         return {
             "architecture": gpu.architecture,
-            "16-bit peak": "-" if best is None else humanize(best, "FLOP/s", 4),
-            "fp32 peak": "-" if "fp32" not in gpu.vector_peak else humanize(gpu.vector_peak["fp32"], "FLOP/s", 4),
-            "memory": humanize(gpu.memory.capacity, "B", 4),
-            "bandwidth": humanize(gpu.memory.bandwidth, "B/s", 4),
-            "tdp": "-" if gpu.tdp is None else humanize(gpu.tdp, "W", 4),
+            "16-bit peak": best,
+            "fp32 peak": gpu.vector_peak.get("fp32"),
+            "memory": gpu.memory.capacity,
+            "bandwidth": gpu.memory.bandwidth,
+            "tdp": gpu.tdp,
         }
     if kind == "system":
         return {"gpus": f"{data['gpus_per_node']} x {data.get('gpu') or 'any'}", "topology": data["topology"]}
     if kind == "model":
         total = data.get("published_parameters")
-        return {"family": data["family"], "parameters": "-" if total is None else f"{total:,}"}
+        return {"family": data["family"], "parameters": total}
     return {"description": data.get("description", "")}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import op_table
 from roofsim.analyze.printed import Printed
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 #: How many ops of a sum are written out; the rest is one line.
 SHOWN = 12
+#: Units of sections of the result whose figures are all of one kind.
+_UNITS: Final = {"time": "s", "waits": "s", "latency": "s", "memory": "B"}
+#: Sections whose own explanation shows all that they hold.
+_WRITTEN_OUT: Final = ("work", "memory", "memory.components", "parameters")
 
 
 @dataclass(repr=False)
@@ -73,14 +77,38 @@ def explain(evaluation: Evaluation, result: Result, figure: str) -> Explanation:
     value = _lookup(data, figure)
     head = figure.split(".", maxsplit=1)[0]
     if head in ("step_time", "time", "waits", "throughput", "latency"):
-        return _time(evaluation, result, figure, value)
-    if head in ("memory",):
-        return _memory(evaluation, result, figure, value)
-    if head in ("mfu", "hfu", "model_flops", "hardware_flops", "work", "utilization"):
-        return _flops(result, figure, value)
-    if head == "parameters":
-        return _parameters(evaluation, figure, value)
-    return _plain(result, figure, value)
+        root = _time(evaluation, result, figure, value)
+    elif head in ("memory",):
+        root = _memory(evaluation, result, figure, value)
+    elif head in ("mfu", "hfu", "model_flops", "hardware_flops", "work", "utilization"):
+        root = _flops(result, figure, value)
+    elif head == "parameters":
+        root = _parameters(evaluation, figure, value)
+    else:
+        root = _plain(result, figure, value)
+    if isinstance(value, dict) and figure not in _WRITTEN_OUT:
+        root.value = ""
+        root.parts = [*_members(value, _UNITS.get(head, "")), *root.parts]
+    return root
+
+
+def _members(section: dict[str, Any], unit: str) -> list[Explanation]:
+    """Return the figures of a section of the result, one part each; those that the scenario has no use for are left out."""
+    parts = []
+    for key, item in section.items():
+        if isinstance(item, dict):
+            parts.append(Explanation(key, "", parts=_members(item, unit)))
+        elif item is not None:
+            parts.append(Explanation(key, _text(item, unit or _unit_of(key))))
+    return parts
+
+
+def _unit_of(key: str) -> str:
+    if key.startswith("bytes"):
+        return "B"
+    if "flops" in key or key.endswith("peak"):
+        return "FLOP/s" if "per_second" in key or key.endswith("peak") else "FLOP"
+    return "s" if key == "time" else ""
 
 
 def _lookup(data: dict[str, Any], figure: str) -> Any:
@@ -113,6 +141,8 @@ def _seconds(value: float) -> str:
 def _text(value: Any, unit: str = "") -> str:
     if isinstance(value, float) and unit:
         return humanize(value, unit, 4)
+    if isinstance(value, list | tuple):
+        return ", ".join(_text(item, unit) for item in value)
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
@@ -181,7 +211,7 @@ def _longest_ops(rows: list[dict[str, Any]]) -> list[Explanation]:
         _of_seconds(
             row["name"],
             row["time"],
-            f"{100 * row['share']:.1f} % of the step: {row['launches']:g} launches, {humanize(row['executed_flops'], 'FLOP', 4)}, "
+            f"{100 * row['share']:.1f} % of the step: {_launches(row['launches'])}, {humanize(row['executed_flops'], 'FLOP', 4)}, "
             f"{humanize(row['bytes'], 'B', 4)} in all"
             + (f"; bound by {row['bound'].replace('_', ' ')}" if row["bound"] else ""),
         )
@@ -191,6 +221,10 @@ def _longest_ops(rows: list[dict[str, Any]]) -> list[Explanation]:
         rest = sum(row["time"] for row in rows[SHOWN:])
         parts.append(_of_seconds(f"{len(rows) - SHOWN} other ops", rest, "`roofsim ops` lists them all"))
     return parts
+
+
+def _launches(count: float) -> str:
+    return f"{count:g} launch{'' if count == 1 else 'es'}"
 
 
 def _constants(result: Result) -> Explanation:
@@ -272,7 +306,7 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
     memory = result.memory
     root = Explanation(
         figure,
-        _text(float(value), "B") if isinstance(value, float) else str(value),
+        _text(memory.device_total if isinstance(value, dict) else value, "B"),
         "live tensors at the peak (each rounded up to 512 B) + what the allocator reserves beyond them + the context",
     )
     notes = {
@@ -305,7 +339,8 @@ def _flops(result: Result, figure: str, value: Any) -> Explanation:
         "hardware_flops": "what the kernels run: like model_flops, plus recomputation, the scores that fused attention computes "
         "twice, and masked scores where a kernel does not skip them",
     }
-    root = Explanation(figure, _text(value, "FLOP" if "flops" in figure else ""), formulas.get(figure, "sum over ops"))
+    shown = "" if isinstance(value, dict) else _text(value, _unit_of(figure.rpartition(".")[2]))
+    root = Explanation(figure, shown, formulas.get(figure, "" if figure.startswith("utilization") else "sum over ops"))
     for phase, classes in result.work.items():
         total = sum(float(row["flops"]) for row in classes.values())
         part = Explanation(phase, _text(total, "FLOP"))
@@ -344,9 +379,7 @@ def _plain(result: Result, figure: str, value: Any) -> Explanation:
         "runner_up": "the first resource to take its place as it gets faster; headroom: how many times as fast it is by then",
         "cost": "hourly price x time, at the catalog's price of the date shown",
     }
-    root = Explanation(figure, _text(value), formulas.get(figure.split(".", maxsplit=1)[0], ""))
-    if isinstance(value, dict):
-        root.value = ""
-        root.parts = [Explanation(key, _text(item)) for key, item in value.items()]
+    shown = _text(value, "s" if figure == "step_time_interval" else "")
+    root = Explanation(figure, shown, formulas.get(figure.split(".", maxsplit=1)[0], ""))
     root.parts.append(_constants(result))
     return root

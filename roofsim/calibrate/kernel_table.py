@@ -110,7 +110,9 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raw = path.read_bytes()
         text = (gzip.decompress(raw) if path.suffix == ".gz" else raw).decode("utf-8")
     except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise SpecError(Problem(f"cannot be read: {error}", Place(str(path)))) from None
+        raise SpecError(
+            Problem(f"cannot be read: {getattr(error, 'strerror', None) or error}", Place(str(path)))
+        ) from None
     rows = csv.DictReader(io.StringIO(text))
     missing = [name for name in COLUMNS if name not in (rows.fieldnames or ())]
     if missing:

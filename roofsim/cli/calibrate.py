@@ -7,13 +7,14 @@ from typing import Annotated
 
 import typer
 
-from roofsim.cli.lazy import VerbCommand
+from roofsim.cli.lazy import PlainGroup, VerbCommand
 from roofsim.cli.request import checked_path, write_text
 from roofsim.output import save_text
 
 app = typer.Typer(
-    help="Measure a GPU, and turn measurements into constants.", no_args_is_help=True, rich_markup_mode=None
-)
+    cls=PlainGroup, help="Measure a GPU, and turn measurements into constants.", no_args_is_help=True,
+    rich_markup_mode=None, add_completion=False,
+)  # fmt: skip
 
 Output = Annotated[
     Path | None,

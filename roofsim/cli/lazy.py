@@ -57,13 +57,33 @@ class VerbCommand(TyperCommand):
         ------
         UnknownNameError
             For an option that there is not.
+        SpecError
+            For two forms of one answer.
         """
         try:
-            return super().parse_args(ctx, args)
+            rest = super().parse_args(ctx, args)
         except Exception as error:
             if not hasattr(error, "possibilities"):
+                if hasattr(error, "message"):
+                    error.message = _plainly(error.message)
                 raise
             raise _unknown_option(str(error.option_name), self, ctx) from None  # type: ignore[attr-defined]
+        if ctx.params.get("json") and ctx.params.get("csv"):
+            from roofsim.errors import Problem, SpecError
+
+            raise SpecError(Problem("--json and --csv are two forms of one answer. Give one of them"))
+        return rest
+
+
+class PlainGroup(TyperGroup):
+    """A group whose help shows the line of each command whole."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write what each command does."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
+            )
 
 
 class VerbGroup(TyperGroup):
@@ -193,6 +213,17 @@ def _unknown_option(name: str, command: Any, ctx: Any) -> Exception:
     else:
         hint = f"`{path} --help` lists the options."
     return UnknownNameError(Problem(f"{path.removeprefix('roofsim ')} has no option {name[:80]!r}", hint=hint))
+
+
+def _plainly(message: str) -> str:
+    """Return what the parser says of a number in the words of other refusals.
+
+    >>> _plainly("Input should be greater than or equal to 1")
+    'expected a number at least 1'
+    """
+    if "valid integer" in message:
+        return "expected a whole number"
+    return message.replace("Input should be greater than or equal to", "expected a number at least")
 
 
 def _has(verb: str, flag: str) -> bool:

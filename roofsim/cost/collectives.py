@@ -152,7 +152,7 @@ def _refuse_missing(used: Real, bandwidth: Real, name: tuple[str, str]) -> None:
     """Refuse to price traffic over links whose bandwidth nobody stated."""
     if np.any((np.asarray(used) > 0.0) & (np.asarray(bandwidth) <= 0.0)):
         raise NoDataError(
-            f"no bandwidth is known of {name[0]}. State it, for example --set hardware.override.{name[1]}, "
+            f"no bandwidth is known for {name[0]}. State it, for example --set hardware.override.{name[1]}, "
             "or name a --system that has it (`roofsim list systems`)"
         )
 

@@ -131,7 +131,7 @@ class Device:
         table = self.architecture.attention
         if math not in table:
             raise NoDataError(
-                f"architecture {self.architecture.name} states no fraction of fused attention for {math}; "
+                f"architecture {self.architecture.name} states no achieved fraction of fused attention for {math}; "
                 f"it has {', '.join(table)}"
             )
         return table[math] * self.attention_factor * self.pace

@@ -179,5 +179,5 @@ def _unknown(rate: Real) -> bool:
 
 def _over(size: Real, rate: Real, key: str) -> Real:
     if any_above(size, 0.0) and _unknown(rate):
-        raise NoDataError(f"no bandwidth is known of {key}: state it")
+        raise NoDataError(f"no bandwidth is known for {key}: state it")
     return divide(size, rate)

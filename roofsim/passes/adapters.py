@@ -185,7 +185,7 @@ class _Writer:
         if op.inputs[0].dtype.narrow:
             raise SpecError(
                 Problem(
-                    f"a base stored as {plan.storage} is written out in 16 bits; {op.inputs[0].dtype} products cannot read it",
+                    f"a base stored as {plan.storage} is written out in 16 bits; {op.inputs[0].dtype} GEMMs cannot read it",
                     path="workload.precision",
                     hint="Use bf16 or bf16-amp with kind: qlora, or kind: lora.",
                 )

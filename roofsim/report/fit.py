@@ -69,6 +69,19 @@ def headline(fit: Fit) -> str:
     return f"{resolved.model.name} · {resolved.workload.phase} · {where} · {resolved.precision.name} · {resolved.engine.name}"
 
 
+def facts(fit: Fit) -> list[tuple[str, str]]:
+    """Return what was found, a name and a line each."""
+    found = [("memory", verdict(fit.base))]
+    if fit.fewest is None and fit.largest_model is None and fit.certificate is not None and fit.size is not None:
+        found.append(("largest", _certified(fit, fit.size, fit.certificate)))
+    if fit.fewest is not None:
+        fewest = fit.fewest
+        found.append(("fewest GPUs", f"{fewest.gpus or 'no number'}; {_fewest_certificate(fewest)}"))
+    if fit.remedies is not None:
+        found += [(remedy.flags(), verdict(remedy.attempt)) for remedy in (*fit.remedies.same, *fit.remedies.other)]
+    return [*found, *(("note", note) for note in fit.notes)]
+
+
 def verdict(base: Attempt) -> str:
     """Say whether it fits, and what is left or missing."""
     taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"

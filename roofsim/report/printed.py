@@ -245,9 +245,9 @@ def _facts_of_served(answer: Served) -> list[tuple[str, str]]:
 
 
 def _facts_of_fit(answer: Fit) -> list[tuple[str, str]]:
-    from roofsim.report.fit import verdict
+    from roofsim.report.fit import facts
 
-    return [("memory", verdict(answer.base)), *(("note", note) for note in answer.notes)]
+    return facts(answer)
 
 
 _FACTS: Final[dict[str, Callable[..., Any]]] = {

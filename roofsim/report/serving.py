@@ -57,6 +57,10 @@ def headline(served: Served) -> str:
     )
 
 
+def _rate(rate: float) -> str:
+    return f"{words.count(rate)} request{'' if rate == 1 else 's'}/s"
+
+
 def _requests(served: Served) -> str:
     plan = served.plan
     cached = f" ({words.count(plan.cached)} of them cached)" if plan.cached else ""
@@ -64,8 +68,7 @@ def _requests(served: Served) -> str:
     load = {
         "closed": f"{words.count(plan.concurrency or 0)} requests in flight at all times{_dealt(served, plan.concurrency)} "
         "(closed loop)",
-        "open": f"{words.count(plan.request_rate or 0)} requests/s{_dealt(served, plan.request_rate)}, {arrivals} arrivals "
-        "(open loop)",
+        "open": f"{_rate(plan.request_rate or 0)}{_dealt(served, plan.request_rate)}, {arrivals} arrivals (open loop)",
         "saturated": f"as many requests as fit: {words.count(served.max_requests)}{_dealt(served, served.max_requests)}",
     }[served.kind]
     if plan.serving.num_prompts is not None:
@@ -124,7 +127,7 @@ def _hourly(served: Served) -> list[tuple[str, str]]:
 
 def _unsustainable(served: Served) -> list[tuple[str, str]]:
     rate, most = served.plan.request_rate or 0.0, words.count(served.highest_rate)
-    line = f"NOT sustainable: {words.count(rate)} requests/s arrive, but the server can complete at most {most}"
+    line = f"NOT sustainable: {_rate(rate)} arrive, but the server can complete at most {most}"
     return [("verdict", f"{line}; the queue and the time to first token grow without bound")]
 
 

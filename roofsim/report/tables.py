@@ -70,16 +70,34 @@ def _op_cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+#: Units of figures in catalog rows; where there is little room, those named first stay longest.
+_CATALOG_UNITS: Final = {"16-bit peak": "FLOP/s", "fp32 peak": "FLOP/s", "memory": "B", "bandwidth": "B/s", "tdp": "W"}
+_STAY: Final = {"memory": 1, "bandwidth": 2, "16-bit peak": 3, "architecture": 4}
+
+
 def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     """Print catalog rows."""
     first, *others = rows[0]
-    figures = [name for name in others if all(str(row[name])[:1].isdigit() or row[name] == "-" for row in rows)]
-    columns = [Column(name, number=name in figures, leaves=place) for place, name in enumerate(others, 1)]
+    figures = {name for name in others if all(isinstance(row[name], int | float | None) for row in rows)}
+    columns = [
+        Column(name, number=name in figures, leaves=_STAY.get(name, len(_STAY) + place))
+        for place, name in enumerate(others, 1)
+    ]
     table = Grid([Column(first, whole=True), *columns])
     for row in rows:
-        table.add(*(", ".join(value) if isinstance(value, list) else str(value) for value in row.values()))
+        table.add(*(_catalog_cell(name, value) for name, value in row.items()))
     console.print(table)
     console.print(f"{len(rows)} entries", style="dim")
+
+
+def _catalog_cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name in _CATALOG_UNITS:
+        return humanize(float(value), _CATALOG_UNITS[name], 4)
+    if isinstance(value, list):
+        return ", ".join(value)
+    return words.count(value) if isinstance(value, int | float) else str(value)
 
 
 def print_overview(console: Console, rows: list[dict[str, Any]]) -> None:

@@ -48,17 +48,17 @@ class Architecture(BaseModel):
     )
     product_energy: Energy | None = Field(
         default=None,
-        description="Energy of a 16-bit FLOP of products that run for milliseconds, at the clock that they can hold, static power "
+        description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "
         "included; null: nobody measured steps of such, they share the step-wide limit.",
     )
     power_window: Seconds = Field(
         default=1.2e-3,
-        description="Time over which the card's controller holds the mean power: products much longer than that are held to the "
+        description="Time over which the card's controller holds the mean power: GEMMs much longer than that are held to the "
         "limit one by one, shorter kernels with their neighbours over the step (plausible 0.1 to 10 ms).",
     )
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
         default=None,
-        description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is no dense one.",
+        description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is not a dense one.",
     )
     kernel_floor: Seconds = Field(description="Device time of the smallest kernel.")
     context: BytesOrNone = Field(description="Memory of the CUDA (or HIP) context with the framework's kernels loaded.")

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches
+from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches, one_of
 from roofsim.spec import catalog
 from roofsim.spec.factor import factor_of, times
 from roofsim.spec.find_hardware import find_hardware, flat_override
@@ -283,11 +283,7 @@ class _Reader:
             if head in schemas[owner].model_fields:
                 return f"{owner}.{path}"
         close = near_matches(head, dict.fromkeys([*Gpu.model_fields, *System.model_fields]))
-        hint = (
-            f"Did you mean {' or '.join(map(repr, close))}?"
-            if close
-            else "For example memory.bandwidth, peak.bf16, tdp."
-        )
+        hint = f"Did you mean {one_of(map(repr, close))}?" if close else "For example memory.bandwidth, peak.bf16, tdp."
         raise self._fault(f"neither a card nor a system has a key {head!r}", start, hint)
 
     # -- characters ---------------------------------------------------------------------------------------------------
@@ -301,7 +297,7 @@ class _Reader:
 
     def _expect(self, character: str, opened: int) -> None:
         if not self._next(character):
-            raise self._fault("'(' is not closed behind one name", opened, "Systems are written 2x(dgx-h100).")
+            raise self._fault("'(' is not closed after the name", opened, "Systems are written 2x(dgx-h100).")
         self.at += 1
 
     def _since(self, start: int) -> str:
@@ -317,18 +313,16 @@ class _Reader:
         behind = _COUNT_BEHIND.fullmatch(given)
         known = [*catalog.names("gpu"), *catalog.aliases("gpu"), *catalog.names("system"), *catalog.aliases("system")]
         close = near_matches(catalog.normal(given), known)
-        hint = (
-            f"Did you mean {' or '.join(map(repr, close))}?" if close else "`roofsim list gpus` and `systems` show all."
-        )
+        hint = f"Did you mean {one_of(map(repr, close))}?" if close else "`roofsim list gpus` and `systems` show all."
         if re.fullmatch(r"\d+\s*[xX\u00d7*]", given):
-            hint = f"Write the name right behind the count: {given}a100."
+            hint = f"Write the name right after the count: {given}a100."
         elif len(given.split()) > 1 and all(_known(word) for word in given.split()):
             hint = f"Separate cards with commas: {','.join(given.split())}."
         elif "=" in given:
             hint = "Quote what has braces, or the shell takes it apart: 'a100{memory.bandwidth=2x}'."
         elif behind is not None and _known(behind.group(1) or behind.group(3)) is not None:
             name, number = (behind.group(1) or behind.group(3)), (behind.group(2) or behind.group(4))
-            hint = f"A count stands before the name: {number}x{name.strip()}."
+            hint = f"A count comes before the name: {number}x{name.strip()}."
         return UnknownNameError(Problem(f"unknown gpu {given[:80]!r}", self._place(start), "", hint))
 
 

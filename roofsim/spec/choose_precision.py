@@ -56,6 +56,9 @@ def choose_precision(
         raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
     notes = _notes(workload.phase, wanted, stored, found)
     assumed, warnings = ([], notes) if wanted else (notes, [])
+    asked = wanted if isinstance(wanted, str) else found.parameters
+    if asked in engine.weight_formats:
+        assumed = [*assumed, f"precision {asked}: {engine.weight_formats[asked]}, as {engine.name} has it"]
     if found.weights is not None and workload.phase != "train":
         family = None if found.stored is None else found.stored.family
         place = document.place(("workload", "precision"))

@@ -83,7 +83,7 @@ def _check_heads(parallel: Parallel, context: int, model: Any, document: Documen
     shared = getattr(model, "num_key_value_heads", None)
     for heads, what in ((model.num_attention_heads, "attention heads"), (shared, "key-value heads")):
         if heads is not None and heads % ranks:
-            message = f"a2a deals {heads} {what} out to tensor {parallel.tensor} x context {context} ranks"
+            message = f"a2a divides {heads} {what} among tensor {parallel.tensor} x context {context} ranks"
             hint = f"Degrees whose product divides them: {divisors(heads)}; p2p and all_gather take any."
             raise problem(document, _PATH, message, hint)
 

@@ -47,7 +47,7 @@ class Engine(InferenceFacts, Releases):
         default=None,
         description="Which attention kernel runs in training and prefill: unfused; fused_softmax; memory_efficient "
         "(CUTLASS, xformers); flash1 (and its Triton version), flash2, flash3; cudnn; flashinfer; trtllm "
-        "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block a head, no split along the "
+        "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block per head, no split along the "
         "cache). null: not stated.",
     )
     attention_generation_on: dict[str, AttentionKernel] = Field(
@@ -74,7 +74,7 @@ class Engine(InferenceFacts, Releases):
     )
     plain_kernels: tuple[Literal["biases", "convolution_biases", "masks", "reductions"], ...] = Field(
         default=(),
-        description="What runs as kernels of its own in inference: biases of products, of convolutions, the padding mask of "
+        description="What runs as kernels of its own in inference: biases of GEMMs and of convolutions, the padding mask of "
         "unfused attention, and both reductions and the last pass of softmax and norms.",
     )
     packs_heads: bool = Field(
@@ -83,8 +83,8 @@ class Engine(InferenceFacts, Releases):
     )
     attention_copies: bool = Field(
         default=True,
-        description="Unfused products of inference read contiguous copies of queries, keys and values, shared heads "
-        "written out; false: they read the cache as it lies.",
+        description="Unfused attention GEMMs of inference read contiguous copies of queries, keys and values, shared heads "
+        "written out; false: they read the cache in place.",
     )
     grouped_heads: Literal["shared", "written_out"] = Field(
         default="shared",
@@ -97,8 +97,8 @@ class Engine(InferenceFacts, Releases):
     )
     cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
-        description="Share of the memory bandwidth with which unfused products read the cache in decode steps; null: as "
-        "products with weights.",
+        description="Share of the memory bandwidth with which unfused attention GEMMs read the cache in decode steps; null: as "
+        "weight GEMMs.",
     )
 
     # -- kernels ------------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Engine(InferenceFacts, Releases):
     rms_norm: Literal["fused", "chain"] = Field(default="fused", description="One kernel, or transformers' fp32 chain.")
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
     rotary: Literal["fused", "chain"] = Field(
-        default="fused", description="Rotary embedding: one kernel a tensor, or six."
+        default="fused", description="Rotary embedding: one kernel per tensor, or six."
     )
     cross_entropy: Literal["native", "upcast", "in_place", "fused"] = Field(
         default="native",
@@ -126,7 +126,7 @@ class Engine(InferenceFacts, Releases):
     )
     fusion: tuple[FusionGroup, ...] = Field(
         default=(),
-        description="pointwise: a compiler merges what lies between heavy ops; bias_dropout_add: a library's kernel. "
+        description="pointwise: a compiler merges what is between heavy ops; bias_dropout_add: a library's kernel. "
         "In training, qkv and gate_up: one matmul; gated_activation: activation and product of a gated MLP in one kernel. "
         "In inference: these, and residual_norm (residual sum inside the norm). bias_activation (bias and GELU in one "
         "kernel) changes no price: biases ride in the matmul.",
@@ -148,7 +148,7 @@ class Engine(InferenceFacts, Releases):
     cache_write_kernels: Annotated[float, Field(ge=0.0, le=20.0)] | None = Field(
         default=None,
         description="Launches per layer that rotate queries and keys and write the cache in a prefill; 0: the attention "
-        "kernel does both; null: one a tensor.",
+        "kernel does both; null: one per tensor.",
     )
     decode_cache_write_kernels: Annotated[float, Field(ge=0.0, le=20.0)] | None = Field(
         default=None, description="As cache_write_kernels, in decode steps."
@@ -160,13 +160,13 @@ class Engine(InferenceFacts, Releases):
     )
     stream_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
-        description="Share of the memory bandwidth that products of inference draw while they stream weights of 16 or 8 "
+        description="Share of the memory bandwidth that GEMMs of inference draw while they stream weights of 16 or 8 "
         "bits; null: as library kernels were measured to.",
     )
     vector_rows: Annotated[int, Field(ge=0)] = Field(
         default=0,
-        description="Rows up to which products run in kernels for vectors, which use the whole card however small the "
-        "product is; 0: never.",
+        description="Rows up to which GEMMs run in kernels for vectors, which use the whole card however small the "
+        "GEMM is; 0: never.",
     )
     matmul_accumulation: Literal["fp32", "fp16"] = Field(
         default="fp32",
@@ -178,7 +178,7 @@ class Engine(InferenceFacts, Releases):
         "matmul; null: never.",
     )
     weight_only: WeightOnly = Field(
-        default=WeightOnly(), description="Kernels of products whose weights are narrower than what they multiply."
+        default=WeightOnly(), description="Kernels of GEMMs whose weights are narrower than what they multiply."
     )
     weight_formats: dict[str, str] = Field(
         default_factory=dict, description="Precision name -> the weight format that the engine means by it."
@@ -190,16 +190,16 @@ class Engine(InferenceFacts, Releases):
     )
     narrow_products: Literal["wide", "int32", "narrow"] = Field(
         default="wide",
-        description="What products of 8-bit operands write, in inference: 16 bits, beside kernels that convert each input; or "
-        "int32 or 8 bits, which the kernels between products read, to write 8 bits.",
+        description="What GEMMs of 8-bit operands write, in inference: 16 bits, beside kernels that convert each input; or "
+        "int32 or 8 bits, which the kernels between GEMMs read, to write 8 bits.",
     )
     narrow_product_launches: Annotated[float, Field(ge=1.0, le=10.0)] = Field(
         default=1.0,
-        description="Launches that the host's time for a product of 8-bit operands counts as, in inference.",
+        description="Launches that the host's time for a GEMM of 8-bit operands counts as, in inference.",
     )
     stream_bytes_per_clock: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
         default=None,
-        description="Bytes per clock that a compute unit draws at most while a product of few rows streams its weights; "
+        description="Bytes per clock that a compute unit draws at most while a GEMM of few rows streams its weights; "
         "null: as many as the memory gives.",
     )
     memory_format: Literal["channels_first", "channels_last"] = Field(
@@ -216,7 +216,7 @@ class Engine(InferenceFacts, Releases):
     activation_type: Literal["compute", "fp32"] = Field(
         default="compute",
         description="Type of activations in 16-bit inference. fp32: elementwise kernels know no other; a prefill converts "
-        "the inputs and results of library products, decode kernels read fp32 beside 16-bit weights.",
+        "the inputs and results of library GEMMs, decode kernels read fp32 beside 16-bit weights.",
     )
     precision_recipe: Literal["pure", "master", "sharded"] = Field(
         default="pure",

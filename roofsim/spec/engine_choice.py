@@ -45,7 +45,7 @@ class EngineChoice(BaseModel):
     @model_validator(mode="after")
     def _one_moment(self) -> Self:
         if self.version is not None and not _VERSION.fullmatch(self.version):
-            raise ValueError(f"{self.version[:40]!r} is no version such as '0.9' or '1.2.3'")
+            raise ValueError(f"{self.version[:40]!r} is not a version such as '0.9' or '1.2.3'")
         if self.released is not None:
             decimal_year(self.released)
         return self
@@ -121,7 +121,7 @@ def decimal_year(text: str) -> float:
         For text that is no date.
     """
     match = _DATE.fullmatch(text)
-    message = f"{text[:40]!r} is no date: YYYY, YYYY-MM or YYYY-MM-DD"
+    message = f"{text[:40]!r} is not a date: expected YYYY, YYYY-MM or YYYY-MM-DD"
     if match is None:
         raise ValueError(message)
     year, month, day = (int(part) if part else None for part in match.groups())

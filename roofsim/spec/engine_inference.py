@@ -30,10 +30,10 @@ class WeightOnly(Strict):
     """Kernels that multiply 16-bit activations with narrow weights."""
 
     kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
-        default=1.0, description="Launches per product: the product, conversions of its input, sums of its parts."
+        default=1.0, description="Launches per GEMM: the GEMM, conversions of its input, sums of its parts."
     )
     compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit products that is left while weights are expanded."
+        default=0.95, description="Share of the rate of 16-bit GEMMs that is left while weights are expanded."
     )
     bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
@@ -48,14 +48,14 @@ class WeightOnly(Strict):
     )
     parts: Annotated[float, Field(ge=1.0, le=64.0)] = Field(
         default=1.0,
-        description="Parts into which a product's sum is split, each written in 16 bits and summed by a kernel of its own.",
+        description="Parts into which a GEMM's sum is split, each written in 16 bits and summed by a kernel of its own.",
     )
     tile_rows: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None, description="Rows of a tile: each expands the weights anew; null: expansion costs `compute` only."
     )
     expansion_slots: Annotated[float, Field(ge=0.0, le=10_000.0)] = Field(
         default=0.0,
-        description="Issue slots of one lane (a compute unit has 128 a clock) that a tile takes to stage and expand one weight.",
+        description="Issue slots of one lane (a compute unit has 128 per clock) that a tile takes to stage and expand one weight.",
     )
     few_rows: FewRows | None = Field(
         default=None,
@@ -98,7 +98,7 @@ class InferenceFacts(RankFacts):
     )
     host_layers: Literal["copied", "computed"] = Field(
         default="copied",
-        description="Layers of inference whose weights lie on the host: copied to the device for each pass, or computed by "
+        description="Layers of inference whose weights are on the host: copied to the device for each pass, or computed by "
         "the host, with their cache there.",
     )
     host_layers_copied_from: Annotated[int, Field(ge=1)] | None = Field(
@@ -122,7 +122,7 @@ class InferenceFacts(RankFacts):
     expert_rows: Literal["modules", "copied", "gathered"] = Field(
         default="modules",
         description="How inference brings tokens into the order of experts: modules: as the transformers library does; copied: "
-        "one kernel converts and copies rows; gathered: the products pick them. Both sum results in one pass.",
+        "one kernel converts and copies rows; gathered: the GEMMs pick them. Both sum results in one pass.",
     )
     measured_as: Literal["vllm", "sglang", "trtllm"] | None = Field(
         default=None,

@@ -33,7 +33,7 @@ class RankWait(Strict):
     scatter: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
         default=0.0,
         description="Standard deviation of a rank's time between two collectives, as a share of it: the pass takes "
-        "1 + scatter x E(ranks) times as long, E being the expected largest of so many normal numbers.",
+        "1 + scatter x E(ranks) times as long, E being the expected largest of that many normal numbers.",
     )
 
 

@@ -25,7 +25,7 @@ class RankFacts(Strict):
     )
     context_balance: Literal["zigzag", "none"] = Field(
         default="zigzag",
-        description="How a causal sequence is dealt out to a context group: a piece from its front and one from its end for "
+        description="How a causal sequence is divided over a context group: a piece from its front and one from its end for "
         "each rank; or in order, so that the last rank attends to most.",
     )
     context_merge: Literal["compute", "fp32"] = Field(

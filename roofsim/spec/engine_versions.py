@@ -22,7 +22,7 @@ from roofsim.spec.validate import validate
 class Before(Strict):
     """Facts that were otherwise before a version came out."""
 
-    before: Version | None = Field(default=None, description="The first version with the facts that stand above.")
+    before: Version | None = Field(default=None, description="The first version with the facts stated above.")
     released: Version = Field(description="When it came out: YYYY, YYYY-MM or YYYY-MM-DD.")
     facts: dict[str, Any] = Field(description="What was otherwise before.")
     sources: dict[str, str] = Field(default_factory=dict)
@@ -58,10 +58,10 @@ class Releases(Strict):
     def _ordered(self) -> Self:
         dates = [decimal_year(entry.released) for entry in self.versions]
         if dates != sorted(dates, reverse=True):
-            raise ValueError("versions stand from the newest change to the oldest")
+            raise ValueError("versions must be listed from the newest change to the oldest")
         known = [decimal_year(when) for when in self.releases.values()]
         if known != sorted(known):
-            raise ValueError("releases stand from the oldest to the newest")
+            raise ValueError("releases must be listed from the oldest to the newest")
         return self
 
     def changed_facts(self) -> set[str]:
@@ -108,7 +108,7 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     if when is not None and parts.library_date == "release":
         document = _with(document, {"library_released": when}, place)
     elif (choice.version or choice.released) and not changed:
-        notes.append(f"engine {choice.label(name)}: nothing is stated to have been otherwise then")
+        notes.append(f"engine {choice.label(name)}: no fact is known to have been different then")
     for variant in choice.variants:
         document = _with(document, _variant(parts, variant, name, place).facts, place)
     return Chosen(document=document, label=choice.label(name), notes=tuple(notes))

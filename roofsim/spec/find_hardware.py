@@ -137,7 +137,7 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
                 )
             )
         if rest[0] in _FIXED:
-            raise SpecError(Problem(f"{key} is no quantity that can be overridden", place, "hardware.override"))
+            raise SpecError(Problem(f"{key} is not a quantity that can be overridden", place, "hardware.override"))
         found[head].append((tuple(rest), value, place))
     return found
 
@@ -262,7 +262,7 @@ def refuse_misfit(gpu: Gpu, system: System, place: Place, *, stated: bool = True
 def misfit(gpu: Gpu, system: System) -> str | None:
     """Say why a node cannot hold a card; None where it can, or where nothing is known that speaks against it."""
     if gpu.form is not None and system.form is not None and gpu.form != system.form:
-        return f"its GPUs are of form {system.form}, the card is of form {gpu.form}"
+        return f"its GPUs have form {system.form}, the card has form {gpu.form}"
     if system.topology in HOST_ONLY or system.link is None or gpu.link is None:
         return None
     if system.link.name == gpu.link.name and (system.link.bandwidth or 0.0) <= (gpu.link.bandwidth or 0.0):

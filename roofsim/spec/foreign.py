@@ -108,13 +108,13 @@ def _by_beginning(path: Path) -> str | None:
 
 def _way(path: Path) -> str:
     if path.name != "config.json" and path.with_name("config.json").is_file():
-        return f"config.json lies beside it: give the folder {path.parent}."
+        return f"There is a config.json beside it: give the folder {path.parent}."
     if path.name.lower() == "adapter_config.json":
         return "Give the base model's config.json with --adapter lora (or qlora)."
     own = _WAYS.get(path.suffix.lower())
     if own is not None:
         return f"{own[0].upper()}{own[1:]}."
-    return "Give the config.json that lies beside a model's weights, or a catalog name (`roofsim list models`)."
+    return "Give the config.json that comes with the weights, or a catalog name (`roofsim list models`)."
 
 
 def folder_without_config(path: Path, place: Place | None = None, key: str = "") -> SpecError:

@@ -43,7 +43,7 @@ class Memory(_Strict):
     type: str = ""
     error_correction: Literal["apart", "inline"] = Field(
         default="apart",
-        description="inline: check bits lie in the same memory, and take a 16th of what an engine's own kernels stream (the "
+        description="inline: check bits are in the same memory, and take a 16th of what an engine's own kernels stream (the "
         "capacity is the maker's); apart: they cost nothing.",
     )
 
@@ -170,7 +170,7 @@ class System(_Strict):
     link: Link | None = Field(default=None, description="GPU to GPU inside the node, per GPU, each way.")
     bridged: Annotated[int, Field(ge=2, le=64)] | None = Field(
         default=None,
-        description="Of all-to-all and xgmi-mesh: only so many neighbours are joined by links of their own, groups of them over "
+        description="Of all-to-all and xgmi-mesh: only this many neighbours are joined by links of their own, groups of them over "
         "the host; null: all are.",
     )
     link_latency: SecondsOrNone | None = None
@@ -187,7 +187,7 @@ class System(_Strict):
         default="node", description="How far GPUs reach one another over PCIe without staging through host memory."
     )
     sockets: Annotated[int, Field(ge=1, le=64)] | None = Field(
-        default=None, description="Processors that the GPUs hang on; null: one for up to four GPUs, else two."
+        default=None, description="Processors that the GPUs are attached to; null: one for up to four GPUs, else two."
     )
     dies: Annotated[int, Field(ge=1, le=8)] = Field(
         default=1, description="GPUs that are dies of one package, joined by more links than others."

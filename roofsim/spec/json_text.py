@@ -60,7 +60,7 @@ def parse_json(text: str, source: str) -> dict[str, Any]:
 
 
 def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _fail(source: str, message: str) -> NoReturn:

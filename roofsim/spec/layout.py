@@ -123,7 +123,7 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
     if given.data is None:
         if gpus % inner:
             raise problem(
-                document, ("hardware", "gpus"), f"{gpus} GPUs are no multiple of {shown} = {inner}",
+                document, ("hardware", "gpus"), f"{gpus} GPUs are not a multiple of {shown} = {inner}",
                 f"Nearest: {_nearest(gpus, inner)} GPUs.",
             )  # fmt: skip
         given = given.model_copy(update={"data": gpus // inner})
@@ -195,7 +195,7 @@ def _check_inference(parallel: Parallel, workload: Workload, document: Document)
         message = f"sharding belongs to training, not to phase {phase}"
         raise problem(document, ("parallel", "sharding"), message, "Leave it out.")
     if parallel.sequence and phase in ("decode", "generate") and parallel.tensor > 1:
-        message = f"sequence parallelism deals out the tokens of a sequence; phase {phase} adds one at a time"
+        message = f"sequence parallelism splits the tokens of a sequence; phase {phase} adds one at a time"
         raise problem(document, ("parallel", "sequence"), message, "Leave it out.")
     if parallel.expert_capacity is not None:
         message = f"a capacity factor belongs to training: experts drop no tokens in phase {phase}"
@@ -218,7 +218,7 @@ def _check_sequence(parallel: Parallel, workload: Workload, document: Document) 
     ranks = parallel.tensor * parallel.context
     if workload.phase in ("train", "forward", "prefill") and length and length % ranks:
         shown = f"tensor {parallel.tensor}" + (f" x context {parallel.context}" if parallel.context > 1 else "")
-        message = f"sequence parallelism deals {length} tokens out to {shown} ranks, which does not come out even"
+        message = f"sequence parallelism cannot split {length} tokens evenly over {shown} ranks"
         raise problem(
             document, ("parallel", "sequence"), message, f"Use a multiple of {ranks} tokens, or sequence: false."
         )

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final
 
-from roofsim.errors import Place, Problem, SpecError, near_matches
+from roofsim.errors import Place, Problem, SpecError, near_matches, one_of
 from roofsim.spec import catalog
 from roofsim.spec.foreign import ENDINGS, folder_without_config
 from roofsim.spec.source import is_folder
@@ -109,10 +109,11 @@ def _missing_hint(path: Path) -> str:
     )
     close = near_matches(path.name, beside)
     if close:
-        return f"Did you mean {' or '.join(map(repr, close))}?"
+        return f"Did you mean {one_of(map(repr, close))}?"
     name = catalog.normal(path.stem)
     known = name in catalog.names("model") or name in catalog.aliases("model")
     entry = f"The catalog's model is named without a suffix: {name!r}." if known else ""
     if path.suffix == ".json" or not is_folder(path.parent):
         return entry
-    return " ".join(filter(None, (f"`roofsim init {path}` writes a commented scenario to begin with.", entry)))
+    new = path if path.suffix in (".yaml", ".yml") else f"{path}.yaml"
+    return " ".join(filter(None, (f"`roofsim init {new}` writes a commented scenario to begin with.", entry)))

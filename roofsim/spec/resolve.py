@@ -217,7 +217,9 @@ class Resolver:
     def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
         """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
         if self.importer is None:
-            raise SpecError(Problem(f"{where} is no model of ours", self.document.place(("model",)), "model"))
+            raise SpecError(
+                Problem(f"{where} is not a model that roofsim builds", self.document.place(("model",)), "model")
+            )
         found = self.importer(given, where)
         self.assumed += found.assumed
         self.warnings += found.warnings

@@ -136,12 +136,12 @@ class _Sizes:
             )
 
     def _refuse_steps(self) -> None:
-        """Refuse steps of what is no diffusion pipeline, and phases that such a pipeline has not."""
+        """Refuse steps of what is not a diffusion pipeline, and phases that such a pipeline has not."""
         steps, phase = getattr(self.model, "num_inference_steps", None), self.given.phase
         if self.given.num_inference_steps is not None and steps is None:
             pipeline = getattr(self.model, "pipeline", None)
             hint = f"Its pipeline is the model {pipeline}." if pipeline else "Leave it out: a pass is one step."
-            raise self.fail("num_inference_steps", f"{self.model.name} is no diffusion pipeline", hint)
+            raise self.fail("num_inference_steps", f"{self.model.name} is not a diffusion pipeline", hint)
         if steps is not None and phase != "forward":
             raise self.fail(
                 "phase", f"{self.model.name} is a pipeline of networks and does not {phase}", "Use forward."

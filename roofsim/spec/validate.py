@@ -41,7 +41,7 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
         raise SpecError(Problem("is nested too deeply", document.place(()), prefix)) from None
     except (TypeError, ValueError) as error:
         raise SpecError(
-            Problem(f"holds something that is no plain data: {error}", document.place(()), prefix)
+            Problem(f"expected plain numbers, texts, lists and mappings: {error}", document.place(()), prefix)
         ) from None
     raise SpecError(problems)
 

@@ -165,7 +165,7 @@ def test_numbers_of_pandas_come_from_rows():
     "number", [2048.5, np.float64(0.5), True, np.True_, float("nan"), float("inf"), np.array([1, 2])]
 )
 def test_what_is_no_whole_number_is_refused(number):
-    with pytest.raises(roofsim.SpecError, match=r"micro_batch_size|no plain data"):
+    with pytest.raises(roofsim.SpecError, match=r"micro_batch_size|expected plain numbers"):
         roofsim.run(SCENARIO, micro_batch_size=number)
 
 

@@ -414,8 +414,8 @@ def test_the_command_prints_or_writes_the_page_and_the_constants(write, fit, tmp
         ([], "expected DATA"),
         (["nowhere", "--aiconfigurator"], "nowhere: no such folder"),
         (["--aiconfigurator", "--page", "page.txt"], "expected a file ending in .md"),
-        (["x.csv", "--page", "page.md"], "--page goes with --aiconfigurator"),
-        (["--aiconfigurator", "--overlay", "card.yaml"], "--overlay does not go with --aiconfigurator"),
+        (["x.csv", "--page", "page.md"], "--page needs --aiconfigurator"),
+        (["--aiconfigurator", "--overlay", "card.yaml"], "--overlay and --aiconfigurator cannot be combined"),
     ],
 )
 def test_commands_that_cannot_run_end_with_2(fit, capsys, arguments, words):

@@ -461,5 +461,5 @@ def test_fit_on_the_command_line(tmp_path, monkeypatch, capsys):
     with pytest.raises(SystemExit) as stop:
         main()
     assert stop.value.code == 0
-    assert "254 rows, 0 without a model left out" in capsys.readouterr().out
+    assert "254 rows, 0 left out because no model covers them" in capsys.readouterr().out
     assert {row["gpu"] for row in read_yaml(target).data["measured"]} == {"t4"}

@@ -227,7 +227,7 @@ def test_the_verb_refuses_other_paths(cli, tmp_path, name, words):
 def test_the_verb_refuses_a_folder(cli, tmp_path):
     (tmp_path / "folder.py").mkdir()
     code, _, err = cli("--output", tmp_path / "folder.py", "--force")
-    assert code == 1
+    assert code == 1  # nothing is wrong with the request
     assert "cannot write" in err
 
 

@@ -36,7 +36,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 def case_of(name="one", measured=1.0, **changes):
     scenario = {
         "model": "resnet50",
-        "workload": {"micro_batch_size": 8, "precision": "bf16"},
+        "workload": {"micro_batch_size": 8, "precision": "bf16", "engine": "pytorch-eager"},
         "hardware": {"gpu": changes.get("gpu", "v100-sxm2-16gb")},
     }
     given = {

@@ -143,4 +143,4 @@ def test_results_carry_the_interval_and_what_it_rests_on():
     result = answer(evaluated("resnet50", micro_batch_size=64, hardware_gpu="l40s", precision="fp16-amp"))
     low, high = result.to_dict()["step_time_interval"]
     assert low < result.step_time < high
-    assert any("no step of l40s was measured" in note for note in result.warnings)
+    assert any("no step on l40s was measured" in note for note in result.warnings)

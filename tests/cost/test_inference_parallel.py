@@ -242,5 +242,5 @@ def test_stated_hosts_stay(hardware):
         "parallel": {"pipeline": 4},
         "hardware": {"gpu": "rtx4000-ada"} | hardware,
     }
-    with pytest.raises(NoDataError, match="no bandwidth is known of the network between nodes"):
+    with pytest.raises(NoDataError, match="no bandwidth is known for the network between nodes"):
         evaluate(resolve(request))

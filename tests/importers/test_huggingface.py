@@ -90,7 +90,7 @@ FILES = {
     "cut off": (b'{"model_type": "llama"', r"is not valid JSON"),
     "list": (b"[1, 2]", r"expected a JSON object; got list"),
     "text": (b'"llama"', r"expected a JSON object; got str"),
-    "constant": (b'{"hidden_size": NaN}', r"NaN is no number"),
+    "constant": (b'{"hidden_size": NaN}', r"NaN is not a number"),
     "deep": (b"[" * 100_000, r"nested too deeply"),
     "large": (b" " * (10 * 2**20 + 1), r"has 10 MiB; a config.json has at most 10"),
 }

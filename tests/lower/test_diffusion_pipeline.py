@@ -110,7 +110,7 @@ def test_slices_decode_one_image_after_the_other():
     [
         (NAME, {"phase": "generate", "prompt_length": 8, "output_length": 8}, "forward"),
         (NAME, {"phase": "train"}, "Use forward"),
-        ("sd15-unet", {"phase": "forward", "num_inference_steps": 30}, "no diffusion pipeline"),
+        ("sd15-unet", {"phase": "forward", "num_inference_steps": 30}, "not a diffusion pipeline"),
         (NAME, {"phase": "forward", "num_inference_steps": 0}, "num_inference_steps"),
         (NAME, {"phase": "forward", "num_inference_step": 3}, "num_inference_steps"),
     ],

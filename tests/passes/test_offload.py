@@ -219,11 +219,13 @@ def test_a_pipeline_offloads_stage_by_stage():
 def test_host_memory_that_is_too_small_or_unknown_is_said():
     def notes(**override):
         request = {"model": "gpt2-124m", "workload": {"sequence_length": 64}, "parallel": {"offload": STATE}}
-        return roofsim.run(request | {"hardware": {"system": "workstation-pcie4", "override": override}}).warnings
+        return roofsim.run(
+            request | {"hardware": {"gpu": "rtx4090", "system": "workstation-pcie4", "override": override}}
+        ).warnings
 
     bandwidth = {"system.host.memory_bandwidth": "51.2 GB/s"}
     assert any("does not state host.memory" in note for note in notes(**bandwidth))
-    assert any("does NOT hold" in note for note in notes(**bandwidth, **{"system.host.memory": "256 MiB"}))
+    assert any("cannot hold the" in note for note in notes(**bandwidth, **{"system.host.memory": "256 MiB"}))
     assert not any(
         "host memory" in note or "host.memory" in note
         for note in notes(**bandwidth, **{"system.host.memory": "64 GiB"})

@@ -168,8 +168,13 @@ def test_arrays_are_their_elements(form):
 @pytest.mark.parametrize(
     ("parallel", "workload", "model", "message"),
     [
-        ({"context": 16, "context_communication": "a2a"}, {}, {}, "a2a deals 8 attention heads"),
-        ({"context": 4, "context_communication": "a2a"}, {}, {"num_key_value_heads": 2}, "a2a deals 2 key-value heads"),
+        ({"context": 16, "context_communication": "a2a"}, {}, {}, "a2a divides 8 attention heads"),
+        (
+            {"context": 4, "context_communication": "a2a"},
+            {},
+            {"num_key_value_heads": 2},
+            "a2a divides 2 key-value heads",
+        ),
         ({"context": 4, "context_communication": "p2p"}, {"attention": "unfused"}, {}, "Use all_gather or a2a"),
         ({"context": 4, "context_communication": "p2p"}, {}, {"sliding_window": 16}, "windowed layers"),
         ({"context": 4, "context_communication": "ring"}, {}, {}, "p2p"),

@@ -58,11 +58,11 @@ CASES = {
     ),
     "tokens that do not divide": (
         scenario("{tensor: 4, sequence: true}", workload="sequence_length: 66"),
-        r"parallel.sequence: sequence parallelism deals 66 tokens out to tensor 4 ranks.*multiple of 4 tokens",
+        r"parallel.sequence: sequence parallelism cannot split 66 tokens evenly over tensor 4 ranks.*multiple of 4 tokens",
     ),
     "fewer tokens than ranks": (
         scenario("{tensor: 4, context: 4, sequence: true}", workload="sequence_length: 8"),
-        r"8 tokens out to tensor 4 x context 4 ranks.*multiple of 16 tokens",
+        r"8 tokens evenly over tensor 4 x context 4 ranks.*multiple of 16 tokens",
     ),
     "sequence in words": (
         scenario("{tensor: 2, sequence: maybe}"),
@@ -198,11 +198,11 @@ CASES = {
     # GPUs
     "GPUs that the layout does not divide": (
         scenario("{tensor: 4}", hardware="gpus: 6"),
-        r"6 GPUs are no multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8",
+        r"6 GPUs are not a multiple of tensor 4 x pipeline 1 x context 1 = 4. Nearest: 4 or 8",
     ),
     "fewer GPUs than the layout": (
         scenario("{tensor: 4, pipeline: 2}", hardware="gpus: 4"),
-        r"4 GPUs are no multiple of .* = 8. Nearest: 8 GPUs",
+        r"4 GPUs are not a multiple of .* = 8. Nearest: 8 GPUs",
     ),
     "GPUs that degrees do not multiply to": (
         scenario("{data: 3, tensor: 2}", hardware="gpus: 8"),
@@ -282,7 +282,7 @@ def test_bad_layout(name, tmp_path, monkeypatch, capsys):
         (("--pipeline", "5000"), r"--pipeline: parallel.pipeline: 5000 stages for \d+ layers"),
         (("--sharding", "al"), r"--sharding: parallel.sharding: expected one of"),
         (("--expert", "2", "--data", "2"), r"--expert: parallel.expert: the model has no experts"),
-        (("--gpus", "6", "--tensor", "4"), r"--gpus: hardware.gpus: 6 GPUs are no multiple"),
+        (("--gpus", "6", "--tensor", "4"), r"--gpus: hardware.gpus: 6 GPUs are not a multiple"),
         (("--virtual-stages", "2"), r"--virtual-stages: parallel.virtual_stages: virtual stages need pipeline > 1"),
     ],
 )

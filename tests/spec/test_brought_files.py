@@ -184,7 +184,7 @@ def test_the_configuration_beside_a_file_is_pointed_at(tmp_path):
     (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
     for name in ("model.safetensors", "model-00001-of-00002.safetensors", "model.safetensors.index.json", *BESIDE):
         (folder / name).write_text("{}", encoding="utf-8")
-        with pytest.raises(SpecError, match=r"config\.json lies beside it: give the folder .*llama"):
+        with pytest.raises(SpecError, match=r"There is a config\.json beside it: give the folder .*llama"):
             roofsim.run(folder / name)
     assert resolve(folder).model.hidden_size == 64
 

@@ -310,7 +310,7 @@ def test_every_fact_is_tried():
         ({"default_precision": "bf17"}, r"unknown precision 'bf17'. Did you mean .*'bf16'"),
         ({"cache_block_size": 16}, r"cache_block_size goes with key_value_cache: paged, not in_place"),
         ({"cache_block_size": 0, "key_value_cache": "paged"}, r"cache_block_size: expected a number at least 1"),
-        ({"host_time_per_step": 2}, r"host_time_per_step: expected a quantity in s, for example '5 us'; got 2"),
+        ({"host_time_per_step": 2}, r"host_time_per_step: expected a quantity in s, for example '5 us' or '2 h'; got 2"),
         ({"extra_kernels_per_layer": -1}, r"extra_kernels_per_layer: expected a number at least 0"),
         ({"preallocated_share": 1.5}, r"preallocated_share: expected a number at most 1"),
         ({"phases": ["trian"]}, r"expected one of .*got 'trian'. Did you mean 'train'"),

@@ -439,13 +439,13 @@ def test_one_rule_for_all_phases(phase):
         (
             "h100",
             "dgx-a100",
-            r"dgx-a100 cannot hold h100-sxm5-80gb: its GPUs are of form sxm4, the card is of form sxm5",
+            r"dgx-a100 cannot hold h100-sxm5-80gb: its GPUs have form sxm4, the card has form sxm5",
         ),
-        ("a100", "dgx-h100", r"its GPUs are of form sxm5, the card is of form sxm4. These hold it: dgx-a100, "),
+        ("a100", "dgx-h100", r"its GPUs have form sxm5, the card has form sxm4. These hold it: dgx-a100, "),
         ("rtx4090", "dgx-h100", r"These hold it: workstation-4x-rtx4090, workstation-8x-rtx4090"),
         ("a800", "dgx-a100", r"joined by nvlink3 of 300.0 GB/s each, the card has nvlink3 of 200.0 GB/s. .*hgx-a800-8"),
         ("rtx4090", "server-8x-a40-nvlink", r"joined by nvlink3-bridge of 56.25 GB/s each, the card has none of 0 B/s"),
-        ("gb200", "dgx-b200", r"its GPUs are of form sxm6, the card is of form grace-blackwell"),
+        ("gb200", "dgx-b200", r"its GPUs have form sxm6, the card has form grace-blackwell"),
         ("mi300x", "dgx-h100", r"These hold it: platform-8x-mi300x"),
     ],
 )
