@@ -270,6 +270,8 @@ def forward(
 def _case(model: str, work: dict[str, Any], length: int, compiled: str) -> dict[str, Any]:
     if length:
         work["sequence_length"] = length
+    else:
+        work["image_size"] = 224
     if model in GPT2 or model in BERT:
         work["dropout"] = 0.0
     eager = "pytorch-eager" if model in VISION else "huggingface"
