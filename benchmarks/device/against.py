@@ -1,4 +1,4 @@
-"""Predict the measured steps and print ratios: ``python benchmarks/device/against.py benchmarks/device/results/FILE.jsonl --gpu NAME``.
+"""Predict the measured steps and print ratios: ``python benchmarks/device/against.py FILE.jsonl --gpu NAME``.
 
 One line per step: predicted over measured time, whether the measurement lies inside the 80 % interval, and the same ratios of
 the allocated peak and of the bytes kept between forward and backward.
