@@ -135,9 +135,13 @@ def _heavy(priced: PricedGraph) -> Iterator[tuple[int, KernelWork]]:
 def _stated(evaluation: Evaluation) -> tuple[str, Real]:
     """Return the fastest number format that matrix arithmetic of the step runs in, and its dense peak on the datasheet."""
     device, math, best = evaluation.device, evaluation.resolved.precision.math, None
-    for priced in evaluation.priced:
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
         for _, work in _heavy(priced):
-            best = work.flop_peak if best is None else maximum(best, work.flop_peak)
+            peak = work.flop_peak
+            if stage.averaged and not isinstance(peak, float):
+                peak = peak.max(axis=-1)  # over its contexts
+                peak = float(peak) if peak.ndim == 0 else peak
+            best = peak if best is None else maximum(best, peak)
     if best is None:  # the host computes everything
         return math, device.rate(math)[0]
     return _name(evaluation, best), best

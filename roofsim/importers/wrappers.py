@@ -101,6 +101,8 @@ def _beside(wrapper: Fields, mapping: dict[str, Any]) -> tuple[list[dict[str, An
     kind = ALIASES.get(kind, kind)
     if known is None or kind not in TOWERS:
         return [], others or ["the networks beside it"]
+    if "hidden_size" not in mapping:
+        wrapper.fail("text_config", f"expected a language model; found a {mapping.get('family')}")
     data = {**CLASS_DEFAULTS.get(kind, {}), **dict(known.vision_defaults), **given}
     vision = Fields({key: value for key, value in data.items() if value is not None}, wrapper.where, "vision_config.")
     parts = Parts(wrapper, vision, mapping["hidden_size"], mapping.get("intermediate_size") or 0)

@@ -104,7 +104,7 @@ def room_of(plan: Plan) -> Room:
     if plan.limits.context is not None and not lacking:
         pool = _allocated(plan)
     return Room(
-        capacity=capacity, parameters=parameters, working=working, pool=pool, per_request=end - shared,
+        capacity=capacity, parameters=parameters, working=working, pool=max(pool, 0.0), per_request=end - shared,
         per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
         max_context=_longest(plan, pool), shortfall=lacking, away=away, notes=notes,
     )  # fmt: skip
