@@ -83,6 +83,15 @@ def test_links_lead_somewhere(path):
             assert (path.parent / target).exists(), target
 
 
+def test_the_first_commands_work_as_printed(scratch):
+    text = (documents.ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.partition("## First commands")[2].partition("```sh\n")[2].partition("```")[0]
+    commands = [part.strip() for line in block.splitlines() for part in line.partition("#")[0].split("&&")]
+    assert len(commands) >= 7
+    for command in commands:
+        assert not documents.REFUSED.search(documents.run_command(command)), command
+
+
 def test_doctests():
     import doctest
     import importlib
