@@ -101,7 +101,7 @@ def _said_of(error: Exception) -> tuple[str, int]:
     if isinstance(error, OutputError):
         return f"roofsim: {error}\n", 1
     if isinstance(error, OSError):
-        about = "" if error.filename is None else f"{error.filename}: "
+        about = "" if error.filename is None else f"{shortened(str(error.filename), 1000)}: "
         return f"roofsim: {about}{error.strerror or error}\n", 1
     return (
         f"roofsim: this is a defect of roofsim, please report it: {type(error).__name__}: {shortened(str(error), 1000)}\n"

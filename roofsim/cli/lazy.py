@@ -236,9 +236,12 @@ def _unknown_verb(name: str, known: Sequence[str]) -> Exception:
 
     from roofsim.errors import Problem, UnknownNameError, did_you_mean, near_matches
     from roofsim.spec import catalog
+    from roofsim.spec.source import is_file, is_folder
 
     hint = did_you_mean(name, known)
     models = {*catalog.names("model"), *catalog.aliases("model")}
-    if not near_matches(name, known) and (Path(name).exists() or catalog.normal(name) in models):
+    if not near_matches(name, known) and (
+        is_file(Path(name)) or is_folder(Path(name)) or catalog.normal(name) in models
+    ):
         hint = f"To predict it: `roofsim run {name}`."
     return UnknownNameError(Problem(f"unknown verb {name[:80]!r}", hint=hint))
