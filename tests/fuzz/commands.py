@@ -212,8 +212,9 @@ def _command(random: Random, folder: Path, words: list[str]) -> Input:
             except SystemExit as stop:
                 code = stop.code
         broken = _broken(code, _text(out), _text(err), words)
-        if code == 2 and not broken:
-            raise SpecError(_text(err) or "")
+        refusal = _text(err)
+        if code == 2 and refusal and not broken:
+            raise SpecError(refusal)
         return broken
 
     return Input(f"roofsim {' '.join(map(repr, words))} into {getattr(out, 'encoding', out)} with {scenario}", act)
@@ -266,7 +267,7 @@ def _broken(code: Any, out: str | None, err: str | None, words: list[str]) -> li
 
 def _of_json(out: str, words: list[str]) -> list[str]:
     """Return the laws that an answer in JSON breaks."""
-    if "--json" not in words or {"--csv", "--help", "--version"}.intersection(words):
+    if "--json" not in words or {"--csv", "--listing", "--help", "--version"}.intersection(words):
         return []
     data = json.loads(out)
     if words[0] in ("schema", "show", "list"):
