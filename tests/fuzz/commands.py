@@ -26,7 +26,11 @@ ENCODINGS = ("utf-8",) * 6 + ("ascii", "latin-1", "cp1252", "utf-16")
 #: Verb -> its own options: a name, and what to draw the value from (None: a flag).
 VERBS: dict[str, dict[str, tuple[Any, ...] | None]] = {
     "run": {"--json": None, "--csv": None},
-    "compare": {"--json": None, "--csv": None, "--gpu": ("a100,h100", "h100", "a100,nothing", ",", "")},
+    "compare": {
+        "--json": None, "--csv": None, "--gpu": ("a100,h100", "h100", "a100,nothing", ",", ""),
+        "--sort": ("speed", "price", "cost", "memory", "x"),
+        "--price": ("h100=2.50", "h100=-1", "h100=inf", "h100", "=", "x=1", "h100=1e400"),
+    },
     "fit": {"--json": None, "--csv": None, "--largest": ("micro-batch-size", "sequence-length", "model", "x"),
     "--fewest": ("gpus", "x"),
             "--family": ("decoder", "gpt2", "x")},
@@ -48,7 +52,13 @@ VERBS: dict[str, dict[str, tuple[Any, ...] | None]] = {
     "list": {"--json": None, "--csv": None},
     "show": {"--json": None},
     "schema": {},
+    "init": {"--force": None},
 }  # fmt: skip
+#: Cards as `compare` takes them: names, counts, systems, what-ifs, and none of these.
+CARD_WORDS = (
+    *CARDS, "8xa100", "2x(dgx-h100)", "dgx-a100", "a100{memory.bandwidth=2x}", "a100{memory.bandwidth=0x}", "a100{", "0xa100",
+    "-1xa100", f"{10**30}xa100", "a100{gpu.nothing=2x}", "h100{memory.capacity=+10%}", "nothing", "",
+)  # fmt: skip
 #: Files that a verb writes.
 WRITES = {
     "run": ("--plot", "--trace"), "compare": ("--plot",), "memory": ("--plot",), "timeline": ("--plot", "--trace"),
@@ -87,6 +97,8 @@ def _value(random: Random, name: str) -> str:
 
 
 def _target(random: Random, verb: str) -> str:
+    if verb == "init":
+        return random.choice(("new.yaml", "scenario.yaml", "nowhere/new.yaml", "folder", "x", *TEXTS[:20]))
     if verb in ("list", "schema"):
         return random.choice(("gpus", "models", "systems", "engines", "scenario", "model", "gpu", "x", *TEXTS[:20]))
     if verb == "show":
@@ -102,7 +114,7 @@ def _words(random: Random, verb: str) -> list[str]:
     if verb != "collectives":
         words.append(_target(random, verb))
     if verb == "compare":
-        words += random.sample((*CARDS, "nothing", ""), random.choice((0, 1, 2)))
+        words += random.sample(CARD_WORDS, random.choice((0, 1, 2, 3)))
     if verb == "explain" and random.random() < 0.7:
         words.append(random.choice(("step_time", "memory", "memory.peak", "mfu", "throughput", "cost", "x", "")))
     own = VERBS[verb]
@@ -113,7 +125,7 @@ def _words(random: Random, verb: str) -> list[str]:
             words.append(str(random.choice(choices)))
     if verb == "serve":
         words += ["--prompt-length", "64", "--output-length", "16"] if random.random() < 0.7 else []
-    if verb not in ("collectives", "list", "show", "schema"):
+    if verb not in ("collectives", "init", "list", "show", "schema"):
         words += _scenario_words(random)
     if random.random() < 0.05:
         odd = str(random.choice((*TEXTS, "--nothing", "-x", "--help", "--version")))
@@ -200,8 +212,9 @@ def _command(random: Random, folder: Path, words: list[str]) -> Input:
             except SystemExit as stop:
                 code = stop.code
         broken = _broken(code, _text(out), _text(err), words)
-        if code == 2 and not broken:
-            raise SpecError(_text(err) or "")
+        refusal = _text(err)
+        if code == 2 and refusal and not broken:
+            raise SpecError(refusal)
         return broken
 
     return Input(f"roofsim {' '.join(map(repr, words))} into {getattr(out, 'encoding', out)} with {scenario}", act)
@@ -254,7 +267,7 @@ def _broken(code: Any, out: str | None, err: str | None, words: list[str]) -> li
 
 def _of_json(out: str, words: list[str]) -> list[str]:
     """Return the laws that an answer in JSON breaks."""
-    if "--json" not in words or {"--csv", "--help", "--version"}.intersection(words):
+    if "--json" not in words or {"--csv", "--listing", "--help", "--version"}.intersection(words):
         return []
     data = json.loads(out)
     if words[0] in ("schema", "show", "list"):

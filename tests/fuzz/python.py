@@ -67,11 +67,17 @@ def _call(verb: str, scenario: Any, keys: dict[str, Any], random: Random) -> lis
     if verb == "compare":
         keys = {name: value for name, value in keys.items() if name not in ("gpu", "gpus")}
         cards: Any = random.choice((["a100"], ["a100", "h100"], ["h100", "rtx4090"], [], ["nothing"]))
-        return [
-            line for found in roofsim.compare(scenario, cards, **keys) for line in broken_by_result(found.to_dict())
-        ]
+        found = roofsim.compare(scenario, cards, **keys)
+        return [line for row in found for line in _of_row(row.to_dict())]
     if verb == "fit":
         largest = random.choice((None, None, "micro-batch-size", "sequence-length", "model", "x"))
         return broken_by_numbers(roofsim.fit(scenario, largest=largest, **keys).to_dict())
     sizes = {"prompt_length": 64, "output_length": 16, "engine": "vllm"} | keys
     return broken_by_numbers(roofsim.serve(scenario, **sizes).to_dict())
+
+
+def _of_row(data: dict[str, Any]) -> list[str]:
+    """Return the laws that a card of a comparison breaks; one that cannot run says why."""
+    if data.get("step_time") is None:
+        return [] if data.get("reason") else ["a row without a figure and without a reason"]
+    return broken_by_result(data)
