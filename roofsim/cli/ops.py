@@ -10,6 +10,7 @@ from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
+from roofsim.errors import Problem, SpecError
 
 GROUPS = ("op", "class", "layer", "phase")
 ORDERS = ("time", "flops", "bytes", "intensity", "program")
@@ -46,6 +47,8 @@ def ops(
     """List the operations and waits of a step: FLOPs, bytes, time and bound of each, or of each group."""
     from roofsim.views import ops_of
 
+    if listing and (json or csv):
+        raise SpecError(Problem("a listing is text; leave out --json and --csv", path="--listing"))
     evaluation = evaluated(scenario, overrides)
     if listing:
         from roofsim.graph.text import listing as graph_listing

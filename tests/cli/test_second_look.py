@@ -144,3 +144,10 @@ def test_near_names_of_cards_are_joined_as_everywhere(monkeypatch, capsys, name)
 def test_a_time_without_a_unit_gets_examples_of_both_ends(monkeypatch, capsys):
     _, text = said(monkeypatch, capsys, "run", "gpt2-124m", "--mtbf", "5")
     assert "for example '5 us' or '2 h'; got 5" in text
+
+
+@pytest.mark.parametrize("form", ["--json", "--csv"])
+def test_a_listing_is_text_only(monkeypatch, capsys, form):
+    code, text = said(monkeypatch, capsys, "ops", "gpt2-124m", "--listing", form)
+    assert code == 2
+    assert "leave out --json and --csv" in text
