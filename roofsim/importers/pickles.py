@@ -57,7 +57,7 @@ _ROLE: Final = [_role(code) for code in _KIND]
 _SIZE: Final = [_FIXED.get(code, 0) + _COUNTED.get(code, 0) for code in _KIND]
 
 
-class RefusedPickle(Exception):  # noqa: N818  # no error of the file's: it asks for more than data
+class RefusedPickleError(Exception):
     """A pickle that names code."""
 
 
@@ -65,10 +65,10 @@ class _PlainUnpickler(pickle.Unpickler):
     """Builds containers, texts and numbers; every class or function comes through `find_class`, and none is let in."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
-        raise RefusedPickle(f"{module}.{name}"[:80])
+        raise RefusedPickleError(f"{module}.{name}"[:80])
 
     def persistent_load(self, pid: Any) -> NoReturn:
-        raise RefusedPickle(f"a persistent object ({pid!r})"[:80])
+        raise RefusedPickleError(f"a persistent object ({pid!r})"[:80])
 
 
 def load_plain(file: IO[bytes]) -> Any:
@@ -76,7 +76,7 @@ def load_plain(file: IO[bytes]) -> Any:
 
     Raises
     ------
-    RefusedPickle
+    RefusedPickleError
         When it names code.
     pickle.UnpicklingError
         When it is damaged, or made to break the loader; other errors of damaged pickles are the loader's.

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError
-from roofsim.importers.pickles import RefusedPickle, load_plain
+from roofsim.importers.pickles import RefusedPickleError, load_plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -140,7 +140,7 @@ def _loaded(path: Path) -> Any:
             return json.load(file) if start in b"{[" else load_plain(file)
     except OSError as error:
         raise SpecError(Problem(f"cannot read it: {error.strerror or error}", where)) from None
-    except RefusedPickle as error:
+    except RefusedPickleError as error:
         raise SpecError(
             Problem(
                 f"the pickle asks for {error}; expected dictionaries, lists, texts and numbers only",

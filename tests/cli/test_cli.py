@@ -10,26 +10,9 @@ import sys
 
 import pytest
 
-from roofsim.cli.app import main
 from roofsim.units import humanize
 
 RESNET = ("resnet18", "--micro-batch-size", "8", "--precision", "bf16")
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
-        try:
-            main()
-            code = 0
-        except SystemExit as stop:
-            code = stop.code or 0
-        captured = capsys.readouterr()
-        assert code == 0, captured.err
-        return captured.out
-
-    return call
 
 
 def test_run_prints_the_answer_first(cli):

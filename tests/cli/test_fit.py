@@ -5,28 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 
 import pytest
-
-from roofsim.cli.app import main
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    def call(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
-        try:
-            main()
-            found = 0
-        except SystemExit as stop:
-            found = stop.code or 0
-        captured = capsys.readouterr()
-        assert found == code, captured.err
-        return captured.err if code else captured.out
-
-    return call
-
 
 BERT = ("bert-base", "--sequence-length", 128, "--precision", "fp32", "--gpu", "rtx2080ti")
 

@@ -15,7 +15,7 @@ import pytest
 from typer.main import get_command
 
 from roofsim.cli import compare, fit, memory, ops
-from roofsim.cli.app import app, main
+from roofsim.cli.app import app
 from roofsim.cli.lazy import PANELS, command_of
 from roofsim.cli.options import WITHOUT_FLAG, flags_of, help_of, scenario_fields
 from roofsim.cli.verbs import VERBS
@@ -24,22 +24,6 @@ from roofsim.spec.scenario import SECTIONS
 ROOT = Path(__file__).resolve().parents[2]
 SINGLE = [name for name in VERBS if name != "calibrate"]
 RESNET = ("resnet18", "--micro-batch-size", "8")
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    def call(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
-        try:
-            main()
-            found = 0
-        except SystemExit as stop:
-            found = stop.code or 0
-        captured = capsys.readouterr()
-        assert found == code, captured.err
-        return captured.err if code else captured.out
-
-    return call
 
 
 # -- help -----------------------------------------------------------------------------------------------------------

@@ -9,25 +9,7 @@ import sys
 
 import pytest
 
-from roofsim.cli.app import main
-
 BASE = ("llama3-8b", "--gpu", "h100", "--prompt-length", 300, "--output-length", 64)
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    def call(*arguments, code=0):
-        monkeypatch.setattr(sys, "argv", ["roofsim", *map(str, arguments)])
-        try:
-            main()
-            found = 0
-        except SystemExit as stop:
-            found = stop.code or 0
-        captured = capsys.readouterr()
-        assert found == code, captured.err
-        return captured.err if code else captured.out
-
-    return call
 
 
 def test_latencies_limits_memory_and_cost(cli):

@@ -67,7 +67,7 @@ class Tally:
     slowest: tuple[float, str] = (0.0, "")
 
 
-class TooLong(Exception):  # noqa: N818
+class TooLongError(Exception):
     """An input that took longer than any may."""
 
 
@@ -112,7 +112,7 @@ def _end(made: Input) -> tuple[str, str]:
     except (SpecError, NoDataError, OutputError) as error:
         wrong = broken_by_message(str(error))
         return ("refused", "") if not wrong else ("a bad refusal", "; ".join(wrong))
-    except TooLong:
+    except TooLongError:
         return "too long", f"took more than {LONGEST} s"
     except Exception:
         return "a defect", traceback.format_exc(limit=-8)
@@ -122,7 +122,7 @@ def _end(made: Input) -> tuple[str, str]:
 @contextmanager
 def _limit(seconds: int) -> Iterator[None]:
     def stop(number: int, frame: object) -> None:
-        raise TooLong
+        raise TooLongError
 
     old = signal.signal(signal.SIGALRM, stop)
     signal.alarm(seconds)
