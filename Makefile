@@ -39,7 +39,7 @@ test-lowest:  ## run a part of the test suite with the lowest versions that pypr
 	$(VENV)-lowest/bin/python tests/packaging/lowest.py > $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pip install --quiet -r $(VENV)-lowest/lowest.txt
 	$(VENV)-lowest/bin/python -m pytest -m "not slow" tests/cli tests/spec tests/importers tests/graph tests/architecture tests/fuzz \
-		tests/analyze/test_serving.py tests/schedule/test_simulation.py tests/calibrate/test_kernels.py
+		tests/serve/test_serving.py tests/schedule/test_simulation.py tests/calibrate/test_kernels.py
 
 fuzz: $(VENV)/.test  ## throw 34,000 inputs at every door (half an hour; INPUTS=1000 SEED=2 for others)
 	$(BIN)/python -m tests.fuzz --inputs $(INPUTS) --seed $(SEED)

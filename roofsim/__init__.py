@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from roofsim.api import compare, fit, resolve, run, serve
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
-    from roofsim.spec.workload import Scenario
+    from roofsim.spec.scenario.workload import Scenario
     from roofsim.views import collectives, explain, memory, ops, timeline
 
 __version__ = "0.1.0"
@@ -44,7 +44,7 @@ _HOMES = {
     "NoDataError": "roofsim.errors",
     "Result": "roofsim.analyze.result",
     "RoofsimError": "roofsim.errors",
-    "Scenario": "roofsim.spec.workload",
+    "Scenario": "roofsim.spec.scenario.workload",
     "SpecError": "roofsim.errors",
     "UnitError": "roofsim.errors",
     "UnknownNameError": "roofsim.errors",

@@ -19,23 +19,24 @@ from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
-from roofsim.spec import catalog, many_gpus
-from roofsim.spec.engine_versions import NO_FACTS
+from roofsim.spec import catalog
+from roofsim.spec.constants import many_gpus
+from roofsim.spec.engine.versions import NO_FACTS
+from roofsim.spec.reading.validate import validate
 from roofsim.spec.resolve import Resolved, Resolver
-from roofsim.spec.scenario import load_scenario
-from roofsim.spec.validate import validate
+from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from roofsim.analyze.comparison.rows import Comparison
-    from roofsim.analyze.fitting.answer import Fit
-    from roofsim.analyze.serving.answer import Served
+    from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
-    from roofsim.spec.source import Document
-    from roofsim.spec.told_apart import Imported
-    from roofsim.spec.workload import Scenario
+    from roofsim.search.fitting.answer import Fit
+    from roofsim.serve.answer import Served
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.reading.told_apart import Imported
+    from roofsim.spec.scenario.workload import Scenario
 
 
 def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Result:
@@ -82,8 +83,8 @@ def compare(
     SpecError
         When the request is wrong. A card that cannot run the scenario is not an error: its row says why, and what would run.
     """
-    from roofsim.analyze.comparison.build import compare_document
-    from roofsim.spec.cards import read_cards
+    from roofsim.compare.build import compare_document
+    from roofsim.spec.hardware.cards import read_cards
 
     document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
     return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
@@ -114,7 +115,7 @@ def fit(
     SpecError
         When the request is wrong.
     """
-    from roofsim.analyze.fitting.answer import fit_document
+    from roofsim.search.fitting.answer import fit_document
 
     document = load_scenario(scenario, overrides)
     return fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
@@ -136,7 +137,7 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
     SpecError
         When the request is wrong.
     """
-    from roofsim.analyze.serving.answer import serve_document
+    from roofsim.serve.answer import serve_document
 
     return serve_document(load_scenario(scenario, overrides), resolve_document, simulated=simulated)
 

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.communication import Messages, Traffic
 from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
-from roofsim.cost.feed import feed
-from roofsim.cost.host import HostPath, host_flows, host_path, uses_host
+from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
+from roofsim.cost.host.feed import feed
+from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
+from roofsim.memory.in_flight import with_micro_batches
+from roofsim.memory.networks import beside_networks
+from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
-from roofsim.schedule.in_flight import with_micro_batches
-from roofsim.schedule.memory import MemoryProfile, profile
-from roofsim.schedule.networks import beside_networks
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
-from roofsim.spec.layout import layout_of
-from roofsim.spec.mesh import with_trailing_axis
-from roofsim.spec.offload import beside_copies, places
-from roofsim.spec.workload import ShardedOver
+from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.mesh import with_trailing_axis
+from roofsim.spec.scenario.offload import beside_copies, places
+from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -288,7 +288,7 @@ def _with_axis(scale: Real) -> Real:
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     """Return how the layout's messages travel over the system's links; `averaged`: with one more axis for contexts."""
-    from roofsim.cost.collectives import fabric_of  # one device needs no links
+    from roofsim.cost.links.collectives import fabric_of  # one device needs no links
 
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.rank_wait

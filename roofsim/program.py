@@ -13,23 +13,23 @@ from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
+from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
-from roofsim.passes.parallel import DataParallel
-from roofsim.passes.placement import offloaded, streamed
-from roofsim.passes.shard import Replicas
-from roofsim.passes.stage import TakeStage
+from roofsim.passes.ranks.parallel import DataParallel
+from roofsim.passes.ranks.shard import Replicas
+from roofsim.passes.ranks.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
 from roofsim.schedule.staged import micro_batches
-from roofsim.spec.adapter import Adapter
-from roofsim.spec.layout import layout_of
-from roofsim.spec.mesh import with_trailing_axis
-from roofsim.spec.workload import RecomputePlan, ShardedOver
+from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.mesh import with_trailing_axis
+from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
     from roofsim.passes.manager import Pass
-    from roofsim.spec.precision import Precision
+    from roofsim.spec.precision.roles import Precision
     from roofsim.spec.resolve import Resolved
 
 #: Decode steps are priced at this many contexts; between them time is linear but for the corner of a roofline.
@@ -137,7 +137,7 @@ def build(resolved: Resolved) -> Program:
 
 def _diffusion(resolved: Resolved) -> Program:
     """Build the networks of a diffusion pipeline: text encoders, denoiser once a step, image decoder."""
-    from roofsim.lower import diffusion_pipeline as parts  # other models need none of it
+    from roofsim.lower.diffusion import pipeline as parts  # other models need none of it
 
     model, call = resolved.model.completed().as_reals(), call_of(resolved, "forward")
     assert isinstance(model, parts.PipelineModel)

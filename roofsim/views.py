@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.analyze.timeline import Timeline
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.workload import Scenario
+    from roofsim.spec.scenario.workload import Scenario
 
 
 def _title(evaluation: Evaluation) -> str:
@@ -294,8 +294,8 @@ def collectives(
 def _own_kernels(engine: str | None) -> str | None:
     """Return the engine if it has all-reduce kernels of its own; others call the library."""
     from roofsim.spec import catalog
-    from roofsim.spec.engine import Engine
-    from roofsim.spec.validate import validate
+    from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.reading.validate import validate
 
     if engine is None:
         return None

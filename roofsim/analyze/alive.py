@@ -12,9 +12,9 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import Role
+from roofsim.memory.inventory import inventory
+from roofsim.memory.profile import CATEGORY_OF, Liveness, last_of
 from roofsim.numeric import is_scalar
-from roofsim.schedule.inventory import inventory
-from roofsim.schedule.memory import CATEGORY_OF, Liveness, last_of
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
     from roofsim.graph.tensor import Tensor
+    from roofsim.memory.inventory import Alive
     from roofsim.program import Stage
-    from roofsim.schedule.inventory import Alive
 
 VIEWS: Final = ("op", "layer", "role", "stage")
 

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ledger import at_last_context
+from roofsim.memory.allocator import AllocatorResult, AllocatorSettings, simulate
+from roofsim.memory.events import inference, training
+from roofsim.memory.numbering import countable
 from roofsim.numeric import is_scalar, real
-from roofsim.schedule.allocator import AllocatorResult, AllocatorSettings, simulate
-from roofsim.schedule.events import inference, training
-from roofsim.schedule.numbering import countable
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.importers.snapshot import Snapshot, Trace
-    from roofsim.schedule.allocator import Event
+    from roofsim.memory.allocator import Event
 
 #: What a snapshot cannot tell, whatever it holds.
 UNMATCHED = (

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.architecture import Architecture
-from roofsim.spec.engine import Engine
-from roofsim.spec.families.registry import FAMILIES, family_schema
-from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.validate import validate
-from roofsim.spec.workload import Scenario
+from roofsim.spec.engine.schema import Engine
+from roofsim.spec.hardware.architecture import Architecture
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.model.registry import FAMILIES, family_schema
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.workload import Scenario
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

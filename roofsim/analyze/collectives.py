@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.collectives import KINDS, collective_time, fabric_of
+from roofsim.cost.links.collectives import KINDS, collective_time, fabric_of
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.find_hardware import refuse_misfit
-from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.validate import validate
+from roofsim.spec.hardware.find import refuse_misfit
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.cost.collectives import Fabric
+    from roofsim.cost.links.collectives import Fabric
 
 #: Sizes shown where none are given: powers of four.
 SIZES: Final = tuple(float(4**power) for power in range(5, 17))

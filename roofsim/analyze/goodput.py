@@ -11,7 +11,7 @@ from roofsim.evaluate import host_path_of
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, real
 from roofsim.program import build
-from roofsim.spec.workload import Offload, Parallel
+from roofsim.spec.scenario.workload import Offload, Parallel
 from roofsim.units import humanize
 
 if TYPE_CHECKING:

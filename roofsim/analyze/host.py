@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.memory.off_device import away_bytes
 from roofsim.numeric import Real, is_scalar, minimum, real
-from roofsim.schedule.away import away_bytes
-from roofsim.spec.layout import layout_of
+from roofsim.spec.scenario.layout import layout_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:

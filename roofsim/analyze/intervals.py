@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final, cast
 import numpy as np
 
 from roofsim.numeric import is_scalar
-from roofsim.spec import inference_spreads, many_gpus, memory_spreads
+from roofsim.spec.constants import inference_spreads, many_gpus, memory_spreads
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.constants import Spreads
-    from roofsim.spec.inference_spreads import Regime
+    from roofsim.spec.constants.inference_spreads import Regime
+    from roofsim.spec.constants.kernels import Spreads
     from roofsim.spec.resolve import Resolved
 
 #: What shares a source of error: kernels of one group err together, so their errors add linearly inside it.

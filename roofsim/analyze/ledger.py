@@ -11,11 +11,11 @@ from roofsim.analyze.host import away_of, last_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
+from roofsim.memory.growing_maps import Cached, cached
+from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
-from roofsim.schedule.growing import Cached, cached
-from roofsim.schedule.reserved import apart, stranded
-from roofsim.spec.layout import layout_of
-from roofsim.spec.offload import places
+from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.offload import places
 
 #: Buffers of one NCCL communicator: 4 MiB a channel and direction for the bandwidth protocol and about 1 MiB for the others
 #: (NCCL_BUFFSIZE), 16 channels inside a node of NVSwitches (plausible 80 MiB to 1 GiB: fewer channels, or NVLS).
@@ -24,8 +24,8 @@ COMMUNICATOR: Final = 2.0 * 16.0 * 5.0 * 2.0**20
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.program import Stage
-    from roofsim.schedule.memory import MemoryProfile
     from roofsim.spec.resolve import Resolved
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from roofsim.spec.hardware import Gpu, System
-    from roofsim.spec.price import Quote
+    from roofsim.spec.hardware.price import Quote
+    from roofsim.spec.hardware.schema import Gpu, System
 
 SECONDS_PER_HOUR: Final = 3600.0
 JOULES_PER_KWH: Final = 3.6e6

@@ -8,13 +8,13 @@ import numpy as np
 
 from roofsim.numeric import is_scalar
 from roofsim.schedule.makespan import BROKEN_ROUNDS, LARGEST_ERROR, is_closed_exact
-from roofsim.spec.layout import layout_of
-from roofsim.spec.workload import ShardedOver
+from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.program import Program
-    from roofsim.spec.workload import Parallel
+    from roofsim.spec.scenario.workload import Parallel
 
 
 def schedule_notes(evaluation: Evaluation) -> list[str]:

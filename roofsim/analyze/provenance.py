@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
-    from roofsim.spec.constants import Constants
-    from roofsim.spec.hardware import Gpu
+    from roofsim.spec.constants.kernels import Constants
+    from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.resolve import Resolved
 
 

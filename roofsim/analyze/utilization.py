@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.numeric import Real, divide, is_scalar, maximum, real
-from roofsim.spec.layout import layout_of
+from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.analyze.utilization import flops_of
-from roofsim.cost.communication import FREE
+from roofsim.cost.links.communication import FREE
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
 from roofsim.graph.base import Phase

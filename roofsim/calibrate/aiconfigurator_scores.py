@@ -15,7 +15,7 @@ from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend,
 from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, measured_file, read_rows
 from roofsim.calibrate.kernels import MEASURED, Score, load_kernels, without_card
 from roofsim.spec import catalog
-from roofsim.spec.source import read_yaml
+from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from roofsim.api import resolve
 from roofsim.errors import Place
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.spec import catalog
-from roofsim.spec.engine_choice import read_choice
+from roofsim.spec.engine.choice import read_choice
 
 if TYPE_CHECKING:
     from pathlib import Path

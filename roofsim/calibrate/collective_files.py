@@ -14,7 +14,7 @@ from roofsim.calibrate.collective_start import RANGES, SOURCES
 from roofsim.calibrate.collectives import Score, measured, predict, report, scores
 from roofsim.output import save_text
 from roofsim.spec import catalog
-from roofsim.spec.links import shipped_links
+from roofsim.spec.constants.links import shipped_links
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from roofsim.calibrate.collectives import Collectives
-    from roofsim.spec.links import Links
+    from roofsim.spec.constants.links import Links
 
 COMMAND: Final = "python -m roofsim.calibrate.collective_files --write"
 HEADER: Final = f"""\
 # What links and networks achieve in collectives; `{COMMAND}` wrote it from
-# measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/links.py.
+# measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/constants/links.py.
 schema: 1
 """
 #: Fields in seconds, bytes per second and bytes; `ramp` of a link is a bandwidth, of a network a share.

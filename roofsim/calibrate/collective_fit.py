@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.collectives import Collectives, Mask
     from roofsim.numeric import Array
-    from roofsim.spec.links import Links
+    from roofsim.spec.constants.links import Links
 
 Path = tuple[str, ...]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from roofsim.spec.links import Links
-from roofsim.spec.source import from_mapping
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.links import Links
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 
 _NVLINK: Final = {
     "efficiency": 0.8, "launch": "6 us", "step": "1 us", "handshake": "1 us", "handshake_step": "0.3 us",

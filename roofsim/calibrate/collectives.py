@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from roofsim.cost.collectives import collective_time, fabric_of
+from roofsim.cost.links.collectives import collective_time, fabric_of
 from roofsim.spec import catalog
-from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.validate import validate
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from roofsim.cost.collectives import Fabric
+    from roofsim.cost.links.collectives import Fabric
     from roofsim.numeric import Array
-    from roofsim.spec.links import Links
+    from roofsim.spec.constants.links import Links
 
 Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
 

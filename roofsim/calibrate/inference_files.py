@@ -15,7 +15,8 @@ from roofsim.calibrate.inference_notes import DECIDES, HEAD, LABELS, LEFT, REMAI
 from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
 from roofsim.calibrate.scorecard import MOVED
 from roofsim.output import save_text
-from roofsim.spec import catalog, inference_spreads
+from roofsim.spec import catalog
+from roofsim.spec.constants import inference_spreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ NARROWEST: Final = 0.03
 HEADER: Final = f"""\
 # How far predicted inference is off: half widths of 80 % intervals, as logarithms (0.1: 10 % to either side);
 # `{COMMAND}` wrote it from measurements/inference.csv.
-# The meaning of each number is in roofsim/spec/inference_spreads.py.
+# The meaning of each number is in roofsim/spec/constants/inference_spreads.py.
 schema: 1
 """
 

@@ -68,8 +68,8 @@ def read_left_out() -> dict[str, tuple[float, float]]:
 
 def shipped_facts(fit: Fit) -> Array:
     """Return the shipped values of the constants."""
-    from roofsim.spec.engine import Engine
-    from roofsim.spec.validate import validate
+    from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.reading.validate import validate
 
     engine = validate(Engine, catalog.load("engine", fit.engine))
     found = []

@@ -13,8 +13,8 @@ import numpy as np
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.spec import catalog
-from roofsim.spec.hardware import Gpu
-from roofsim.spec.validate import validate
+from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.communication import Messages, Traffic
+from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PricedGraph
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, Copy
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from roofsim.calibrate.cases import Case
-    from roofsim.cost.collectives import Fabric
+    from roofsim.cost.links.collectives import Fabric
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
     from roofsim.schedule.simulation import StageTimes
@@ -77,7 +77,7 @@ class Mechanism:
 # -- what is replaced by what --------------------------------------------------------------------------------------
 
 _remembered: Final = Messages._remembered
-_fabric_of: Final = import_module("roofsim.cost.fabric").fabric_of
+_fabric_of: Final = import_module("roofsim.cost.links.fabric").fabric_of
 _stage_times: Final = import_module(_RANKS).stage_times
 _prepare: Final = PricedGraph.__init__
 
@@ -88,7 +88,7 @@ def _silent(left_out: Callable[[Collective], bool]) -> Swap:
     def remembered(self: Messages, op: Collective, *rest: Any) -> Traffic:
         return Traffic() if left_out(op) else _remembered(self, op, *rest)
 
-    return ("roofsim.cost.communication", "Messages._remembered", remembered)
+    return ("roofsim.cost.links.communication", "Messages._remembered", remembered)
 
 
 def _of_groups(*groups: str) -> Swap:
@@ -192,11 +192,11 @@ MECHANISMS: Final = (
     Mechanism(
         name="protocols", page="collectives", touches=_many,
         without="links and NICs at datasheet rates; no steps, handshakes or startup",
-        swaps=(("roofsim.cost.fabric", "fabric_of", _datasheet), ("roofsim.cost.collectives", "fabric_of", _datasheet)),
+        swaps=(("roofsim.cost.links.fabric", "fabric_of", _datasheet), ("roofsim.cost.links.collectives", "fabric_of", _datasheet)),
     ),
     Mechanism(
         name="shared-nics", page="placement", touches=_replicas, without="every group has all NICs of its nodes to itself",
-        swaps=(("roofsim.cost.collectives", "_nic_share", _own_network),),
+        swaps=(("roofsim.cost.links.collectives", "_nic_share", _own_network),),
     ),
     Mechanism(
         name="tensor", page="tensor", touches=_degree("tensor"), without="no collectives of tensor groups",

@@ -13,7 +13,7 @@ from roofsim.calibrate.memory_notes import CHOSEN, GROUPS, INTRODUCTION, PEERS, 
 from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
 from roofsim.output import save_text
 from roofsim.spec import catalog
-from roofsim.spec.memory_spreads import FIGURES
+from roofsim.spec.constants.memory_spreads import FIGURES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ NARROWEST: Final = 0.005
 HEADER: Final = f"""\
 # How far predicted memory is off: half widths of 80 % intervals, as logarithms (0.01: 1 % to either side);
 # `{COMMAND}` wrote it from measurements/memory.csv.
-# The meaning of each number is in roofsim/spec/memory_spreads.py.
+# The meaning of each number is in roofsim/spec/constants/memory_spreads.py.
 schema: 1
 """
 HEADS: Final = ("source", "measured", "n", "median", "mean", "p90", "worst", "bias", "in interval", "state alone: mean")

@@ -28,7 +28,7 @@ SPLITS: Final = ("tensor", "pipeline", "context", "expert")
 HEADER: Final = f"""\
 # How far steps of several GPUs are off: half widths of 80 % intervals, as logarithms;
 # `{COMMAND}` wrote it from measurements/multi.csv.
-# The meaning of each number is in roofsim/spec/many_gpus.py.
+# The meaning of each number is in roofsim/spec/constants/many_gpus.py.
 schema: 1
 """
 
@@ -166,7 +166,7 @@ def main() -> None:
 
 
 def _forget() -> None:
-    from roofsim.spec import many_gpus
+    from roofsim.spec.constants import many_gpus
 
     many_gpus.shipped.cache_clear()
 

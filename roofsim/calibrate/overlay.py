@@ -13,9 +13,9 @@ from roofsim.cost.kernel_models.gemm import tile_efficiency
 from roofsim.cost.kernel_models.tilings import tiling_of
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
-from roofsim.spec.constants import shipped
-from roofsim.spec.hardware import Gpu
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.kernels import shipped
+from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.validate import validate
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ from scipy.optimize import minimize
 
 from roofsim.analyze.intervals import GROUPS, shares
 from roofsim.evaluate import evaluate
-from roofsim.spec.constants import Spreads
+from roofsim.spec.constants.kernels import Spreads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
-    from roofsim.spec.constants import Constants
+    from roofsim.spec.constants.kernels import Constants
 
 #: Share of measured steps that an interval is to hold.
 COVERAGE: Final = 0.8

@@ -80,7 +80,7 @@ def predict_left_out(cases: Sequence[Case]) -> list[float]:
     """
     from roofsim.calibrate import steps
     from roofsim.calibrate.step_table import step_table
-    from roofsim.spec.constants import shipped
+    from roofsim.spec.constants.kernels import shipped
 
     constants = shipped()
     table = step_table(cases, list(constants.classes))

@@ -18,7 +18,7 @@ from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
 from roofsim.spec import catalog
-from roofsim.spec.constants import Constants, Deviation, shipped
+from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ DIGITS: Final = 4
 COMMAND: Final = "python -m roofsim.calibrate.step_files --write"
 HEAD: Final = f"""\
 # What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
-# measurements/cases.csv. The meaning of each number is in roofsim/spec/constants.py.
+# measurements/cases.csv. The meaning of each number is in roofsim/spec/constants/kernels.py.
 """
 
 

@@ -11,7 +11,7 @@ from roofsim.cost.device import WIDTH_ENERGY, reach
 from roofsim.cost.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.schedule.step import NORM, throttled
-from roofsim.spec.constants import Deviation, youth
+from roofsim.spec.constants.kernels import Deviation, youth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from roofsim.calibrate.cases import Case
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
-    from roofsim.spec.constants import Constants
+    from roofsim.spec.constants.kernels import Constants
 
 #: Number formats whose fractions architectures and cards may deviate in.
 FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from roofsim.calibrate.step_table import FORMATS, StepTable, predict
-from roofsim.spec.constants import Constants, Deviation
+from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 
 if TYPE_CHECKING:
-    from roofsim.analyze.comparison.rows import Comparison
+    from roofsim.compare.rows import Comparison
 
 ORDERS = ("given", "speed", "step", "cost", "price", "energy", "memory", "mfu", "label")
 
@@ -66,11 +66,11 @@ def compare(
     csv: Csv = False, plot: Plot = None, overrides: Overrides,
 ) -> None:  # fmt: skip
     """Compare cards on one scenario: time, limits, memory, price, and which wins by how much."""
-    from roofsim.analyze.comparison.build import compare_document
     from roofsim.api import answer, resolve_document
     from roofsim.cli.progress import tracked
-    from roofsim.spec.cards import read_cards
-    from roofsim.spec.own_prices import price_settings
+    from roofsim.compare.build import compare_document
+    from roofsim.spec.hardware.cards import read_cards
+    from roofsim.spec.hardware.own_prices import price_settings
 
     _refuse_cards_as_number(overrides)
     checked_path(plot, *PICTURES)

@@ -12,7 +12,7 @@ from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 
 if TYPE_CHECKING:
-    from roofsim.analyze.fitting.answer import Fit
+    from roofsim.search.fitting.answer import Fit
 
 LARGEST = ("micro-batch-size", "batch-size", "sequence-length", "image-size", "context-length", "model")
 
@@ -52,8 +52,8 @@ def fit(
     csv: Csv = False, overrides: Overrides,
 ) -> None:  # fmt: skip
     """Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do."""
-    from roofsim.analyze.fitting.answer import fit_document
     from roofsim.api import resolve_document
+    from roofsim.search.fitting.answer import fit_document
 
     document = document_of(scenario, overrides)
     found = fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)

@@ -236,7 +236,7 @@ def _unknown_verb(name: str, known: Sequence[str]) -> Exception:
 
     from roofsim.errors import Problem, UnknownNameError, did_you_mean, near_matches
     from roofsim.spec import catalog
-    from roofsim.spec.source import is_file, is_folder
+    from roofsim.spec.reading.source import is_file, is_folder
 
     hint = did_you_mean(name, known)
     models = {*catalog.names("model"), *catalog.aliases("model")}

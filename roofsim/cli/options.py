@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, overload
 import typer
 
 from roofsim.cli import complete
-from roofsim.spec.quantity import Duration
-from roofsim.spec.scenario import SECTIONS
-from roofsim.spec.spoken import SHORT
+from roofsim.spec.reading.quantity import Duration
+from roofsim.spec.reading.spoken import SHORT
+from roofsim.spec.scenario.document import SECTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.evaluate import Evaluation
+    from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.source import Document
 
 Overrides = list[tuple[str, str, str]]
 
@@ -21,8 +21,8 @@ Overrides = list[tuple[str, str, str]]
 def document_of(scenario: str, overrides: Overrides) -> Document:
     """Return the scenario's document with the flags put in, each as YAML would read it."""
     from roofsim.errors import Place, Problem, SpecError
-    from roofsim.spec.scenario import load_scenario, with_override
-    from roofsim.spec.source import parse_value
+    from roofsim.spec.reading.source import parse_value
+    from roofsim.spec.scenario.document import load_scenario, with_override
 
     document = load_scenario(scenario, {})
     for key, text, origin in overrides:
@@ -70,7 +70,7 @@ def checked_path(path: Path | None, *suffixes: str) -> Path | None:
     if path is None:
         return None
     from roofsim.errors import Problem, SpecError
-    from roofsim.spec.source import is_folder
+    from roofsim.spec.reading.source import is_folder
 
     if path.suffix.lower() not in suffixes:
         raise SpecError(Problem(f"cannot write {path}: expected a file ending in {' or '.join(suffixes)}"))

@@ -10,7 +10,7 @@ import typer
 from roofsim.cli.flags import PICTURES, Json, Scenario
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
-from roofsim.spec.serving import USUAL_ENGINE
+from roofsim.spec.scenario.serving import USUAL_ENGINE
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
@@ -32,8 +32,8 @@ def serve(
     overrides: Overrides,
 ) -> None:  # fmt: skip
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token."""
-    from roofsim.analyze.serving.answer import serve_document
     from roofsim.api import resolve_document
+    from roofsim.serve.answer import serve_document
 
     checked_path(plot, *PICTURES)
     served = serve_document(document_of(scenario, overrides), resolve_document, simulated=simulate)
@@ -46,7 +46,7 @@ def serve(
 
         show(served, console())
     else:
-        from roofsim.analyze.serving.data import curve_rows
+        from roofsim.serve.data import curve_rows
 
         as_rows(curve_rows(served), json=False, csv=True)
     if plot is not None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Final
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
-from roofsim.spec.constants import youth
+from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
-    from roofsim.spec.architecture import Architecture
-    from roofsim.spec.constants import Constants, Deviation
-    from roofsim.spec.hardware import Gpu
+    from roofsim.spec.constants.kernels import Constants, Deviation
+    from roofsim.spec.hardware.architecture import Architecture
+    from roofsim.spec.hardware.schema import Gpu
 
 #: Share of the L2 that consecutive kernels find their tensors in, and how sharply that ends (kernel tables of cards
 #: with 96 to 128 MB: faster up to about 0.7 of the capacity).

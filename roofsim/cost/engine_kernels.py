@@ -11,11 +11,11 @@ from roofsim.cost.quantised import QuantisedProducts
 from roofsim.cost.serving import Serving
 from roofsim.cost.work import Pricing
 from roofsim.numeric import any_above, maximum
-from roofsim.spec.layout import layout_of
+from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
-    from roofsim.spec.hardware import Gpu
+    from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.resolve import Resolved
 
 #: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen

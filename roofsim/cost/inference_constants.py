@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.numeric import is_scalar, real
 from roofsim.spec import catalog
-from roofsim.spec.source import read_yaml
+from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
-    from roofsim.spec.architecture import Architecture
+    from roofsim.spec.hardware.architecture import Architecture
 
 #: What a table is called that holds for all kernel generations, or for all architectures.
 ANY, SHARED = "any", "shared"

@@ -19,9 +19,9 @@ from roofsim.importers.quantization import stored_weights
 from roofsim.importers.towers import WRAPPERS
 from roofsim.importers.vision import VISION
 from roofsim.importers.wrappers import notes_of, unwrap
-from roofsim.spec.json_text import read_json
-from roofsim.spec.source import is_file, is_folder
-from roofsim.spec.told_apart import Imported
+from roofsim.spec.reading.json_text import read_json
+from roofsim.spec.reading.source import is_file, is_folder
+from roofsim.spec.reading.told_apart import Imported
 
 #: model_type -> function that makes the mapping.
 ARCHITECTURES: Final = {**GPT_DECODERS, **LLAMA_DECODERS, **NEWER_DECODERS, **ENCODERS, **VISION}

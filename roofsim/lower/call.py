@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
-from roofsim.lower.layers import Flavour
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.shares import Shares
 
 if TYPE_CHECKING:

@@ -8,32 +8,32 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
-    from roofsim.spec.families.base import ModelSpec
+    from roofsim.spec.model.base import ModelSpec
 
 #: family -> (module under roofsim.lower, function)
 LOWERINGS: Final[dict[str, tuple[str, str]]] = {
-    "decoder": ("decoder", "lower_decoder"),
-    "encoder": ("encoder", "lower_encoder"),
-    "encoder-decoder": ("encoder_decoder", "lower_encoder_decoder"),
-    "vit": ("vit", "lower_vit"),
-    "swin": ("swin", "lower_swin"),
-    "mixer": ("mixer", "lower_mixer"),
-    "resnet": ("resnet", "lower_resnet"),
-    "vgg": ("vgg", "lower_vgg"),
-    "densenet": ("densenet", "lower_densenet"),
-    "inception": ("inception", "lower_inception"),
-    "regnet": ("regnet", "lower_regnet"),
-    "convnext": ("convnext", "lower_convnext"),
-    "efficientnet": ("efficientnet", "lower_efficientnet"),
-    "mobilenet": ("mobilenet", "lower_mobilenet"),
-    "unet": ("unet", "lower_unet"),
-    "ssd": ("ssd", "lower_ssd"),
-    "diffusion-unet": ("diffusion_unet", "lower_diffusion_unet"),
-    "diffusion-pipeline": ("diffusion_pipeline", "lower_denoiser"),
-    "dit": ("dit", "lower_dit"),
-    "dit-pipeline": ("diffusion_pipeline", "lower_denoiser"),
-    "mamba": ("mamba", "lower_mamba"),
-    "dlrm": ("dlrm", "lower_dlrm"),
+    "decoder": ("language.decoder", "lower_decoder"),
+    "encoder": ("language.encoder", "lower_encoder"),
+    "encoder-decoder": ("language.encoder_decoder", "lower_encoder_decoder"),
+    "vit": ("vision.vit", "lower_vit"),
+    "swin": ("vision.swin", "lower_swin"),
+    "mixer": ("vision.mixer", "lower_mixer"),
+    "resnet": ("vision.resnet", "lower_resnet"),
+    "vgg": ("vision.vgg", "lower_vgg"),
+    "densenet": ("vision.densenet", "lower_densenet"),
+    "inception": ("vision.inception", "lower_inception"),
+    "regnet": ("vision.regnet", "lower_regnet"),
+    "convnext": ("vision.convnext", "lower_convnext"),
+    "efficientnet": ("vision.efficientnet", "lower_efficientnet"),
+    "mobilenet": ("vision.mobilenet", "lower_mobilenet"),
+    "unet": ("vision.unet", "lower_unet"),
+    "ssd": ("vision.ssd", "lower_ssd"),
+    "diffusion-unet": ("diffusion.unet", "lower_diffusion_unet"),
+    "diffusion-pipeline": ("diffusion.pipeline", "lower_denoiser"),
+    "dit": ("diffusion.dit", "lower_dit"),
+    "dit-pipeline": ("diffusion.pipeline", "lower_denoiser"),
+    "mamba": ("language.mamba", "lower_mamba"),
+    "dlrm": ("recommender.dlrm", "lower_dlrm"),
 }
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import DTYPES
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
-from roofsim.lower.layers import Flavour
 from roofsim.lower.shares import Shares
 from roofsim.numeric import Real, maximum, minimum, real
-from roofsim.spec.layout import layout_of
+from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved

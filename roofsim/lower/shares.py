@@ -10,7 +10,7 @@ from roofsim.numeric import ceil, maximum, same, where
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
-    from roofsim.lower.layers import Layers
+    from roofsim.lower.blocks.layers import Layers
     from roofsim.numeric import Real
 
 

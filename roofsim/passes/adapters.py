@@ -42,7 +42,7 @@ class AddAdapters:
     rank
         Rank of the two factors.
     targets
-        Names of layers (`roofsim.spec.adapter`); None: every linear layer but the head.
+        Names of layers (`roofsim.spec.scenario.adapter`); None: every linear layer but the head.
     dropout
         Whether there is a dropout before each adapter. Its result, and a byte an element, are kept for backward.
     weights

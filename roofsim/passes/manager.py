@@ -12,22 +12,22 @@ from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.metrics import MetricsLast
-from roofsim.passes.optimizer_step import AddOptimizerStep
+from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
 from roofsim.passes.widen import WidenActivations
-from roofsim.spec.formats import ENCODINGS, weight_format
+from roofsim.spec.precision.formats import ENCODINGS, weight_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
-    from roofsim.spec.adapter import Adapter
-    from roofsim.spec.engine import Engine
-    from roofsim.spec.precision import Precision
-    from roofsim.spec.workload import RecomputePlan
+    from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.precision.roles import Precision
+    from roofsim.spec.scenario.adapter import Adapter
+    from roofsim.spec.scenario.workload import RecomputePlan
 
 
 class Pass(Protocol):

@@ -41,7 +41,7 @@ from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
 from roofsim.passes.stored import stored_types, weight_of
 
 if TYPE_CHECKING:
-    from roofsim.spec.formats import WeightFormat
+    from roofsim.spec.precision.formats import WeightFormat
 
 #: Policies of autocast: cast inputs to the low type, to fp32, to the widest input, or leave them alone.
 LOW, WIDE, WIDEST, KEEP = "low", "wide", "widest", "keep"

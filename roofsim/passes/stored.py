@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
-from roofsim.spec.formats import EMBEDDING, HEAD, LINEAR, Place, mean_bits
+from roofsim.spec.precision.formats import EMBEDDING, HEAD, LINEAR, Place, mean_bits
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
-    from roofsim.spec.formats import WeightFormat
+    from roofsim.spec.precision.formats import WeightFormat
 
 #: Scope of a linear layer -> its role in the tensor rules of formats.
 _ROLES: Final = {

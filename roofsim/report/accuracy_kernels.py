@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from roofsim.report.accuracy_tables import share
 from roofsim.spec import catalog
-from roofsim.spec.source import read_yaml
+from roofsim.spec.reading.source import read_yaml
 
 #: Class of kernels -> operations of the table.
 CLASSES: Final = {

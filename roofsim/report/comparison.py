@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from roofsim.analyze.comparison.rows import Comparison, Row
     from roofsim.analyze.result import Result
+    from roofsim.compare.rows import Comparison, Row
 
 _NONE: Final = "-"
 #: Columns that a narrow table leaves out, the first first.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofsim.analyze.comparison.rows import Comparison, Row
+    from roofsim.compare.rows import Comparison, Row
 
 #: Cards of known price from which a comparison draws speed against price.
 FEWEST_PRICES: Final = 3

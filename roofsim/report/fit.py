@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from roofsim.analyze.fitting.answer import Fit
-    from roofsim.analyze.fitting.bench import Attempt
-    from roofsim.analyze.fitting.changes import Remedy
-    from roofsim.analyze.fitting.layouts import Fewest
-    from roofsim.analyze.fitting.models import LargestModel, ModelRow
-    from roofsim.analyze.fitting.search import Certificate
-    from roofsim.analyze.fitting.state import State
+    from roofsim.search.fitting.answer import Fit
+    from roofsim.search.fitting.bench import Attempt
+    from roofsim.search.fitting.changes import Remedy
+    from roofsim.search.fitting.layouts import Fewest
+    from roofsim.search.fitting.models import LargestModel, ModelRow
+    from roofsim.search.fitting.search import Certificate
+    from roofsim.search.fitting.state import State
 
 #: Rows of a table; --json has all.
 _ROWS: Final = 8

@@ -10,17 +10,17 @@ from rich.text import Text
 
 from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
+from roofsim.memory.in_flight import waiting_bytes
 from roofsim.report import words
 from roofsim.report.grid import Columnwise, Grid, number, text
-from roofsim.schedule.in_flight import waiting_bytes
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.program import Stage
-    from roofsim.schedule.memory import MemoryProfile
 
 #: Eighths of a character cell, for the memory curve in text.
 _BARS: Final = " ▁▂▃▄▅▆▇█"

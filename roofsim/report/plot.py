@@ -8,10 +8,10 @@ import numpy as np
 
 from roofsim.analyze.alive import fullest_stage
 from roofsim.analyze.ops import op_rows
+from roofsim.memory.in_flight import BESIDE, waiting_bytes
+from roofsim.memory.profile import CATEGORIES, last_of
 from roofsim.report import words
 from roofsim.report.figure import new_figure, save_figure
-from roofsim.schedule.in_flight import BESIDE, waiting_bytes
-from roofsim.schedule.memory import CATEGORIES, last_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:

@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from roofsim.analyze.comparison.rows import Comparison
     from roofsim.analyze.explain import Explanation
-    from roofsim.analyze.fitting.answer import Fit
     from roofsim.analyze.printed import Table
     from roofsim.analyze.result import Result
-    from roofsim.analyze.serving.answer import Served
     from roofsim.analyze.timeline import Timeline
+    from roofsim.compare.rows import Comparison
+    from roofsim.search.fitting.answer import Fit
+    from roofsim.serve.answer import Served
     from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
 #: Rows of a table that text shows where nobody says how many, and that a notebook shows.

@@ -12,9 +12,9 @@ from roofsim.schedule.simulation import StageTimes
 from roofsim.schedule.step import StepTime, compose, with_bubble
 
 if TYPE_CHECKING:
-    from roofsim.cost.communication import Traffic
+    from roofsim.cost.links.communication import Traffic
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine_parts import Overlap
+    from roofsim.spec.engine.parts import Overlap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.host import RESOURCES
+from roofsim.cost.host.copies import RESOURCES
 from roofsim.cost.sustained import Sustained
 from roofsim.numeric import Real, divide, maximum, smooth_shares
 

@@ -13,7 +13,7 @@ from roofsim.numeric import Real, maximum, smooth_shares, where
 from roofsim.schedule.step import NORM
 
 if TYPE_CHECKING:
-    from roofsim.cost.feed import Feed
+    from roofsim.cost.host.feed import Feed
     from roofsim.schedule.step import StepTime
 
 #: Standard deviation of the speed of chips of one name at work that their power or clock limits (arXiv 2208.11035: ranges of 8 % on

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import Final, Literal
 
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
-from roofsim.spec.source import Document, parse_value, read_yaml
+from roofsim.spec.reading.source import Document, parse_value, read_yaml
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
 

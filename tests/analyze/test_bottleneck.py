@@ -195,7 +195,7 @@ def test_the_verdict_of_a_network_is_that_of_its_own_step():
 @pytest.mark.parametrize("gpu", ["a100", "h100"])
 def test_turning_points_are_where_the_verdict_turns(gpu):
     """From there on arithmetic binds a decode step for good; of half as many requests it does not. Tiles turn it in between."""
-    from roofsim.analyze.serving.surface import Passes
+    from roofsim.serve.surface import Passes
 
     served = roofsim.serve("llama3-8b", gpu=gpu, prompt_length=64, output_length=32, concurrency=8)
     assert served.products_bound_at is not None

@@ -144,7 +144,7 @@ def test_every_op_has_a_row_in_every_table():
 
 
 def test_every_kind_has_a_bandwidth_share():
-    from roofsim.spec.constants import shipped
+    from roofsim.spec.constants.kernels import shipped
 
     needed = {str(kind) for kind in Kind if kind not in (Kind.VIEW, Kind.COLLECTIVE, Kind.HOST_TRANSFER)} | {
         "batch_normalization",

@@ -9,9 +9,9 @@ from roofsim.calibrate.collective_files import text_of
 from roofsim.calibrate.collective_fit import Block, _fitted, get, put
 from roofsim.calibrate.collective_start import RANGES, SOURCES, start
 from roofsim.calibrate.collectives import measured, predict, report, scores
-from roofsim.spec.links import Links, shipped_links
-from roofsim.spec.source import read_yaml
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.links import Links, shipped_links
+from roofsim.spec.reading.source import read_yaml
+from roofsim.spec.reading.validate import validate
 
 #: Part -> median and 90th percentile of the error on rows that were not fitted, with some room for other libraries.
 HELD_OUT = {

@@ -9,9 +9,9 @@ from roofsim.calibrate.inference_cases import BYTES, SERVED, TIME, load_inferenc
 from roofsim.calibrate.inference_files import engine_widths, half_width, page, text_of, times, widths
 from roofsim.calibrate.inference_fit import FITS, cases_of, predict, read_left_out, shipped_facts
 from roofsim.calibrate.inference_notes import LABELS
-from roofsim.spec.inference_spreads import InferenceSpreads, shipped
-from roofsim.spec.source import from_mapping
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.inference_spreads import InferenceSpreads, shipped
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 
 CASES = load_inference_cases()
 PRICED = [case for case in CASES if case.metric not in SERVED and case.gpus == 1]

@@ -20,7 +20,7 @@ from roofsim.cost.kernel_models import attention, convolution, experts, gemm, st
 from roofsim.cost.kernel_models.silicon import Silicon, corner, power_share
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
-from roofsim.spec.source import read_yaml
+from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
 
 DATA = measured_file("kernels.csv.gz")

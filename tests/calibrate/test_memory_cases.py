@@ -15,7 +15,8 @@ from roofsim.calibrate.memory_files import PAGE, main, page, text_of, widths
 from roofsim.calibrate.memory_notes import GROUPS, note
 from roofsim.calibrate.score import grouped, score
 from roofsim.evaluate import evaluate
-from roofsim.spec import catalog, memory_spreads
+from roofsim.spec import catalog
+from roofsim.spec.constants import memory_spreads
 
 CASES = load_memory_cases()
 ROOT = Path(__file__).resolve().parents[2]

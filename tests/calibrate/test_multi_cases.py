@@ -8,9 +8,9 @@ import pytest
 from roofsim.calibrate.multi_cases import group_of, load_multi_cases, page, splits_model, text_of, widths
 from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, LABELS
 from roofsim.calibrate.score import predict_case, predict_cases
-from roofsim.spec.many_gpus import ManyGpus, shipped
-from roofsim.spec.source import from_mapping
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.many_gpus import ManyGpus, shipped
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 
 CASES = load_multi_cases()
 MEASURED = [case for case in CASES if case.source != COMPOSED]

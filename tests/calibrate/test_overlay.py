@@ -13,9 +13,9 @@ from roofsim.calibrate.overlay import overlay
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
 from roofsim.spec.catalog import load
-from roofsim.spec.constants import shipped
-from roofsim.spec.hardware import Gpu
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.kernels import shipped
+from roofsim.spec.hardware.schema import Gpu
+from roofsim.spec.reading.validate import validate
 
 GPU = "a100-sxm4-80gb"
 

@@ -15,9 +15,9 @@ from roofsim.calibrate.residuals import COVERAGE, _fit
 from roofsim.calibrate.step_files import _short, rounded, to_yaml
 from roofsim.calibrate.step_table import predict, step_table
 from roofsim.calibrate.steps import BOUNDS, fit_steps, free_paths, get, put, usable
-from roofsim.spec.constants import Constants, shipped, youth
-from roofsim.spec.source import read_yaml
-from roofsim.spec.validate import validate
+from roofsim.spec.constants.kernels import Constants, shipped, youth
+from roofsim.spec.reading.source import read_yaml
+from roofsim.spec.reading.validate import validate
 from tests.scenarios import TINY, evaluated
 
 #: A few small cases of every source, card family and precision.

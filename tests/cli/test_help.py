@@ -19,7 +19,7 @@ from roofsim.cli.app import app
 from roofsim.cli.lazy import PANELS, command_of
 from roofsim.cli.options import WITHOUT_FLAG, flags_of, help_of, scenario_fields
 from roofsim.cli.verbs import VERBS
-from roofsim.spec.scenario import SECTIONS
+from roofsim.spec.scenario.document import SECTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 SINGLE = [name for name in VERBS if name != "calibrate"]
@@ -101,9 +101,9 @@ def test_serve_states_its_own_default_engine(cli):
 
 def test_words_of_the_command_line_are_those_of_the_analyses():
     from roofsim.analyze.alive import VIEWS
-    from roofsim.analyze.comparison.winners import SORTS
-    from roofsim.analyze.fitting.sizes import WORDS
     from roofsim.analyze.ops import GROUPS, ORDERS
+    from roofsim.compare.winners import SORTS
+    from roofsim.search.fitting.sizes import WORDS
 
     assert (ops.GROUPS, ops.ORDERS, memory.VIEWS) == (GROUPS, ORDERS, VIEWS)
     assert compare.ORDERS == SORTS

@@ -6,9 +6,9 @@ import pytest
 
 import roofsim
 from roofsim.cli.init import template
-from roofsim.spec.source import parse_yaml
-from roofsim.spec.validate import validate
-from roofsim.spec.workload import Scenario
+from roofsim.spec.reading.source import parse_yaml
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.workload import Scenario
 from tests.spec.test_bad_input import assert_refused, run_cli
 
 

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from roofsim.cli.app import main
-from roofsim.spec import memory_spreads
+from roofsim.spec.constants import memory_spreads
 from tests.cli.test_memory_snapshot import cli
 
 __all__ = ["cli"]

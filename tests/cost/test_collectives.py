@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofsim.cost.collectives import KINDS, collective_time, fabric_of, host_transfer_time
+from roofsim.cost.links.collectives import KINDS, collective_time, fabric_of, host_transfer_time
 from roofsim.errors import NoDataError
 from roofsim.spec import catalog
-from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.layout import layout_of
-from roofsim.spec.links import shipped_links
-from roofsim.spec.validate import validate
-from roofsim.spec.workload import Parallel
+from roofsim.spec.constants.links import shipped_links
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.layout import layout_of
+from roofsim.spec.scenario.workload import Parallel
 from roofsim.units import parse
 
 MICROSECOND, GB = parse("1 us", "s"), parse("1 GB", "B")

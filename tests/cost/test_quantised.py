@@ -13,7 +13,7 @@ from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
-from roofsim.spec.formats import FormatFamily
+from roofsim.spec.precision.formats import FormatFamily
 
 #: llama-bench, decode of Llama 3 8B from an empty context, tokens per second
 #: (XiongjieDai/GPU-Benchmarks-on-LLM-Inference, README.md).

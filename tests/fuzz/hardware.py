@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.catalogs import SCHEMAS
 from roofsim.spec import catalog
-from roofsim.spec.constants import Overlay
+from roofsim.spec.constants.kernels import Overlay
 from tests.fuzz.inputs import Input
 from tests.fuzz.scenarios import CARD, run, valid
 from tests.fuzz.values import drop, hostile, of_schema, paths, put

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import roofsim
 from roofsim.spec import catalog
 from roofsim.spec.catalog import names
-from roofsim.spec.engine import Engine
-from roofsim.spec.families.registry import FAMILIES, family_schema
-from roofsim.spec.validate import validate
-from roofsim.spec.workload import Scenario
+from roofsim.spec.engine.schema import Engine
+from roofsim.spec.model.registry import FAMILIES, family_schema
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.workload import Scenario
 from tests.fuzz.inputs import Input
 from tests.fuzz.laws import broken_by_result
 from tests.fuzz.values import drop, hostile, of_schema, paths, put

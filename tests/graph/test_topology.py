@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from roofsim.cost.fabric import shape_of
+from roofsim.cost.links.fabric import shape_of
 from roofsim.errors import GraphError
 from roofsim.graph.topology import NodeShape, build
 from roofsim.spec import catalog
-from roofsim.spec.hardware import Gpu, System
-from roofsim.spec.validate import validate
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
 
 GB = parse("1 GB/s", "B/s")

@@ -21,9 +21,9 @@ from roofsim.importers.wrappers import unwrap
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.spec import catalog
-from roofsim.spec.families.registry import family_schema
-from roofsim.spec.source import from_mapping
-from roofsim.spec.validate import validate
+from roofsim.spec.model.registry import family_schema
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 
 PUBLISHED = json.loads(Path(__file__).with_name("published.json").read_text(encoding="utf-8"))
 NEWER = json.loads(Path(__file__).with_name("published_newer.json").read_text(encoding="utf-8"))

@@ -3,8 +3,8 @@
 import pytest
 
 from roofsim.graph.base import Phase
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.vision import ConvNextModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.vision import ConvNextModel
 from tests.lower.vision_checks import (
     by_name,
     catalog_model,

@@ -18,16 +18,16 @@ from pydantic import ValidationError
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import Attention, Elementwise, Matmul
 from roofsim.graph.tensor import BF16, BOOL, FP32, Role
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.lower.layers import Flavour
+from roofsim.memory.profile import profile
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
-from roofsim.schedule.memory import profile
 from roofsim.spec import catalog
-from roofsim.spec.families.transformer import DecoderModel
-from roofsim.spec.validate import validate
+from roofsim.spec.model.transformer import DecoderModel
+from roofsim.spec.reading.validate import validate
 
 NAMES = [name for name, path in catalog.names("model").items() if path.parent.name == "decoder"]
 LIBRARY = {"rms_norm": "chain", "gelu_new": "chain", "rotary": "chain", "cross_entropy": "upcast"}

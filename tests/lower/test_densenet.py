@@ -4,7 +4,7 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Copy
-from roofsim.spec.families.vision import DenseNetModel
+from roofsim.spec.model.vision import DenseNetModel
 from tests.lower.vision_checks import by_name, check_arrays, check_figures, check_inference, references, step
 
 ROWS = by_name(references("densenet"))

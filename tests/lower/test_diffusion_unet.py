@@ -3,9 +3,9 @@
 import pytest
 
 from roofsim.graph.base import Phase
+from roofsim.memory.profile import profile
 from roofsim.passes.recompute import Recompute
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.diffusion import DiffusionUnetModel
+from roofsim.spec.model.diffusion import DiffusionUnetModel
 from tests.lower.transformer_checks import check_arrays, check_oracle_flops, check_oracle_memory, run
 from tests.lower.vision_checks import catalog_model, heavy_flops, oracle, parameters
 

@@ -9,8 +9,8 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.diffusion import DitModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.diffusion import DitModel
 from tests.lower.transformer_checks import (
     check_arrays,
     check_oracle_bytes,

@@ -4,8 +4,8 @@ import pytest
 
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Embedding
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.recommendation import DlrmModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.recommendation import DlrmModel
 from tests.lower.transformer_checks import check_arrays, run
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 

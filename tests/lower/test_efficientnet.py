@@ -4,7 +4,7 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Copy
-from roofsim.spec.families.mobile import EfficientNetModel, divisible
+from roofsim.spec.model.mobile import EfficientNetModel, divisible
 from tests.lower.vision_checks import by_name, check_arrays, check_figures, check_inference, references, step
 
 ROWS = by_name(references("efficientnet"))

@@ -7,8 +7,8 @@ import pytest
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.transformer import DecoderModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.transformer import DecoderModel
 from tests.lower.test_decoder import LLAMA, SMALL, heavy, infer, load, parameters, step
 
 SPARSE = {**SMALL, **LLAMA, "num_experts": 8, "experts_per_token": 2, "expert_intermediate_size": 32}

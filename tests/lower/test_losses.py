@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from roofsim.api import resolve
+from roofsim.memory.profile import profile
 from roofsim.program import build
-from roofsim.schedule.memory import profile
 
 TOKENS, VOCABULARY, TENSOR = 512.0, 65536.0, 4.0
 LOGITS = TOKENS * VOCABULARY / TENSOR

@@ -5,7 +5,7 @@ import pytest
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.schedule.memory import profile
+from roofsim.memory.profile import profile
 from tests.lower.transformer_checks import check_arrays, run
 from tests.lower.vision_checks import catalog_model, heavy_flops, parameters
 

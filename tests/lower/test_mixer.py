@@ -4,7 +4,7 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Copy
-from roofsim.spec.families.vision_transformer import MixerModel
+from roofsim.spec.model.vision_transformer import MixerModel
 from tests.lower.transformer_checks import check_arrays, check_reference, references, run
 from tests.lower.vision_checks import catalog_model, parameters
 

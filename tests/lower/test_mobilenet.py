@@ -2,7 +2,7 @@
 
 import pytest
 
-from roofsim.spec.families.mobile import MobileNetModel
+from roofsim.spec.model.mobile import MobileNetModel
 from tests.lower.vision_checks import (
     by_name,
     check_arrays,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from roofsim.spec.families.vision import RegNetModel
+from roofsim.spec.model.vision import RegNetModel
 from tests.lower.vision_checks import by_name, check_arrays, check_figures, check_inference, references
 
 ROWS = by_name(references("regnet"))

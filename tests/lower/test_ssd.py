@@ -8,8 +8,8 @@ place, real ones in place, which lowers the backward peak by one map of 38 x 38.
 import pytest
 
 from roofsim.graph.base import Phase
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.dense_prediction import SsdModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.dense_prediction import SsdModel
 from tests.lower.vision_checks import (
     catalog_model,
     check_arrays,

@@ -8,8 +8,8 @@ pixels): FlopCounterMode, distinct saved storages, live bytes; for bilinear upsa
 import pytest
 
 from roofsim.graph.base import Phase
-from roofsim.schedule.memory import profile
-from roofsim.spec.families.dense_prediction import UnetModel
+from roofsim.memory.profile import profile
+from roofsim.spec.model.dense_prediction import UnetModel
 from tests.lower.vision_checks import (
     catalog_model,
     check_arrays,

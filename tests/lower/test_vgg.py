@@ -3,7 +3,7 @@
 import pytest
 
 from roofsim.graph.base import Phase
-from roofsim.spec.families.vision import VggModel
+from roofsim.spec.model.vision import VggModel
 from tests.lower.vision_checks import (
     by_name,
     check_arrays,

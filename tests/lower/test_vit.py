@@ -4,7 +4,7 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention
-from roofsim.spec.families.vision_transformer import VitModel
+from roofsim.spec.model.vision_transformer import VitModel
 from tests.lower.transformer_checks import (
     check_arrays,
     check_oracle_bytes,

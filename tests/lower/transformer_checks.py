@@ -22,13 +22,13 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import BF16, FP32
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.lower.layers import Flavour
+from roofsim.memory.profile import profile
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
-from roofsim.schedule.memory import profile
 from tests.lower.vision_checks import catalog_model, heavy_flops, oracle, parameters
 
 AMOUNTS = (lambda op: op.flops(), lambda op: op.bytes_read(), lambda op: op.bytes_written())

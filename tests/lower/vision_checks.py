@@ -19,15 +19,15 @@ import pytest
 
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.tensor import BF16, FP32
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.lower.layers import Flavour
+from roofsim.memory.profile import profile
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
-from roofsim.schedule.memory import profile
 from roofsim.spec import catalog
-from roofsim.spec.families.registry import family_schema
-from roofsim.spec.validate import validate
+from roofsim.spec.model.registry import family_schema
+from roofsim.spec.reading.validate import validate
 
 ORACLE = Path(__file__).parents[1] / "truth" / "data"
 

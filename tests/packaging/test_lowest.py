@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 #: Every door of the package and every library behind it: the command line, files, pictures, graphs, fits, the simulation.
 SMOKE = (
     "tests/cli", "tests/spec", "tests/importers", "tests/graph", "tests/architecture", "tests/fuzz",
-    "tests/analyze/test_serving.py", "tests/schedule/test_simulation.py", "tests/calibrate/test_kernels.py",
+    "tests/serve/test_serving.py", "tests/schedule/test_simulation.py", "tests/calibrate/test_kernels.py",
 )  # fmt: skip
 
 

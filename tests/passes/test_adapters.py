@@ -9,8 +9,8 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import Cast, Dropout, Matmul
 from roofsim.graph.tensor import Role
+from roofsim.memory.profile import profile
 from roofsim.program import build
-from roofsim.schedule.memory import profile
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, resolved
 
 PLAIN = {"dropout": 0.0, "weights": "parameters"}

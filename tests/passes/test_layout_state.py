@@ -10,7 +10,7 @@ from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Collective
 from roofsim.graph.tensor import Role
-from roofsim.schedule.memory import profile
+from roofsim.memory.profile import profile
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 #: No buffers and nothing shared: every byte is a parameter's, a gradient's or the optimizer's.

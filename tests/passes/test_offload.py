@@ -12,7 +12,7 @@ from roofsim.cost.pricing import Scales
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
-from roofsim.schedule.memory import profile
+from roofsim.memory.profile import profile
 from tests.properties.test_broadcast import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
 

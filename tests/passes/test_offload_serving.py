@@ -12,7 +12,7 @@ import roofsim
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.analyze.timeline import timeline
 from roofsim.api import resolve
-from roofsim.cost.host import COPY_EFFICIENCY
+from roofsim.cost.host.copies import COPY_EFFICIENCY
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostCompute, HostTransfer

@@ -13,7 +13,7 @@ from roofsim.lower.of_scenario import call_of
 from roofsim.numeric import product
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.manager import optimizer_kernel, run_passes
-from roofsim.passes.optimizer_step import AddOptimizerStep
+from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from tests.scenarios import TINY, TINY_EXPERTS, resolved
 

@@ -10,16 +10,16 @@ from roofsim.graph.ops import Cast, Fused, Matmul, OptimizerUpdate
 from roofsim.graph.tensor import BF16, FP16, FP32, TF32, Role
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
+from roofsim.memory.profile import profile
 from roofsim.numeric import product
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.manager import run_passes
-from roofsim.passes.optimizer_step import METHODS, AddOptimizerStep
+from roofsim.passes.optimizer.step import METHODS, AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
-from roofsim.schedule.memory import profile
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, resolved
 
 MODELS = {"gpt": TINY | {"dropout": 0.1}, "llama": TINY_LLAMA, "experts": TINY_EXPERTS}

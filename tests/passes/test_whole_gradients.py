@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from roofsim.api import resolve
+from roofsim.memory.profile import profile
 from roofsim.program import build
-from roofsim.schedule.memory import profile
 from tests.scenarios import TINY_LLAMA
 
 FSDP = {"sharding": "full"}

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofsim
-from roofsim.analyze.serving.plan import plan_of
 from roofsim.api import resolve, resolve_document
 from roofsim.cli.app import main
 from roofsim.cli.request import document_of
-from roofsim.spec.scenario import load_scenario
-from roofsim.spec.workload import Scenario
+from roofsim.serve.plan import plan_of
+from roofsim.spec.scenario.document import load_scenario
+from roofsim.spec.scenario.workload import Scenario
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
 #: Key -> values; those that are the default too: to state a default is to state it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from roofsim.cost.communication import Traffic
+from roofsim.cost.links.communication import Traffic
 from roofsim.cost.pricing import PassCost, Scales
 from roofsim.evaluate import messages_of
 from roofsim.schedule.overlap import CONTENTION, OCCUPIED, exposed
-from roofsim.spec.engine import Overlap
+from roofsim.spec.engine.schema import Overlap
 from tests.scenarios import spread
 
 SIZES = {"sequence_length": 512, "micro_batch_size": 4, "global_batch_size": 32, "precision": "bf16"}

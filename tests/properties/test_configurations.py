@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from roofsim.errors import SpecError
 from roofsim.importers.huggingface import imported
-from roofsim.spec.families.registry import family_schema
-from roofsim.spec.source import from_mapping
-from roofsim.spec.validate import validate
+from roofsim.spec.model.registry import family_schema
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
 from tests.importers import test_quantization as checkpoints
 
 PUBLISHED = [

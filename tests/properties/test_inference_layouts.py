@@ -13,7 +13,7 @@ from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.graph.tensor import Role
-from roofsim.schedule.inventory import inventory
+from roofsim.memory.inventory import inventory
 from tests.properties.test_broadcast import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 

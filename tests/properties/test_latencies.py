@@ -16,8 +16,8 @@ from roofsim.api import answer, resolve
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
-from roofsim.spec.engine import Engine
-from roofsim.spec.validate import validate
+from roofsim.spec.engine.schema import Engine
+from roofsim.spec.reading.validate import validate
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
 EXACT = 1e-9

@@ -11,7 +11,7 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
-from roofsim.schedule.inventory import inventory
+from roofsim.memory.inventory import inventory
 from tests.properties.test_broadcast import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 

@@ -13,7 +13,7 @@ import roofsim
 from roofsim.api import resolve
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
-from roofsim.spec.foreign import BEGINNINGS, BESIDE, ENDINGS
+from roofsim.spec.reading.foreign import BEGINNINGS, BESIDE, ENDINGS
 
 TINY = {"family": "decoder", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 100}
 CONFIG = {

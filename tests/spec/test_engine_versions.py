@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.errors import Place, SpecError
 from roofsim.spec import catalog
-from roofsim.spec.engine import Engine
-from roofsim.spec.engine_choice import EngineChoice, decimal_year, older, read_choice
-from roofsim.spec.engine_versions import choose
-from roofsim.spec.validate import validate
+from roofsim.spec.engine.choice import EngineChoice, decimal_year, older, read_choice
+from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.versions import choose
+from roofsim.spec.reading.validate import validate
 from tests.spec.test_bad_input import run_cli
 
 ENGINES = sorted(catalog.names("engine"))

@@ -8,9 +8,9 @@ from pydantic import ValidationError
 from roofsim.api import resolve, run
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec import catalog
-from roofsim.spec.engine import ALL_PHASES, Engine
-from roofsim.spec.source import read_yaml
-from roofsim.spec.validate import validate
+from roofsim.spec.engine.schema import ALL_PHASES, Engine
+from roofsim.spec.reading.source import read_yaml
+from roofsim.spec.reading.validate import validate
 
 #: Every engine that the documents name.
 ENGINES = (

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
-from roofsim.spec.cards import read_cards
-from roofsim.spec.factor import factor_of, times
+from roofsim.spec.hardware.cards import read_cards
+from roofsim.spec.reading.factor import factor_of, times
 from roofsim.units import humanize, parse
 
 SMALL = {"model": "resnet18", "workload": {"phase": "forward", "batch_size": 4, "precision": "fp16"}}
@@ -140,5 +140,7 @@ def test_a_price_is_no_change_of_hardware():
 def test_a_what_if_in_a_list_stands_on_the_scenario():
     scenario = {**SMALL, "hardware": {"gpu": "a100", "override": {"gpu": {"memory": {"bandwidth": "1 TB/s"}}}}}
     for written, wanted in (("2x", 2e12), ("3 TB/s", 3e12)):
-        document = read_cards(f"h100{{memory.bandwidth={written}}}")[0].on(roofsim.spec.source.from_mapping(scenario))
+        document = read_cards(f"h100{{memory.bandwidth={written}}}")[0].on(
+            roofsim.spec.reading.source.from_mapping(scenario)
+        )
         assert roofsim.api.resolve_document(document).gpu.memory.bandwidth == pytest.approx(wanted)

@@ -8,9 +8,19 @@ import pytest
 from roofsim import run
 from roofsim.api import resolve
 from roofsim.errors import SpecError
-from roofsim.spec.formats import EMBEDDING, ENCODINGS, FORMATS, GGUF, HEAD, LINEAR, Place, mean_bits, weight_format
-from roofsim.spec.gguf import mixture, more_bits
-from roofsim.spec.precision import NAMES, TRAINING, Stack, resolve_precision
+from roofsim.spec.precision.formats import (
+    EMBEDDING,
+    ENCODINGS,
+    FORMATS,
+    GGUF,
+    HEAD,
+    LINEAR,
+    Place,
+    mean_bits,
+    weight_format,
+)
+from roofsim.spec.precision.gguf import mixture, more_bits
+from roofsim.spec.precision.roles import NAMES, TRAINING, Stack, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
 

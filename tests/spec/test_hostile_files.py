@@ -9,7 +9,7 @@ import pytest
 
 from roofsim.errors import SpecError
 from roofsim.importers.huggingface import read_config
-from roofsim.spec.source import DEEPEST, LARGEST_FILE, MOST_VALUES, parse_yaml
+from roofsim.spec.reading.source import DEEPEST, LARGEST_FILE, MOST_VALUES, parse_yaml
 
 DEEP, MANY = r"is nested deeper than 60 levels", r"more than 50000 values"
 HOSTILE = {

@@ -5,7 +5,7 @@ import pytest
 import roofsim
 from roofsim.errors import SpecError
 from roofsim.report import words
-from roofsim.spec.source import parse_value
+from roofsim.spec.reading.source import parse_value
 
 
 def result_of(model, phase, **lengths):

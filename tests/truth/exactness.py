@@ -12,15 +12,15 @@ from roofsim.graph.base import Phase
 from roofsim.graph.tensor import DTYPES, Role
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.passes.optimizer_step import AddOptimizerStep
-from roofsim.schedule.memory import profile
+from roofsim.memory.profile import profile
+from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.spec import catalog
 from tests.truth.oracle import PHASES, heavy_flops, inference_of, model, moved, parameters, rows, step, step_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from roofsim.spec.families.base import ModelSpec
+    from roofsim.spec.model.base import ModelSpec
 
 #: Phase -> its columns in the table of peaks.
 _PHASE_COLUMNS = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
@@ -54,8 +54,8 @@ def count_parameters(name: str) -> tuple[float, int | None]:
 
 def model_of(name: str) -> ModelSpec:
     """Return a completed model of the catalog."""
-    from roofsim.spec.families.registry import family_schema
-    from roofsim.spec.validate import validate
+    from roofsim.spec.model.registry import family_schema
+    from roofsim.spec.reading.validate import validate
 
     document = catalog.load("model", name)
     return validate(family_schema(document.data["family"]), document).completed()

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.ops import Embedding, GroupedMatmul
 from roofsim.graph.tensor import BF16, FP32
+from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
-from roofsim.lower.layers import Flavour
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.spec import catalog
-from roofsim.spec.families.registry import family_schema
-from roofsim.spec.validate import validate
+from roofsim.spec.model.registry import family_schema
+from roofsim.spec.reading.validate import validate
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
-    from roofsim.spec.families.base import ModelSpec
+    from roofsim.spec.model.base import ModelSpec
 
 DATA: Final = Path(__file__).with_name("data")
 

@@ -9,7 +9,7 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import Role
-from roofsim.schedule.memory import profile
+from roofsim.memory.profile import profile
 from roofsim.spec import catalog
 from tests.truth.exactness import PAGE, count_parameters, fullest_phase, whole_step, with_table
 from tests.truth.oracle import (

@@ -9,20 +9,20 @@ import numpy as np
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES
 from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, WAITS, Span
-from roofsim.cost.communication import FREE
-from roofsim.cost.host import RESOURCES, host_path
+from roofsim.cost.host.copies import RESOURCES, host_path
+from roofsim.cost.links.communication import FREE
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import messages_of
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate
-from roofsim.spec.layout import layout_of
+from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from roofsim.analyze.shares import Made, Part
     from roofsim.analyze.timeline.exposure import GroupTime
-    from roofsim.cost.host import Flow
+    from roofsim.cost.host.copies import Flow
     from roofsim.cost.pricing import OpCost, PassCost
     from roofsim.evaluate import Evaluation
     from roofsim.schedule.overlap import Exposed

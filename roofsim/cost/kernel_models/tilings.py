@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from roofsim.cost.kernel_models.gemm import Tiling
 from roofsim.spec import catalog
-from roofsim.spec.source import read_yaml
+from roofsim.spec.reading.source import read_yaml
 
 #: Number format -> the arithmetic under which its kernels were measured.
 _ARITHMETIC: Final = {

@@ -1,0 +1,241 @@
+"""Rank rows by time and by cost, and say who wins by how much, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from roofsim.compare.rows import Row
+
+    Value = Callable[[Row], float | None]
+
+#: Margins below this share are called none.
+_TIE: Final = 5e-4
+AS_GIVEN: Final = "given"
+
+
+def _cost(row: Row, key: str) -> float | None:
+    found = None if row.result is None else row.result.cost.get(key)
+    return None if found is None else float(found)
+
+
+def _least(value: Value) -> Value:
+    """Return a value of which the largest comes first."""
+
+    def negative(row: Row) -> float | None:
+        found = value(row)
+        return None if found is None else -found
+
+    return negative
+
+
+#: Key of --sort -> what the order goes by, the largest first; those that do not have it come after those that do.
+ORDERS: Final[dict[str, Value]] = {
+    "speed": lambda row: row.rate,
+    "step": _least(lambda row: row.step_time),
+    "cost": lambda row: row.units_per_dollar,
+    "price": _least(lambda row: _cost(row, "usd_per_hour")),
+    "energy": _least(lambda row: _cost(row, f"kwh_per_million_{row.unit}")),
+    "memory": _least(lambda row: None if row.result is None else float(row.result.memory.device_total)),
+    "mfu": lambda row: None if row.result is None else float(row.result.mfu),
+}
+_SAME: Final = {
+    "time": "step",
+    "step_time": "step",
+    "throughput": "speed",
+    "rate": "speed",
+    "tokens/s": "speed",
+    "name": "label",
+}
+SORTS: Final = (AS_GIVEN, *ORDERS, "label")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lead:
+    """Who is first, and by how much.
+
+    Attributes
+    ----------
+    market
+        Of costs: the prices that were compared, in words.
+    next, factor
+        The second, and how many times its figure the first has; None where there is no second.
+    inside_intervals
+        Whether the 80 % intervals overlap, so that the order may be the other way round; None where none is known.
+    """
+
+    label: str
+    value: float
+    market: str | None = None
+    next: str | None = None
+    factor: float | None = None
+    inside_intervals: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)
+
+
+def checked_sort(key: str | None, place: str = "--sort") -> str:
+    """Return the name of an order.
+
+    Raises
+    ------
+    SpecError
+        For one that there is not.
+    """
+    if key is None:
+        return AS_GIVEN
+    name = str(key).strip().lower()
+    name = _SAME.get(name, name)
+    if name not in SORTS:
+        raise SpecError(Problem(f"unknown order {str(key)[:60]!r}", Place(place), "", _orders(name)))
+    return name
+
+
+def _orders(name: str) -> str:
+    near = did_you_mean(name, (*SORTS, *_SAME))
+    return near if near.startswith("Did") else f"Known: {', '.join(SORTS)}."
+
+
+def in_order(rows: Sequence[Row], sort: str) -> list[Row]:
+    """Return rows in order: what fits, then what does not, then what cannot run; costs of one market together."""
+    found = list(rows)
+    if sort == AS_GIVEN:
+        return found
+    if sort == "label":
+        found.sort(key=lambda row: row.label)
+    elif sort == "cost":
+        sizes = {row.market: sum(other.market == row.market and _priced(other) for other in rows) for row in rows}
+        found.sort(key=lambda row: (row.market is None, -sizes[row.market], str(row.market), *_last(ORDERS[sort](row))))
+    else:
+        found.sort(key=lambda row: _last(ORDERS[sort](row)))
+    return sorted(found, key=lambda row: (not row.runs, not row.fits))
+
+
+def _last(value: float | None) -> tuple[bool, float]:
+    return value is None, 0.0 if value is None else -value
+
+
+def _priced(row: Row) -> bool:
+    return row.fits and row.units_per_dollar is not None
+
+
+def ranked(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows with their ranks, and their throughput relative to the first that fits."""
+    base = next((row.rate for row in rows if row.fits and row.rate), None)
+    by_time = sorted((row for row in rows if row.fits and row.rate), key=lambda row: -(row.rate or 0.0))
+    places = {row.label: place for place, row in enumerate(by_time, 1)}
+    costs: dict[str, int] = {}
+    for group in markets(rows):
+        by_cost = sorted(group, key=lambda row: -(row.units_per_dollar or 0.0))
+        costs |= {row.label: place for place, row in enumerate(by_cost, 1)}
+    return [
+        replace(
+            row, rank=places.get(row.label), cost_rank=costs.get(row.label),
+            relative=row.rate / base if row.fits and row.rate and base else None,
+        )
+        for row in rows
+    ]  # fmt: skip
+
+
+def markets(rows: Sequence[Row]) -> list[list[Row]]:
+    """Return the rows that fit in groups of two or more whose prices can be compared, the largest first."""
+    groups: dict[tuple[str | None, ...], list[Row]] = {}
+    for row in rows:
+        if row.market is not None and _priced(row):
+            groups.setdefault(row.market, []).append(row)
+    return sorted((group for group in groups.values() if len(group) > 1), key=lambda group: -len(group))
+
+
+def fastest(rows: Sequence[Row]) -> Lead | None:
+    """Return who is first by time per token or sample; None where nothing fits."""
+    return _lead([row for row in rows if row.fits and row.rate], lambda row: row.rate)
+
+
+def cheapest(rows: Sequence[Row]) -> list[Lead]:
+    """Return who is first by cost in each market."""
+    found = []
+    for group in markets(rows):
+        lead, quote = _lead(group, lambda row: row.units_per_dollar), group[0].quote
+        if lead is not None and quote is not None:
+            found.append(replace(lead, market=replace(quote, date=None).words()))
+    return found
+
+
+def _lead(rows: Sequence[Row], value: Value) -> Lead | None:
+    order = sorted(rows, key=lambda row: -(value(row) or 0.0))
+    if not order:
+        return None
+    first = order[0]
+    top = value(first) or 0.0
+    if len(order) == 1:
+        return Lead(label=first.label, value=top)
+    second = order[1]
+    factor = top / (value(second) or top)
+    return Lead(
+        label=first.label, value=top, next=second.label, factor=factor, inside_intervals=_overlap(first, second, factor)
+    )
+
+
+def _overlap(first: Row, second: Row, factor: float) -> bool | None:
+    """Tell whether the lower end of the first lies below the upper end of the second."""
+    ends = [row.result.step_time_interval for row in (first, second) if row.result is not None]
+    times = [row.step_time for row in (first, second)]
+    if len(ends) < 2 or ends[0] is None or ends[1] is None or times[0] is None or times[1] is None:
+        return None
+    # Speeds and costs go with the time of a step: their intervals have the same ends, relative to the middle.
+    return bool(factor * times[0] / ends[0][1] <= times[1] / ends[1][0])
+
+
+# -- words --------------------------------------------------------------------------------------------------------------
+
+
+def sentence(rows: Sequence[Row], unit: str) -> str:
+    """Say who wins by time and by cost, and whether the margins are inside the intervals; nothing of a single row."""
+    first = fastest(rows)
+    if len(rows) < 2:
+        return ""
+    if first is None:
+        runs = any(row.runs for row in rows)
+        return "None of them fits in memory." if runs else "None of them runs this scenario."
+    if first.next is None:
+        return f"Only {first.label} runs this scenario and fits."
+    return f"Fastest: {_margin(first, f'{unit}/s')}. {_by_cost(rows, unit)}"
+
+
+def _by_cost(rows: Sequence[Row], unit: str) -> str:
+    leads = cheapest(rows)
+    if leads:
+        said = "; ".join(f"by {_plural(lead.market or '')}, {_margin(lead, f'{unit} per dollar')}" for lead in leads)
+        return f"Cheapest {said}."
+    quotes = [row.quote for row in rows if row.fits and row.quote is not None and not row.unsold]
+    if len(quotes) < 2:
+        return "No rank by cost: fewer than two prices are known (--price sets your own)."
+    kinds = dict.fromkeys(replace(quote, date=None).words() for quote in quotes)
+    return f"No rank by cost: these prices cannot be compared ({'; '.join(kinds)})."
+
+
+def _plural(market: str) -> str:
+    head, space, rest = market.partition(" price")
+    return f"{head}{space}s{rest}" if space else market.replace("offer of", "offers of", 1)
+
+
+def _margin(lead: Lead, what: str) -> str:
+    factor, second = lead.factor or 1.0, lead.next
+    if factor < 1.0 + _TIE:
+        return f"{lead.label} and {second}, with no margin between them"
+    times = f"{factor:.3g}"
+    how = f"{lead.label}, less than 0.5 % ahead of {second}"
+    if times != "1":
+        how = f"{lead.label}, {times} times the {what} of {second}"
+    if lead.inside_intervals is None:
+        return f"{how} (no interval is known)"
+    if lead.inside_intervals:
+        return f"{how}; the margin is inside the 80 % intervals, so the order is not certain"
+    return f"{how}; the margin is outside the 80 % intervals"

@@ -1,0 +1,1 @@
+"""Price what the host does: copies, its own work, and the samples that it delivers."""

@@ -1,0 +1,63 @@
+"""Price the input pipeline: seconds in which storage, the host's cores and its link prepare the samples of a step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roofsim.cost.host.copies import host_path
+from roofsim.numeric import Real, divide, maximum, minimum, real
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.cost.pricing import Scales
+    from roofsim.spec.hardware.schema import Gpu, System
+    from roofsim.spec.scenario.layout import Layout
+    from roofsim.spec.scenario.running import Input
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """Seconds that each resource needs for the samples of one step; all of them work at once, a few samples ahead."""
+
+    storage: Real
+    host_compute: Real
+    host_link: Real
+
+    @property
+    def pace(self) -> Real:
+        """Seconds of the slowest."""
+        return maximum(maximum(self.storage, self.host_compute), self.host_link)
+
+
+def feed(
+    given: Input,
+    samples: Real,
+    system: System,
+    gpu: Gpu,
+    layout: Layout,
+    scales: Scales,
+    change: Callable[[Real], Real],
+) -> Feed:
+    """Return what the samples of one step take.
+
+    Each data-parallel rank has its own samples, which one loader prepares: the node reads those of all replicas on it,
+    at least those of one. Cores of the host are shared by the loaders of a node where their number is known.
+    """
+    each = samples / layout.data
+    ranks_on_node = minimum(layout.ranks, real(system.gpus_per_node))
+    replicas_on_node = maximum(ranks_on_node * layout.data / layout.ranks, 1.0)
+    on_node = each * replicas_on_node
+    read = on_node * given.bytes_per_sample / (real(system.storage.read or 0.0) * change(scales.storage))
+    decode = each * given.decode_time / float(given.workers)
+    if system.host.cores is not None:
+        decode = maximum(decode, on_node * given.decode_time / real(system.host.cores))
+    decoded = given.bytes_per_sample if given.decoded_bytes is None else given.decoded_bytes
+    link = host_path(system, gpu, layout.ranks).link * change(scales.host_link)
+    copied = divide(each * decoded, maximum(link, 0.0)) if _known(link) else 0.0 * each
+    return Feed(storage=read, host_compute=decode / change(scales.host_compute), host_link=copied)
+
+
+def _known(rate: Real) -> bool:
+    return not (isinstance(rate, float) and rate == 0.0)

@@ -1,0 +1,1 @@
+"""Price messages: links, collectives, and the traffic of a layout."""

@@ -1,0 +1,232 @@
+"""Gather the links of a cluster of equal nodes, and what collective libraries achieve over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofsim.errors import GraphError, NoDataError
+from roofsim.graph.topology import NodeShape, build
+from roofsim.numeric import Real, real
+from roofsim.spec.constants.links import shipped_links
+
+if TYPE_CHECKING:
+    from roofsim.spec.constants.links import (
+        CustomConstants,
+        LinkConstants,
+        Links,
+        NetworkConstants,
+        SharedConstants,
+        SwitchConstants,
+    )
+    from roofsim.spec.hardware.schema import Gpu, System
+
+#: Numbers of GPUs for which the rings of a large node are found; between them they are interpolated.
+PROBED = (2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tier:
+    """How groups up to a size communicate inside a node.
+
+    Attributes
+    ----------
+    ranks
+        Largest group that communicates so.
+    name
+        Kind of the links that bound it.
+    bandwidth
+        Datasheet bandwidth of these links, per GPU and each way.
+    sizes, shares
+        Group sizes, and the share of `bandwidth` that rings of so many GPUs find in the graph of the node.
+    efficiency
+        Share of that which large messages reach.
+    step
+        Seconds of a step.
+    switch, custom
+        Constants of reduction in switches and of engines' own kernels by engine, where there are such.
+    """
+
+    ranks: Real
+    name: str
+    bandwidth: Real
+    sizes: tuple[float, ...]
+    shares: tuple[float, ...]
+    efficiency: Real
+    step: Real
+    constants: LinkConstants
+    switch: SwitchConstants | None = None
+    custom: dict[str, CustomConstants] | None = None
+
+    def ring(self, members: Real) -> Real:
+        """Return the bandwidth that rings of so many GPUs reach, per GPU and each way."""
+        found: Real = self.bandwidth * real(np.interp(members, self.sizes, self.shares)) * self.efficiency
+        return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fabric:
+    """The links of a cluster of equal nodes: what pricing a collective needs. Numbers may be arrays.
+
+    Attributes
+    ----------
+    gpus_per_node
+        GPUs of a node.
+    tiers
+        How groups communicate inside a node, by size.
+    network_bandwidth, nics
+        Datasheet bytes per second of all NICs of a node, each way (0: none stated), and their number.
+    network
+        What the network achieves.
+    host_bandwidth, host_latency
+        Bytes per second that copies between a GPU and its host reach, one direction (0: unknown), and their seconds.
+    """
+
+    gpus_per_node: Real
+    tiers: tuple[Tier, ...]
+    network_bandwidth: Real
+    nics: Real
+    network: NetworkConstants
+    shared: SharedConstants
+    host_bandwidth: Real
+    host_latency: Real
+
+
+def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | None = None) -> Fabric:
+    """Gather the numbers of a system's links; a bandwidth that nobody states is 0.
+
+    Parameters
+    ----------
+    architecture_name
+        Unused so far: constants belong to kinds of links.
+    links
+        Constants; None: those of the catalog.
+
+    Raises
+    ------
+    NoDataError
+        When the numbers of the system do not fit its topology.
+    """
+    del architecture_name
+    constants = links or shipped_links()
+    host = _host_bandwidth(system, gpu)
+    return Fabric(
+        gpus_per_node=real(system.gpus_per_node),
+        tiers=_tiers(system, gpu, constants),
+        network_bandwidth=real(system.node_network or 0.0),
+        nics=real(max(system.nics_per_node or 1, 1)),
+        network=constants.network(system.network),
+        shared=constants.shared,
+        host_bandwidth=real(host) * constants.host.efficiency,
+        host_latency=constants.host.latency,
+    )
+
+
+def shape_of(system: System, gpu: Gpu | None = None) -> NodeShape:
+    """Return what the graph of a node is built of."""
+    link = system.link or (None if gpu is None else gpu.link)
+    return NodeShape(
+        kind=system.topology,
+        gpus=system.gpus_per_node,
+        link=0.0 if link is None else link.bandwidth or 0.0,
+        links=0 if link is None else link.count or 0,
+        host=_host_bandwidth(system, gpu),
+        nics=system.nics_per_node or 0,
+        network=system.node_network or 0.0,
+        sockets=system.sockets or (1 if system.gpus_per_node <= 4 else 2),
+        dies=system.dies,
+        bridged=system.bridged or 0,
+    )
+
+
+def _host_bandwidth(system: System, gpu: Gpu | None) -> float:
+    """Return the bandwidth between a GPU and its host: the slower of what the two state."""
+    stated = [system.host_link, None if gpu is None else gpu.host_link]
+    rates = [link.bandwidth for link in stated if link is not None and link.bandwidth is not None]
+    return min(rates, default=0.0)
+
+
+def _tiers(system: System, gpu: Gpu, constants: Links) -> tuple[Tier, ...]:
+    """Split the group sizes of a node by how their traffic flows."""
+    shape = shape_of(system, gpu)
+    if shape.gpus == 1 or (shape.link == 0.0 and shape.host == 0.0):
+        return ()
+    try:
+        paths = _paths(shape)
+    except GraphError as error:
+        raise NoDataError(f"system {system.name}: {error}") from None
+    tiers = []
+    for path in dict.fromkeys(path for _, path, _ in paths):
+        rows = [(size, rate) for size, found, rate in paths if found == path]
+        tiers.append(_tier(system, gpu, shape, path, rows, constants))
+    tiers[-1] = replace(tiers[-1], ranks=real(shape.gpus))
+    return tuple(_measured(tier, system) for tier in tiers)
+
+
+@cache
+def _paths(shape: NodeShape) -> tuple[tuple[int, str, float], ...]:
+    """Return for group sizes what their traffic takes (links, socket or sockets) and the bandwidth of their rings."""
+    topology = build(shape)
+    sizes = sorted({size for size in PROBED if size <= shape.gpus} | {shape.gpus})
+    found = []
+    for size in sizes:
+        path = "links" if topology.linked(size) else "socket" if topology.same_socket(size) else "sockets"
+        found.append((size, path, topology.ring_bandwidth(size)))
+    return tuple(found)
+
+
+def _tier(
+    system: System, gpu: Gpu, shape: NodeShape, path: str, rows: list[tuple[int, float]], constants: Links
+) -> Tier:
+    """Return one tier: over the GPUs' own links, or over PCIe, possibly staged through the host."""
+    link = system.link or gpu.link
+    host = system.host_link or gpu.host_link
+    name = link.name if path == "links" and link is not None else "pcie" if host is None else host.name
+    kind, shared = constants.link(name), constants.shared
+    staged = path != "links" and _staged(system, path)
+    factor = shared.staged if staged else shared.sockets if path == "sockets" else 1.0
+    bandwidth = shape.link if path == "links" else shape.host or shape.link
+    own_links = path == "links" and name.startswith("nvlink")
+    # Engines' own kernels read the memory of all peers at once: over switches, or where a link leads to each of them.
+    reads_peers = own_links or (path == "links" and system.topology == "xgmi-mesh")
+    return Tier(
+        ranks=real(max(size for size, _ in rows)),
+        name=name,
+        bandwidth=real(bandwidth),
+        sizes=tuple(float(size) for size, _ in rows),
+        shares=tuple(rate / bandwidth for _, rate in rows),
+        efficiency=kind.efficiency * factor,
+        step=(system.link_latency or kind.step) * (shared.staging if staged else 1.0),
+        constants=kind,
+        switch=constants.switch(name) if own_links and _reduces(system, name) else None,
+        custom=constants.own_kernels(name) if reads_peers else None,
+    )
+
+
+def _staged(system: System, path: str) -> bool:
+    """Tell whether PCIe traffic goes through host memory: no peer access at all, or none between sockets."""
+    reach = "none" if system.topology == "pcie-no-peer" else system.peer
+    return reach == "none" or (reach == "socket" and path == "sockets")
+
+
+def _reduces(system: System, name: str) -> bool:
+    """Tell whether the switches reduce: those of NVLink 4 and later do (NVLink SHARP)."""
+    generation = name.removeprefix("nvlink")[:1]
+    return system.topology == "nvswitch" and generation.isdigit() and int(generation) >= 4
+
+
+def _measured(tier: Tier, system: System) -> Tier:
+    """Put measured ring bandwidths in the place of the graph's, from the smallest group on that was measured."""
+    stated = sorted((float(size), rate) for size, rate in system.bus_bandwidth.items())
+    if not stated:
+        return tier
+    sizes, rates = zip(*stated, strict=True)
+    reached = float(np.max(tier.bandwidth * tier.efficiency))
+    shares = tuple(
+        share if size < sizes[0] else float(np.interp(size, sizes, rates)) / reached
+        for size, share in zip(tier.sizes, tier.shares, strict=True)
+    )
+    return replace(tier, shares=shares)

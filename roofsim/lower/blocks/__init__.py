@@ -1,0 +1,1 @@
+"""Build the layers that families share."""

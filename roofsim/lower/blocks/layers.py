@@ -1,0 +1,324 @@
+"""Build the layers that model families share, kernel by kernel, as the engine's library runs them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from roofsim.graph.ops import (
+    Cast,
+    Copy,
+    Dropout,
+    Elementwise,
+    Embedding,
+    Loss,
+    Matmul,
+    Normalization,
+    Reduction,
+    Softmax,
+    View,
+)
+from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
+from roofsim.lower.blocks.losses import chained_cross_entropy
+from roofsim.lower.shares import Shares, one, statistics
+from roofsim.numeric import Real, product, same
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.builder import Builder
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flavour:
+    """How the engine's library implements what a model asks for; decided by engine facts and precision.
+
+    Each field names an implementation, see docs/concepts/engines.md.
+    """
+
+    attention: str = "flash"
+    attention_copies: bool = True
+    attention_unpads: bool = False
+    grouped_heads: str = "shared"
+    rms_norm: str = "fused"
+    gelu_new: str = "fused"
+    rotary: str = "fused"
+    router: str = "modules"
+    cross_entropy: str = "native"
+    split_cross_entropy: str = "same"
+    loss_metrics: int = 0
+    fused: frozenset[str] = frozenset()
+    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
+    training: bool = True
+    dropout: float | None = None
+    batch_norm_ranks: Real = 1.0
+    """Ranks over whose batches batch norms take their statistics."""
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Emit layers into a builder in one flavour. Tensors are ``[batch, sequence, width]`` or ``[batch, channels, ...]``."""
+
+    b: Builder
+    flavour: Flavour
+    shares: Shares = field(default_factory=Shares)
+
+    # -- elementary kernels -------------------------------------------------------------------------------------
+
+    def _one(
+        self, op_class: type[AbstractOp], leaf: str, inputs: tuple[Tensor, ...], out: Tensor, **fields: object
+    ) -> Tensor:
+        self.b.emit(op_class, leaf, inputs=inputs, outputs=(out,), **fields)
+        return out
+
+    def pointwise(self, function: str, *inputs: Tensor, inplace: bool = False, dtype: DType | None = None) -> Tensor:
+        """Apply an elementwise function; the result has the shape of the largest input."""
+        like = max(inputs, key=lambda tensor: len(tensor.shape)) if len(inputs) > 1 else inputs[0]
+        shape = _broadcast([tensor.shape for tensor in inputs])
+        out = self.b.tensor(
+            function, *shape, dtype=like.dtype if dtype is None else dtype, base=inputs[0] if inplace else None
+        )
+        return self._one(Elementwise, function, inputs, out, function=function)
+
+    def add(self, a: Tensor, c: Tensor, *, inplace: bool = False) -> Tensor:
+        """Add two tensors (a residual connection)."""
+        return self.pointwise("add", a, c, inplace=inplace)
+
+    def mul(self, a: Tensor, c: Tensor) -> Tensor:
+        """Multiply two tensors."""
+        return self.pointwise("mul", a, c)
+
+    def cast(self, x: Tensor, to: DType | Tensor) -> Tensor:
+        """Convert to a type, or to whatever type another tensor turns out to have; free when it has it already."""
+        dtype = to.dtype if isinstance(to, Tensor) else to
+        out = self.b.tensor("cast", *x.shape, dtype=dtype)
+        holds = (to,) if isinstance(to, Tensor) else ()
+        return self._one(Cast, "cast", (x,), out, holds=holds)
+
+    def copy(self, x: Tensor, function: str = "clone", shape: tuple[Real, ...] | None = None) -> Tensor:
+        """Write the elements anew (made contiguous, transposed, padded)."""
+        out = self.b.tensor(function, *(x.shape if shape is None else shape), dtype=x.dtype)
+        return self._one(Copy, function, (x,), out, function=function)
+
+    def concat(self, parts: tuple[Tensor, ...], axis: int) -> Tensor:
+        """Concatenate along an axis."""
+        length: Real = 0.0
+        for part in parts:
+            length = length + part.shape[axis]
+        shape = tuple(
+            length if index == axis % len(parts[0].shape) else size for index, size in enumerate(parts[0].shape)
+        )
+        out = self.b.tensor("concat", *shape, dtype=parts[0].dtype)
+        return self._one(Copy, "concat", parts, out, function="concat")
+
+    def view(self, x: Tensor, function: str, *shape: Real, copies_gradient: bool = False) -> Tensor:
+        """Show the same storage in another shape."""
+        out = self.b.tensor(function, *shape, dtype=x.dtype, base=x)
+        return self._one(View, function, (x,), out, function=function, copies_gradient=copies_gradient)
+
+    def split(self, x: Tensor, *widths: Real, axis: int = -1, function: str = "split") -> tuple[Tensor, ...]:
+        """Show parts of the last (or another) axis; each keeps the whole storage alive.
+
+        ``split`` gathers the gradients in one copy; ``slices`` writes each into zeros of the full size and adds them.
+        """
+        axis %= len(x.shape)
+        parts = tuple(
+            self.b.tensor("split", *x.shape[:axis], width, *x.shape[axis + 1 :], dtype=x.dtype, base=x)
+            for width in widths
+        )
+        self.b.emit(View, "split", inputs=(x,), outputs=parts, function=function)
+        return parts
+
+    def release(self, *locals_: Tensor) -> None:
+        """Keep tensors up to here: local variables of the library's code hold them until their function returns."""
+        self.b.emit(View, "release", holds=locals_, function="release")
+
+    def reduce(self, x: Tensor, shape: tuple[Real, ...], function: str = "sum") -> Tensor:
+        """Reduce to a smaller shape."""
+        out = self.b.tensor(function, *shape, dtype=x.dtype)
+        return self._one(Reduction, function, (x,), out, function=function)
+
+    def dropout(self, x: Tensor, rate: float) -> Tensor:
+        """Drop elements while training; nothing happens at rate 0 or in inference."""
+        rate = rate if self.flavour.dropout is None or rate == 0.0 else self.flavour.dropout
+        if rate == 0.0 or not self.flavour.training:
+            return x
+        out = self.b.tensor("dropout", *x.shape, dtype=x.dtype)
+        mask = self.b.tensor("mask", *x.shape, dtype=BOOL)
+        self.b.emit(Dropout, "dropout", inputs=(x,), outputs=(out, mask))
+        return out
+
+    # -- layers -------------------------------------------------------------------------------------------------
+
+    def linear(
+        self,
+        x: Tensor,
+        width: Real,
+        leaf: str,
+        *,
+        bias: bool | Tensor = False,
+        weight: Tensor | None = None,
+        repeated: Real = 1.0,
+    ) -> Tensor:
+        """Apply ``x @ W^T (+ b)`` with ``W: [width, x.shape[-1]]``; the bias rides in the matmul's epilogue.
+
+        `repeated` as in `Matmul`.
+        """
+        with self.b.scope(leaf):
+            k = x.shape[-1]
+            w = self.b.parameter("weight", width, k) if weight is None else weight
+            extra: tuple[Tensor, ...] = (bias,) if isinstance(bias, Tensor) else ()
+            if bias is True:
+                extra = (self.b.parameter("bias", width),)
+            out = self.b.tensor("out", *x.shape[:-1], width)
+            m = product(*x.shape[:-1])
+            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated)
+
+    def embedding(self, indices: Tensor, entries: Real, width: Real, leaf: str) -> Tensor:
+        """Look up rows of a trained table ``[entries, width]``."""
+        with self.b.scope(leaf):
+            table = self.b.parameter("weight", entries, width)
+            return self.lookup(indices, table)
+
+    def lookup(self, indices: Tensor, table: Tensor) -> Tensor:
+        """Look up rows of a given table."""
+        width = table.shape[-1]
+        out = self.b.tensor("out", *indices.shape, width)
+        return self._one(Embedding, "lookup", (table, indices), out, lookups=indices.numel, width=width)
+
+    def layer_norm(self, x: Tensor, leaf: str, *, affine: bool = True, bias: bool = True) -> Tensor:
+        """Apply layer normalisation over the last axis in one kernel; keeps mean and reciprocal deviation per row."""
+        with self.b.scope(leaf):
+            width = x.shape[-1]
+            weights: tuple[Tensor, ...] = (self.b.parameter("weight", width),) if affine else ()
+            weights += (self.b.parameter("bias", width),) if affine and bias else ()
+            out = self.b.tensor("out", *x.shape)
+            rows = x.shape[:-1]
+            mean, rstd = (self.b.tensor(leaf_, *rows, dtype=FP32) for leaf_ in ("mean", "rstd"))
+            self.b.emit(Normalization, "norm", inputs=(x, *weights), outputs=(out, mean, rstd), method="layer")
+            return out
+
+    def rms_norm(self, x: Tensor, leaf: str, *, weight_form: str = "plain") -> Tensor:
+        """Apply RMS normalisation: one kernel, or the fp32 chain of the transformers library.
+
+        In the chain the weight multiplies the result after it is cast back (``plain``), before (``fp32``), or before
+        and as an offset from one (``zero_centered``).
+        """
+        with self.b.scope(leaf):
+            width = x.shape[-1]
+            weight = self.b.parameter("weight", width)
+            if self.flavour.rms_norm == "chain":
+                return self._rms_chain(x, weight, weight_form)
+            out = self.b.tensor("out", *x.shape)
+            rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
+            self.b.emit(Normalization, "norm", inputs=(x, weight), outputs=(out, rstd), method="rms")
+            return out
+
+    def _rms_chain(self, x: Tensor, weight: Tensor, weight_form: str) -> Tensor:
+        wide = self.cast(x, FP32)
+        variance = self.reduce(self.pointwise("square", wide), (*x.shape[:-1], 1.0), "mean")
+        scale = self.pointwise("rsqrt", self.pointwise("add_scalar", variance))
+        if weight_form != "plain":
+            zero_centered = weight_form == "zero_centered"
+            factor = self.pointwise("add_scalar", self.cast(weight, FP32)) if zero_centered else weight
+            return self.cast(self.mul(self.mul(wide, scale), factor), x)
+        return self.mul(weight, self.cast(self.mul(wide, scale), x))
+
+    def norm(self, x: Tensor, kind: str, leaf: str, *, bias: bool = True, weight_form: str = "plain") -> Tensor:
+        """Apply the normalisation that a model names: ``layernorm`` or ``rmsnorm``."""
+        if kind == "rmsnorm":
+            return self.rms_norm(x, leaf, weight_form=weight_form)
+        return self.layer_norm(x, leaf, bias=bias)
+
+    def soft_cap(self, x: Tensor) -> Tensor:
+        """Bound values smoothly: ``cap * tanh(x / cap)``."""
+        return self.pointwise("mul_scalar", self.pointwise("tanh", self.pointwise("div_scalar", x)))
+
+    def activation(self, x: Tensor, function: str) -> Tensor:
+        """Apply an activation function by its usual name."""
+        if function == "gelu_new" and self.flavour.gelu_new == "chain":
+            return self._gelu_chain(x)
+        if function == "quick_gelu":
+            return self.mul(x, self.pointwise("sigmoid", self.pointwise("mul_scalar", x)))
+        if function == "relu_squared":
+            return self.pointwise("square", self.pointwise("relu", x))
+        return self.pointwise("gelu" if function in ("gelu_new", "gelu_tanh") else function, x)
+
+    def _gelu_chain(self, x: Tensor) -> Tensor:
+        """Compute ``0.5 x (1 + tanh(c (x + 0.044715 x^3)))`` one kernel at a time, as GPT-2's usual code does."""
+        half = self.pointwise("mul_scalar", x)
+        inner = self.pointwise("add", x, self.pointwise("mul_scalar", self.pointwise("cube", x)))
+        tanh = self.pointwise("tanh", self.pointwise("mul_scalar", inner))
+        return self.mul(half, self.pointwise("add_scalar", tanh))
+
+    def softmax(
+        self, x: Tensor, *alive: Tensor, logarithm: bool = False, on_chip: bool = False, visible: Real = 1.0
+    ) -> Tensor:
+        """Apply softmax over the last axis; `alive` are tensors that the calling code still holds.
+
+        `on_chip`: no row is read twice; `visible`: share of the elements that a mask leaves to read.
+        """
+        leaf = "log_softmax" if logarithm else "softmax"
+        out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
+        fields = {"row": x.shape[-1], "logarithm": logarithm, "on_chip": on_chip, "visible": visible, "holds": alive}
+        return self._one(Softmax, leaf, (x,), out, **fields)
+
+    def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool | None = None) -> Tensor:
+        """Return the mean cross entropy of ``[tokens, classes]`` logits.
+
+        `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
+        tensors that the calling function still holds.
+        """
+        with self.b.scope("loss"):
+            if self.flavour.split_cross_entropy != "chain":
+                statistics(self, logits, FP32)
+            for _ in range(self.flavour.loss_metrics):
+                # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
+                with self.b.scope("metrics"):
+                    log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
+                    metric = self.b.tensor("metric", dtype=FP32)
+                    self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
+            if self.flavour.cross_entropy == "fused":
+                loss = self.b.tensor("loss", dtype=FP32)
+                return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
+            in_place = self.flavour.cross_entropy == "in_place"
+            widens = in_place or (self.flavour.cross_entropy == "upcast" if upcast is None else upcast)
+            wide = self.cast(logits, FP32) if widens else logits
+            if in_place:
+                loss = self.b.tensor("loss", dtype=FP32)
+                return self._one(Loss, "cross_entropy", (wide, labels), loss, function="in_place_cross_entropy")
+            if self.flavour.split_cross_entropy == "chain" and not one(self.shares.tensor):
+                return chained_cross_entropy(self, wide, labels, logits, *alive)
+            log_probabilities = self.softmax(wide, logarithm=True)
+            loss = self.b.tensor("loss", dtype=wide.dtype)
+            weight = self.b.tensor("total_weight", dtype=wide.dtype)
+            # The caller's logits object lives until the loss function returns.
+            self.b.emit(
+                Loss,
+                "nll",
+                inputs=(log_probabilities, labels),
+                outputs=(loss, weight),
+                holds=(logits, *alive),
+                function="nll",
+            )
+            return loss
+
+    def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Return the mean squared error."""
+        with self.b.scope("loss"):
+            loss = self.b.tensor("loss", dtype=FP32)
+            return self._one(Loss, "mse", (prediction, target), loss, function="mse")
+
+    def labels(self, *shape: Real) -> Tensor:
+        """Return integer targets of the batch."""
+        return self.b.input("labels", *shape, dtype=INT64)
+
+
+def _broadcast(shapes: list[tuple[Real, ...]]) -> tuple[Real, ...]:
+    """Return the shape that numpy would give; sizes may be arrays, and 1.0 means broadcast."""
+    longest = max(shapes, key=len)
+    result = list(longest)
+    for shape in shapes:
+        for back in range(1, len(shape) + 1):
+            if same(result[-back], 1.0) and not same(shape[-back], 1.0):
+                result[-back] = shape[-back]
+    return tuple(result)

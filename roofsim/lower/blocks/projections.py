@@ -1,0 +1,72 @@
+"""Build the projections before attention: queries, keys and values of equal heads, apart or in one matmul."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roofsim.graph.ops import Matmul
+from roofsim.numeric import Real, product
+
+if TYPE_CHECKING:
+    from roofsim.graph.tensor import Tensor
+    from roofsim.lower.blocks.attention import Heads
+    from roofsim.lower.blocks.layers import Layers
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProjectionBiases:
+    """Which of the three projections have a bias (Whisper's keys have none)."""
+
+    query: bool
+    key: bool
+    value: bool
+
+    @classmethod
+    def all(cls, present: bool) -> ProjectionBiases:
+        """Return biases everywhere or nowhere."""
+        return cls(query=present, key=present, value=present)
+
+
+def project(
+    layers: Layers, x: Tensor, heads: Heads, biases: ProjectionBiases, *, fused: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values ``[batch, length, heads, size]`` of ``[batch, length, width]``."""
+    wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
+    if fused:
+        both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=biases.query)
+        flat = layers.split(both, wide, narrow, narrow)
+    else:
+        flat = (
+            layers.linear(x, wide, "query", bias=biases.query),
+            layers.linear(x, narrow, "key", bias=biases.key),
+            layers.linear(x, narrow, "value", bias=biases.value),
+        )
+    counts = (heads.heads, heads.kv_heads, heads.kv_heads)
+    q, k, v = (by_head(layers, part, count) for part, count in zip(flat, counts, strict=True))
+    return q, k, v
+
+
+def by_head(layers: Layers, x: Tensor, heads: Real) -> Tensor:
+    """Show ``[batch, length, width]`` as ``[batch, length, heads, size]``."""
+    return layers.view(x, "reshape", *x.shape[:2], heads, x.shape[2] / heads)
+
+
+def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    """Return queries, keys and values of one projection as timm's code takes them apart.
+
+    It shows the result as ``[3, batch, heads, length, size]``, so that backward stacks three gradients and then writes
+    them in the projection's layout.
+    """
+    b, size = layers.b, heads.head_size
+    with b.scope("query_key_value"):
+        width = 3.0 * heads.heads * size
+        weight = b.parameter("weight", width, x.shape[-1])
+        out = b.tensor("out", *x.shape[:-1], width)
+        rows = product(*x.shape[:-1])
+        inputs = (x, weight) if bias is None else (x, weight, bias)
+        b.emit(Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1])
+    stacked = layers.view(out, "transpose", 3.0, x.shape[0], heads.heads, x.shape[1], size, copies_gradient=True)
+    parts = layers.split(stacked, 1.0, 1.0, 1.0, axis=0)
+    q, k, v = (layers.view(part, "transpose", x.shape[0], x.shape[1], heads.heads, size) for part in parts)
+    return q, k, v

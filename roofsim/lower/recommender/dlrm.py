@@ -1,0 +1,96 @@
+"""Lower recommendation models (DLRM): embedding lookups, two stacks of linear layers, pairwise dot products between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from roofsim.graph.builder import Builder
+from roofsim.graph.ops import Embedding, Gather, Loss, Matmul
+from roofsim.graph.tensor import FP32, INT64, Tensor
+from roofsim.lower.blocks.layers import Layers
+from roofsim.numeric import Real, real
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.lower.call import Call
+    from roofsim.spec.model.recommendation import DlrmModel
+
+
+def lower_dlrm(model: DlrmModel, call: Call) -> OpGraph:
+    """Build one pass of a recommendation model over a batch of samples."""
+    b = Builder()
+    _Dlrm(model, call, b, Layers(b, call.flavour)).build()
+    return b.graph()
+
+
+@dataclass(frozen=True)
+class _Dlrm:
+    model: DlrmModel
+    call: Call
+    b: Builder
+    layers: Layers
+
+    def build(self) -> Tensor:
+        """Build the network and, while training, the binary cross entropy of its logits."""
+        model, b, batch = self.model, self.b, self.call.batch
+        dense = b.input("dense_features", batch, model.num_dense_features)
+        x = self._stack(dense, model.bottom_mlp, "bottom", last_active=True)
+        embedded = [self._lookup(index, real(rows)) for index, rows in enumerate(model.table_rows)]
+        logits = self._stack(self._interact(x, embedded), model.top_mlp, "top", last_active=False)
+        return self._loss(logits) if self.call.trains else self.layers.pointwise("sigmoid", logits)
+
+    def _stack(self, x: Tensor, widths: tuple[int, ...], name: str, *, last_active: bool) -> Tensor:
+        layers = self.layers
+        with self.b.scope(name):
+            for index, width in enumerate(widths):
+                x = layers.linear(x, real(width), f"linear{index}", bias=True)
+                if last_active or index < len(widths) - 1:
+                    x = layers.pointwise("relu", x)
+        return x
+
+    def _lookup(self, index: int, rows: Real) -> Tensor:
+        """Sum the rows of a table that a sample names (one, unless it has several values)."""
+        model, b, batch = self.model, self.b, self.call.batch
+        lookups = batch * model.lookups_per_table
+        with b.scope(f"table{index}"):
+            table = b.parameter("weight", rows, model.embedding_dim, trained=not model.sparse_updates)
+            indices = b.input(b.name("indices"), lookups, dtype=INT64)
+            offsets = b.input(b.name("offsets"), batch, dtype=INT64)
+            out = b.tensor("out", batch, model.embedding_dim)
+            b.emit(
+                Embedding, "lookup", inputs=(table, indices, offsets), outputs=(out,), lookups=lookups,
+                width=model.embedding_dim, sparse=model.sparse_updates,
+            )  # fmt: skip
+            return out
+
+    def _interact(self, x: Tensor, embedded: list[Tensor]) -> Tensor:
+        """Return ``[batch, width + pairs]``: the dense vector, and the dot product of each pair of all vectors."""
+        layers, b, batch, width = self.layers, self.b, self.call.batch, self.model.embedding_dim
+        vectors = float(len(embedded) + 1)
+        pairs = vectors * (vectors - 1.0) / 2.0
+        with b.scope("interaction"):
+            joined = layers.view(layers.concat((x, *embedded), 1), "reshape", batch, vectors, width)
+            products = b.tensor("products", batch, vectors, vectors)
+            b.emit(
+                Matmul,
+                "products",
+                inputs=(joined, joined),
+                outputs=(products,),
+                m=vectors,
+                n=vectors,
+                k=width,
+                batch=batch,
+            )
+            lower = b.buffer("pairs", 2.0, pairs, dtype=INT64)
+            chosen = b.tensor("chosen", batch, pairs)
+            b.emit(Gather, "choose", inputs=(products, lower), outputs=(chosen,))
+            return layers.concat((x, chosen), 1)
+
+    def _loss(self, logits: Tensor) -> Tensor:
+        b = self.b
+        clicks = b.input("clicks", self.call.batch, 1.0, dtype=FP32)
+        with b.scope("loss"):
+            loss = b.tensor("loss", dtype=FP32)
+            b.emit(Loss, "cross_entropy", inputs=(logits, clicks), outputs=(loss,), function="binary_cross_entropy")
+            return loss

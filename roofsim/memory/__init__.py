@@ -1,0 +1,1 @@
+"""Say what is alive when: liveness, its peak, and what an allocator takes for it."""

@@ -1,0 +1,390 @@
+"""Follow what is alive through a program: the memory curve, its peak, the op that makes it, and what is there then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.ops import Cast, Collective
+from roofsim.graph.tensor import Role, Tensor
+from roofsim.memory.peak import Peak
+from roofsim.numeric import Real, is_scalar, maximum, round_up, where
+
+if TYPE_CHECKING:
+    from roofsim.graph.opgraph import OpGraph
+
+#: PyTorch's caching allocator hands out multiples of this many bytes.
+ALLOCATION_GRANULE: Final = 512.0
+
+CATEGORIES: Final = (
+    "parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary", "communication_buffers",
+)  # fmt: skip
+
+CATEGORY_OF: Final = {
+    Role.PARAMETER: "parameters",
+    Role.BUFFER: "parameters",
+    Role.MASTER_PARAMETER: "optimizer_state",
+    Role.OPTIMIZER_STATE: "optimizer_state",
+    Role.GRADIENT: "gradients",
+    Role.GRADIENT_BUFFER: "gradients",
+    Role.KEY_VALUE_CACHE: "key_value_cache",
+    Role.INPUT: "activations",
+    Role.COMMUNICATION: "communication_buffers",
+}
+#: What a tensor between ops may be: kept for backward, or not.
+_TWO_KINDS: Final = {"activations", "temporary"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class MemoryProfile:
+    """What liveness found. Bytes; floats or arrays.
+
+    Attributes
+    ----------
+    peak
+        Largest sum of live storages, each rounded up to the allocator's granule.
+    components
+        The categories of `CATEGORIES` at that instant; they sum to `peak`.
+    saved_activations
+        Bytes at the end of the forward pass that wait for the backward pass, unrounded.
+    peak_op
+        Name of the op that runs at the peak (of the first element, where sizes are arrays).
+    peak_phase
+        Its phase.
+    curve
+        (op name, phase, bytes by category) after each allocation, blocks written out; scalars only.
+    """
+
+    peak: Real
+    components: dict[str, Real]
+    saved_activations: Real
+    peak_op: str
+    peak_phase: str
+    curve: list[tuple[str, str, dict[str, float]]]
+    phase_peaks: dict[str, Real]
+    phase_live: dict[str, dict[str, Real]]
+    """The categories at the peak of each phase."""
+    phase_ops: dict[str, str]
+    """The op at the peak of each phase."""
+    loss_peak: Real
+    """The largest total while the gradient of the loss is taken."""
+    forward_end: dict[str, Real]
+    """The categories when the forward pass has ended."""
+    weight_copies: Real
+    """Of the activations then, what are copies of weights in another type: all micro batches share them."""
+
+
+_WEIGHTS: Final = (Role.PARAMETER, Role.COMMUNICATION)
+#: Streams that allocate: kernels', that of gathers, that of reductions (FSDP runs each on one of its own).
+COMPUTE, GATHER, REDUCE = STREAMS = ("compute", "gather", "reduce")
+
+
+@dataclass(eq=False)
+class Storage:
+    """One storage: where it is born, where it dies, and as what it counts."""
+
+    root: Tensor
+    category: str
+    size: Real
+    born: int
+    last: int
+    last_block: Block | None
+    saved: bool = False
+    held: bool = False
+    stream: str = COMPUTE
+
+
+def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCATION_GRANULE) -> MemoryProfile:
+    """Return the memory profile of a program on one device.
+
+    A storage is born with the op that first writes it and dies after the last op that reads or holds it (or a view of
+    it). What a block makes or frees, it does once per iteration; equal iterations make the curve linear over a block,
+    so that its peak lies in the first or the last.
+    """
+    return Liveness(graph, granule).run(with_curve=with_curve)
+
+
+def peaks_of_streams(graph: OpGraph) -> list[Real]:
+    """Return the largest sum of all, and of what each stream allocated; what stands before the step is the kernels'."""
+    walk, found = Liveness(graph), []
+    for stream in (None, *STREAMS):
+        walk.stream = stream
+        found.append(walk.run(with_curve=False).peak)
+    return found
+
+
+def _stream_of(op: AbstractOp, root: Tensor) -> str:
+    """Return the stream that allocates what a data-parallel collective makes.
+
+    FSDP gathers into a flat buffer and reduces into a shard on streams of their own; the whole parameters that are copied
+    out, and what is copied in to be reduced, are the kernels' stream's (torch.distributed.fsdp, _fsdp_collectives.py).
+    """
+    if not isinstance(op, Collective) or op.group_of not in ("data", "replica"):
+        return COMPUTE
+    if op.function == "all_gather":
+        return COMPUTE if root in op.whole else GATHER
+    return REDUCE if op.function == "reduce_scatter" and root.role is Role.GRADIENT else COMPUTE
+
+
+def from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
+    """Return 1 for what stands before the step; 0 for a gradient buffer that no earlier micro batch has filled."""
+    if tensor.role is not Role.GRADIENT_BUFFER:
+        return 1.0
+    return where(reader.share > 0.0, 1.0, 0.0)
+
+
+class Liveness:
+    """When each storage of a program is born and when it dies: `births` and `deaths` by op, `block_deaths` by block."""
+
+    def __init__(self, graph: OpGraph, granule: float = ALLOCATION_GRANULE, stream: str | None = None) -> None:
+        self.stream = stream
+        self.graph = graph
+        self.granule = granule
+        self.leaving = {
+            leaving.root: entry.root
+            for block in graph.blocks
+            if block.mirror is None
+            for entry, leaving in block.carries
+            if leaving.root is not entry.root
+        }
+        self.saved_roots: set[Tensor] = set()
+        order = {op: index for index, op in enumerate(graph.ops)}
+        self.late_buffers: dict[int, list[Tensor]] = {}
+        for tensor, reader in graph.sources.items():
+            if tensor.role is Role.GRADIENT_BUFFER:
+                self.late_buffers.setdefault(order[reader], []).append(tensor)
+        self.storages = self._collect()
+        self.births: dict[int, list[Storage]] = {}
+        self.deaths: dict[int, list[Storage]] = {}
+        self.block_deaths: dict[Block, list[Storage]] = {}
+        self._place_events()
+
+    # -- lifetimes ----------------------------------------------------------------------------------------------
+
+    def _collect(self) -> dict[Tensor, Storage]:
+        found: dict[Tensor, Storage] = {}
+        for index, op in enumerate(self.graph.ops):
+            self._produce(op, index, found)
+            if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
+                self.saved_roots.update(tensor.root for tensor in op.inputs + op.holds)
+            for tensor in op.inputs + op.holds:
+                if (storage := found.get(tensor.root)) is not None:
+                    storage.last, storage.last_block = index, op.block
+            for tensor in op.holds:
+                if (storage := found.get(tensor.root)) is not None:
+                    storage.held = True
+        for storage in found.values():
+            self._mark_saved(storage)
+        for block in self.graph.blocks:
+            self._keep_carried(block, found)
+        self._count_alike(found)
+        return found
+
+    def _count_alike(self, found: dict[Tensor, Storage]) -> None:
+        """Count what enters an iteration as what leaves it: the one is freed in the other's name."""
+        pairs = [(found.get(leaving), found.get(entry)) for leaving, entry in self.leaving.items()]
+        for first, second in (*pairs, *reversed(pairs)):
+            if first is not None and second is not None and {first.category, second.category} == _TWO_KINDS:
+                first.category = second.category = "activations"
+
+    @staticmethod
+    def _produce(op: AbstractOp, index: int, found: dict[Tensor, Storage]) -> None:
+        """Note the birth of every storage that `op` writes first."""
+        for root in (tensor.root for tensor in op.outputs):
+            if not (root.persistent or root.away or root in found):
+                category = CATEGORY_OF.get(root.role, "temporary")
+                size = root.numel * root.dtype.itemsize
+                found[root] = Storage(root, category, size, index, index, op.block, stream=_stream_of(op, root))
+
+    def _mark_saved(self, storage: Storage) -> None:
+        if self.graph.ops[storage.born].phase is not Phase.FORWARD:
+            return
+        storage.saved = storage.root in self.saved_roots
+        if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
+            storage.category = "activations"
+
+    def _keep_carried(self, block: Block, found: dict[Tensor, Storage]) -> None:
+        """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
+        end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
+        for _, leaving in block.carries:
+            storage = found.get(leaving.root)
+            if storage is not None and storage.last <= end:
+                storage.last, storage.last_block = end, block
+
+    def _place_events(self) -> None:
+        ops = self.graph.ops
+        trains = any(op.phase is Phase.BACKWARD for op in ops)
+        for storage in self.storages.values():
+            if not trains and storage.category == "temporary":
+                storage.category = "activations"
+            self.births.setdefault(storage.born, []).append(storage)
+            if storage.category == "gradients":
+                continue
+            born_in, dies_in = ops[storage.born].block, storage.last_block
+            if dies_in is not None and not dies_in.once and self._dies_at_the_end(storage, born_in, dies_in):
+                self.block_deaths.setdefault(dies_in, []).append(storage)
+            else:
+                self.deaths.setdefault(storage.last, []).append(storage)
+
+    def _dies_at_the_end(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
+        """Tell whether one copy is freed behind a block, and not one in each iteration."""
+        if dies_in is born_in:
+            # Each iteration's is freed as what enters the next; nothing behind the block reads the last one's.
+            return any(leaving.root is storage.root is not entry.root for entry, leaving in dies_in.carries)
+        return not self._per_iteration(storage, born_in, dies_in)
+
+    def _per_iteration(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
+        """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""
+        mirror = dies_in.mirror
+        if mirror is not None and (mirror is born_in or self._entered(storage.root, mirror)):
+            # What each iteration of the mirror left may be freed by its own backward pass: then that frees no more than it.
+            return mirror is born_in or not self._left_dies_in(storage.root, mirror, dies_in)
+        return self._entered(storage.root, dies_in)
+
+    def _entered(self, root: Tensor, block: Block) -> bool:
+        return any(entry.root is root for entry, leaving in block.carries if leaving.root is not root)
+
+    def _left_dies_in(self, root: Tensor, block: Block, dies_in: Block) -> bool:
+        """Tell whether what leaves an iteration, beside what entered the first, is freed within a block."""
+        left = [self.storages.get(leaving.root) for entry, leaving in block.carries if entry.root is root]
+        return any(storage is not None and storage.last_block is dies_in for storage in left)
+
+    # -- the walk -----------------------------------------------------------------------------------------------
+
+    def run(self, *, with_curve: bool) -> MemoryProfile:
+        """Walk the program once."""
+        live: dict[str, Real] = dict.fromkeys(CATEGORIES, 0.0)
+        self._start(live)
+        peak = Peak()
+        curve: list[tuple[str, str, dict[str, float]]] = []
+        index = forward_index = 0
+        forward_end = dict(live)
+        for block, body in self.graph.segments():
+            indices = range(index, index + len(body))
+            index += len(body)
+            start = dict(live)
+            points = self._body(live, indices)
+            self._record(points, peak, curve if with_curve else None, block, start, live)
+            if block is not None:
+                for storage in self.block_deaths.get(block, ()):
+                    self._add(live, storage, -1.0)
+            if body[-1].phase is Phase.FORWARD:
+                forward_end, forward_index = dict(live), index
+        return MemoryProfile(
+            peak=peak.total,
+            components=dict(peak.live.items()),
+            saved_activations=self._saved(),
+            peak_op=peak.op,
+            peak_phase=peak.phase,
+            curve=curve,
+            phase_peaks=peak.by_phase,
+            phase_live=peak.phase_live,
+            phase_ops=peak.phase_ops,
+            loss_peak=peak.in_loss,
+            forward_end=forward_end,
+            weight_copies=self._weight_copies(forward_index),
+        )
+
+    def _start(self, live: dict[str, Real]) -> None:
+        if self.stream not in (None, COMPUTE):
+            return
+        for tensor, reader in self.graph.sources.items():
+            category = CATEGORY_OF.get(tensor.role)
+            if category is not None and not tensor.away:
+                copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * from_the_start(tensor, reader)
+                live[category] = live[category] + self.rounded(tensor.numel * tensor.dtype.itemsize) * copies
+
+    def rounded(self, size: Real) -> Real:
+        """Return the bytes that the allocator hands out for a size."""
+        return size if self.granule <= 1.0 else round_up(size, self.granule)
+
+    def _add(self, live: dict[str, Real], storage: Storage, sign: Real) -> None:
+        if self.stream not in (None, storage.stream):
+            return
+        live[storage.category] = live[storage.category] + sign * self.rounded(storage.size)
+
+    def _body(self, live: dict[str, Real], indices: range) -> list[tuple[AbstractOp, dict[str, Real]]]:
+        """Run one iteration; `live` becomes its end, the returned points are its instants of allocation."""
+        points = []
+        for index in indices:
+            for storage in self.births.get(index, ()):
+                self._add(live, storage, 1.0)
+            points.append((self.graph.ops[index], dict(live)))
+            for storage in self.deaths.get(index, ()):
+                self._add(live, storage, -self.copies_freed(storage, index))
+            for tensor in self.late_buffers.get(index, ()):
+                # Without earlier micro batches there is no buffer yet: the first gradient becomes it.
+                absent = 1.0 - from_the_start(tensor, self.graph.ops[index])
+                live["gradients"] = live["gradients"] + absent * self.rounded(tensor.numel * tensor.dtype.itemsize)
+        return points
+
+    def copies_freed(self, storage: Storage, index: int) -> Real:
+        """Return how many copies die at once: all that a block made, when an op outside of it held them."""
+        born_in = self.graph.ops[storage.born].block
+        held = storage.held and born_in is not None and self.graph.ops[index].block is None
+        return born_in.repeat if held and born_in is not None and storage.root not in self.leaving else 1.0
+
+    def _record(
+        self,
+        points: list[tuple[AbstractOp, dict[str, Real]]],
+        peak: Peak,
+        curve: list[tuple[str, str, dict[str, float]]] | None,
+        block: Block | None,
+        start: dict[str, Real],
+        live: dict[str, Real],
+    ) -> None:
+        times = 1.0 if block is None else block.repeat
+        step = {name: live[name] - start[name] for name in live}
+        more = maximum(times - 1.0, 0.0)
+        for op, at in points:
+            peak.offer(at, op)
+        if block is not None:
+            for op, at in points:
+                peak.offer({name: at[name] + more * step[name] for name in at}, op)
+            for name, grown in step.items():
+                live[name] = live[name] + more * grown
+        if curve is not None and is_scalar(times):
+            for iteration in range(int(times)):
+                curve += [
+                    (op.name, str(op.phase), {name: last_of(at[name] + iteration * step[name]) for name in at})
+                    for op, at in points
+                ]
+
+    def _weight_copies(self, end: int) -> Real:
+        """Return the bytes of the weights in another type that the ops before `end` made."""
+        total: Real = 0.0
+        for storage in filter(self.is_weight_copy, self.storages.values()):
+            if storage.born < end:
+                total = total + self.rounded(storage.size) * self.graph.ops[storage.born].repeats
+        return total
+
+    def is_weight_copy(self, storage: Storage) -> bool:
+        """Tell whether a saved storage is a weight in another type, which all micro batches share."""
+        op = self.graph.ops[storage.born]
+        return storage.saved and isinstance(op, Cast) and op.inputs[0].root.role in _WEIGHTS
+
+    def _saved(self) -> Real:
+        total: Real = 0.0
+        for storage in self.storages.values():
+            if storage.category != "communication_buffers":
+                total = total + storage.size * self._saved_copies(storage)
+        return total
+
+    def _saved_copies(self, storage: Storage) -> Real:
+        """Return how many copies of a storage wait for the backward pass.
+
+        Of what leaves an iteration, all but the last are the next iteration's input, and kept if that is.
+        """
+        block = self.graph.ops[storage.born].block
+        if block is None or storage.root not in self.leaving:
+            return self.graph.ops[storage.born].repeats if storage.saved else 0.0
+        entry_saved = self.leaving[storage.root] in self.saved_roots
+        return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)
+
+
+def last_of(value: Real) -> float:
+    """Return a number, or the last of several: the longest context of a decode."""
+    return float(np.ravel(value)[-1])

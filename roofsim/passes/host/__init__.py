@@ -1,0 +1,1 @@
+"""Keep state on the host or in storage, with the copies that this takes."""

@@ -1,0 +1,1 @@
+"""Add the parameter update."""

@@ -1,0 +1,1 @@
+"""Spread a graph over ranks: data-parallel shards and pipeline stages."""

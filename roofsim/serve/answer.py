@@ -1,0 +1,333 @@
+"""Put together the answer of `serve`: latencies and rates under the load, limits, what fits, costs, a curve over loads."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
+from roofsim.analyze.printed import Printed
+from roofsim.serve import disaggregated, fetched, whole_run
+from roofsim.serve.bounds import bounds_of, turning
+from roofsim.serve.host_cache import hits_of
+from roofsim.serve.load import Load, Steady
+from roofsim.serve.plan import Plan, plan_of
+from roofsim.serve.ranges import first_token_range, token_range
+from roofsim.serve.room import Room, room_of
+from roofsim.serve.timing import Timing, timing_of
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.serve.disaggregated import Workers
+    from roofsim.serve.simulation import Simulated
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.resolve import Resolved
+
+#: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
+STEEP: Final = 0.8
+#: Rounds in which requests that come at a rate, and what of their prefixes is found, agree.
+_GUESSES: Final = 3
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Served(Printed):
+    """The answer. Rates are those of the whole server.
+
+    Attributes
+    ----------
+    steady
+        The steady state under the load; None: there is none, because `highest_rate` is less than what comes, or because not
+        one request fits (`reason` says which).
+    bounds
+        What binds passes over prompts, and decode steps; empty where not one request fits.
+    compute_bound_at, products_bound_at
+        Running requests of a replica from which decode steps wait for arithmetic more than for memory, and from which their
+        products with weights do (each request adds a cache to read, so that whole steps may never); None: never.
+    highest_rate
+        Requests per second that the server sustains at most; 0 where not one request fits.
+    curve
+        Steady states with more and more requests under way; none where not one request fits.
+    """
+
+    plan: Plan
+    room: Room
+    timing: Timing
+    load: Load
+    workers: Workers | None
+    steady: Steady | None
+    bounds: dict[str, dict[str, Any]]
+    compute_bound_at: float | None
+    products_bound_at: float | None
+    highest_rate: float
+    curve: tuple[tuple[float, Steady], ...]
+    notes: tuple[str, ...]
+    simulated: Simulated | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return ``closed``, ``open`` or ``saturated``."""
+        if self.plan.request_rate is not None:
+            return "open"
+        return "closed" if self.plan.concurrency is not None else "saturated"
+
+    @property
+    def max_requests(self) -> float:
+        """Requests that run at once on the whole server."""
+        return _most(self.plan, self.load)
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no latencies: nothing fits, or more comes than the server can do; None where there are."""
+        if not self.room.fits:
+            return f"does not fit: {_missing(self.plan, self.room)}"
+        if self.steady is None:
+            rate = self.plan.request_rate or 0.0
+            return (
+                f"not sustainable: {rate:.4g} requests/s arrive, the server completes {self.highest_rate:.4g} at most"
+            )
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
+        from roofsim.serve.data import as_data
+
+        return as_data(self)
+
+    def rates(self, steady: Steady) -> dict[str, float | None]:
+        """Return the rates of a steady state of the whole server."""
+        output = steady.request_rate * self.plan.output
+        each = steady.time_per_output_token
+        return {
+            "requests_per_second": steady.request_rate,
+            "output_tokens_per_second": output,
+            "output_tokens_per_second_per_gpu": output / self.plan.gpus,
+            "input_tokens_per_second": steady.request_rate * self.plan.prompt,
+            "tokens_per_second_per_user": None if not each else 1.0 / each,
+        }
+
+    def money(self) -> dict[str, Any]:
+        """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
+        resolved, steady = self.plan.resolved, self.steady
+        rate = 0.0 if steady is None else steady.request_rate * self.plan.output
+        found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
+        hourly, each = (
+            found["usd_per_hour"],
+            {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
+        )
+        if hourly is not None and steady is not None:
+            second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
+            each = {
+                "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
+                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
+            }
+        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
+        return {name: found[name] for name in kept} | each
+
+    def ranges(self) -> dict[str, tuple[float, float] | None]:
+        """Return the 80 % ranges of the times to the first token, and per token."""
+        steady, resolved = self.steady, self.plan.resolved
+        if steady is None:
+            return {"time_to_first_token": None, "time_per_output_token": None}
+        each = steady.time_per_output_token
+        return {
+            "time_to_first_token": first_token_range(steady, resolved),
+            "time_per_output_token": None if each is None else token_range(each, resolved),
+        }
+
+
+def serve_document(document: Document, resolve: Callable[[Document], Resolved], *, simulated: bool = False) -> Served:
+    """Answer a request; see `roofsim.serve`."""
+    plan = plan_of(document, resolve)
+    room = room_of(plan)
+    limit = min(plan.max_num_seqs, float(room.max_requests))
+    if not room.fits:
+        return _without_room(plan, room)
+    plan = _with_hits(plan, room, limit)
+    timing, load, workers = _server(plan, limit)
+    highest = _highest(plan, timing, load, workers)
+    steady = _steady(plan, timing, load, workers)
+    curve = _curve(plan, timing, load, workers)
+    if (
+        plan.request_rate is None
+    ):  # tiles of products make the last few requests now and then a trifle dearer than they bring
+        highest = max(highest, *(one.request_rate for _, one in curve), 0.0 if steady is None else steady.request_rate)
+    served = Served(
+        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
+        bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady), compute_bound_at=turning(plan, load),
+        products_bound_at=turning(plan, load, products=True), highest_rate=highest,
+        curve=curve, notes=_notes(plan, room, load, steady, highest),
+    )  # fmt: skip
+    return replace(served, simulated=_simulated(served)) if simulated else served
+
+
+def _without_room(plan: Plan, room: Room) -> Served:
+    """Return the answer where not one request fits: what is missing, and no rate of what cannot run."""
+    timing, load, workers = _server(plan, 0.0)
+    return Served(
+        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=None, bounds={}, compute_bound_at=None,
+        products_bound_at=None, highest_rate=0.0, curve=(), notes=(*plan.resolved.warnings, *room.notes),
+    )  # fmt: skip
+
+
+def _missing(plan: Plan, room: Room) -> str:
+    """Say what not one request fits for the lack of."""
+    whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
+    each = " on each GPU" if plan.gpus > 1 else ""
+    return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"
+
+
+def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
+    """Return the plan with where prefixes are found; that depends on how many requests run, and that on it again."""
+    asked = plan.serving.num_prefixes is not None or plan.serving.host_key is not None
+    if not asked or plan.stated_cached <= 0.0:
+        return plan if plan.serving.host_key is None else replace(plan, hits=hits_of(plan, room, 0.0))
+    running = limit if plan.concurrency is None else min(plan.concurrency / plan.replicas, limit)
+    if plan.request_rate is None:
+        return replace(plan, hits=hits_of(plan, room, running))
+    for _ in range(_GUESSES):
+        found = replace(plan, hits=hits_of(plan, room, running))
+        timing, load, workers = _server(found, limit)
+        steady = _steady(found, timing, load, workers)
+        running = limit if steady is None else min(steady.running / plan.replicas, limit)
+    return found
+
+
+def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
+    """Return the steps of a server, what requests ask of it, and its workers where they are apart."""
+    batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
+    limit = limit / batches
+    timing = timing_of(plan, max(limit, 1.0), batches)
+    load = Load(
+        tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
+        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
+        variation=plan.variation, batches=batches,
+    )  # fmt: skip
+    return timing, load, disaggregated.workers_of(plan, batches)
+
+
+def _budget(plan: Plan) -> float:
+    """Return the tokens of prompts in a step: those of whole prompts, where these are not cut."""
+    if plan.chunked:
+        return plan.budget
+    return max(plan.budget // plan.new, 1.0) * plan.new
+
+
+def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
+    if workers is not None:
+        return disaggregated.highest_rate(timing, load, workers)
+    highest = fetched.highest_rate(timing, load, plan.hits, closes=plan.request_rate is None)
+    return highest * plan.replicas * load.batches
+
+
+def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
+    """Return the steady state of the whole server."""
+    poisson = plan.serving.arrivals != "constant"
+    if plan.request_rate is not None:
+        if workers is not None:
+            return disaggregated.opened(timing, load, workers, plan.request_rate)
+        servers = plan.replicas * load.batches
+        found = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
+        return None if found is None else _whole(found, servers)
+    found = at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    return found if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, found)
+
+
+def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Steady:
+    """Return the means over a benchmark run of the whole server; a long one is a steady state."""
+    requests = float(plan.serving.num_prompts or 0)
+    concurrency = plan.concurrency or requests
+    timing, load = _of_few(plan, timing, load, concurrency)
+    servers = plan.replicas * load.batches
+    each, under_way = max(requests / servers, 1.0), max(concurrency / servers, 1.0)
+    if not whole_run.is_short(load, each, under_way):
+        return steady
+    load = replace(load, request_time=load.request_time + plan.hits.wait(0.0))
+    return _whole(whole_run.run(timing, load, plan.prompt, steady, each, under_way), servers)
+
+
+def _most(plan: Plan, load: Load) -> float:
+    """Return the requests that run at once on the whole server."""
+    return load.limit * load.batches * plan.replicas
+
+
+def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
+    """Return the steady state of the whole server with so many requests under way."""
+    if workers is not None:
+        return disaggregated.closed(timing, load, workers, concurrency)
+    timing, load = _of_few(plan, timing, load, concurrency)
+    servers = plan.replicas * load.batches
+    return _whole(fetched.closed(timing, load, plan.hits, concurrency / servers), servers)
+
+
+def _of_few(plan: Plan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:
+    """Return what fewer requests than batches in flight see: some of the batches are empty, and nobody waits for them."""
+    if concurrency is None or concurrency / plan.replicas >= load.batches:
+        return timing, load
+    batches = max(concurrency / plan.replicas, 1.0)
+    return timing_of(plan, 1.0, batches), replace(load, batches=batches, limit=1.0)
+
+
+def _whole(one: Steady, replicas: float) -> Steady:
+    """Return the state of all replicas, and all batches in flight on them: requests are dealt out evenly."""
+    return replace(
+        one, request_rate=one.request_rate * replicas, running=one.running * replicas, waiting=one.waiting * replicas
+    )
+
+
+def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
+    """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
+    chosen, value = [], plan.replicas
+    most = _most(plan, load)
+    while value < most:
+        chosen.append(value)
+        value *= 2.0
+    chosen.append(most)
+    return tuple((one, at_concurrency(plan, timing, load, workers, one)) for one in chosen)
+
+
+# -- what must be said -----------------------------------------------------------------------------------------------
+
+
+def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
+    found = [*plan.resolved.warnings, *room.notes]
+    if plan.concurrency is not None and plan.concurrency > _most(plan, load):
+        found.append(
+            f"{plan.concurrency:.0f} requests are in flight, but only {_most(plan, load):.0f} run at once; the others wait for room"
+        )
+    if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
+        found.append(
+            f"{plan.request_rate / highest:.0%} of the highest rate: so close to it, the time to first token is uncertain"
+        )
+    if load.alike and plan.request_rate is None:
+        found.append(
+            "all outputs have the same length: prompts that fill several passes stay together, and requests decode in lockstep"
+            if plan.facts.batching == "apart"
+            else "all outputs have the same length: prompts may bunch, up to the upper end of the range of the first token"
+        )
+    experts = bool(getattr(plan.resolved.model, "num_experts", 0))
+    if experts:
+        found.append(
+            "mixture of experts: measured times per token differ more from the estimate than those of dense models"
+        )
+    if experts and plan.serving.lora is not None:
+        found.append("no adapters on experts")
+    return tuple(found)
+
+
+def _simulated(served: Served) -> Simulated | None:
+    from roofsim.serve.simulation import simulate
+
+    plan = served.plan
+    if served.steady is None:
+        return None
+    batches = 1.0 if served.workers is not None else served.load.batches
+    share = batches if served.workers is not None else plan.replicas * batches
+    concurrency = None if plan.request_rate is not None else (plan.concurrency or served.max_requests) / share
+    found = simulate(
+        served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
+        rate=None if plan.request_rate is None else plan.request_rate / share,
+        poisson=plan.serving.arrivals != "constant", variation=plan.variation,
+    )  # fmt: skip
+    return replace(found, request_rate=found.request_rate * batches, under_way=found.under_way * batches)

@@ -1,0 +1,67 @@
+"""The steady states of one replica whose prefixes come from the host: the link is a second queue beside the GPU's."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from roofsim.serve import closed as closed_loop
+from roofsim.serve import opened as open_loop
+from roofsim.serve.host_cache import NEARLY
+
+if TYPE_CHECKING:
+    from roofsim.serve.host_cache import Hits
+    from roofsim.serve.load import Load, Steady
+    from roofsim.serve.timing import Timing
+
+_HALVINGS: Final = 12
+
+
+def closed(timing: Timing, load: Load, hits: Hits, concurrency: float) -> Steady:
+    """Return the steady state with so many requests under way: those that wait for copies are not at the GPU."""
+    if hits.busy <= 0.0:
+        return closed_loop.closed(timing, load, concurrency)
+    most = hits.most / load.batches * NEARLY
+    others = max(1.0 - 1.0 / max(concurrency * load.batches, 1.0), 0.0)  # an arrival does not queue behind itself
+
+    def at(rate: float) -> Steady:
+        wait = hits.wait(rate * others * load.batches)
+        return closed_loop.closed(timing, replace(load, request_time=load.request_time + wait), concurrency)
+
+    found = at(0.0)
+    if hits.wait(1.0) > 0.0:
+        low, high = 0.0, min(found.request_rate, most)
+        for _ in range(_HALVINGS):
+            middle = 0.5 * (low + high)
+            found = at(middle)
+            low, high = (middle, high) if found.request_rate > middle else (low, middle)
+    return _held(found, most, concurrency)
+
+
+def _held(found: Steady, most: float, concurrency: float) -> Steady:
+    """Return a state whose rate is no more than the link takes: its requests wait for it."""
+    if found.request_rate <= most:
+        return found
+    share = most / found.request_rate
+    decode = found.end_to_end - found.time_to_first_token
+    first = max(concurrency / most - decode, found.time_to_first_token)
+    return replace(
+        found, request_rate=most, time_to_first_token=first, end_to_end=first + decode, running=found.running * share,
+        waiting=concurrency - found.running * share, prompt_share=found.prompt_share * share,
+        first_token_high=max(found.first_token_high, first),
+    )  # fmt: skip
+
+
+def opened(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Steady | None:
+    """Return the steady state at `rate` requests per second; None where the GPU or the link cannot keep up."""
+    if rate * load.batches >= hits.most:
+        return None
+    wait = hits.wait(rate * load.batches, poisson=poisson)
+    return open_loop.opened(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+
+
+def highest_rate(timing: Timing, load: Load, hits: Hits, *, closes: bool) -> float:
+    """Return the requests per second that one replica, or one of its batches, sustains at most."""
+    loop = closed_loop if closes else open_loop
+    highest: float = loop.highest_rate(timing, load)
+    return min(highest, hits.most / load.batches)

@@ -1,0 +1,195 @@
+"""Say what fits: the cache's room, the requests that run at once, the longest context."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.analyze.host import Away, host_notes
+from roofsim.analyze.ledger import memory_of
+from roofsim.serve.surface import Passes
+
+if TYPE_CHECKING:
+    from roofsim.memory.profile import MemoryProfile
+    from roofsim.numeric import Array
+    from roofsim.serve.plan import Plan
+
+#: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
+_LENGTHS: Final = 65
+_LONGEST: Final = 2.0**27
+_PROMPTS_THERE: Final = (
+    "attention on the host is priced by its memory bandwidth; for prompts, processors are slower than that"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What one GPU holds. Bytes.
+
+    Attributes
+    ----------
+    parameters
+        Weights, those of adapters and of a draft model included.
+    working
+        Activations of the largest step, context, libraries, buffers.
+    pool
+        What is left for the cache, of what the engine takes; may be negative: then the model does not fit.
+    per_request, per_request_mean
+        Cache of a request at its end, and in the mean while it runs.
+    waste
+        Of `per_request`, what its last block has no tokens for.
+    shared
+        Cache of a prefix that all requests share.
+    max_requests
+        Requests that have room at once.
+    max_context
+        Tokens of one request that have room when it is alone.
+    shortfall
+        Bytes that one request lacks, or a cache that is allocated at start.
+    away
+        Weights that lie elsewhere, by place and part.
+    notes
+        Whether the host holds them.
+    """
+
+    capacity: float
+    parameters: float
+    working: float
+    pool: float
+    per_request: float
+    per_request_mean: float
+    waste: float
+    shared: float
+    max_requests: int
+    max_context: int
+    shortfall: float = 0.0
+    away: Away = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def fits(self) -> bool:
+        """Whether one request has room."""
+        return self.max_requests >= 1
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        data = asdict(self) | {"fits": self.fits}
+        del data["notes"]  # among the warnings
+        if not self.away:
+            del data["away"]
+        return data
+
+
+def room_of(plan: Plan) -> Room:
+    """Return what fits beside the weights and the largest step."""
+    engine = plan.resolved.engine
+    share = engine.preallocated_share or 1.0
+    parameters, working, away, notes = _fixed(plan)
+    capacity = float(plan.resolved.gpu.memory.capacity)
+    pool = {
+        "device": share * capacity - parameters - working,
+        "static": min(share * capacity - parameters, capacity - parameters - working),
+        "free": share * (capacity - parameters - working),
+    }[plan.facts.preallocated_of]
+    whole = plan.prompt + plan.output
+    # A request grows while it runs: where it need not be let in whole, others use what it does not fill yet.
+    kept = plan.cached if plan.serving.prefix_shared else 0.0
+    end, mean, shared, exact = _cache(plan, np.array([whole, plan.context, max(kept, 1.0), whole]))
+    shared = shared if kept else 0.0
+    exact = _tokens_exactly(plan, whole)
+    needed = end if plan.facts.admission == "whole" else mean
+    most, lacking = _most(plan, pool, (end - shared, needed - shared, shared))
+    if plan.limits.context is not None and not lacking:
+        pool = _allocated(plan)
+    return Room(
+        capacity=capacity, parameters=parameters, working=working, pool=max(pool, 0.0), per_request=end - shared,
+        per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
+        max_context=_longest(plan, pool), shortfall=lacking, away=away, notes=notes,
+    )  # fmt: skip
+
+
+def _most(plan: Plan, pool: float, each: tuple[float, float, float]) -> tuple[int, float]:
+    """Return the requests that have room at once, and the bytes that are missing for one.
+
+    `each` are the bytes of a request at its end, those that it needs to be let in, and those that all share.
+    """
+    end, needed, shared = each
+    if plan.limits.context is not None:
+        missing = max(_allocated(plan) - pool, 0.0)
+        return (0 if missing else int(plan.limits.context // (plan.prompt + plan.output))), missing
+    left = max(pool - shared, 0.0)
+    if left < end:
+        return 0, end + shared - pool
+    return int(min(left // needed, _LONGEST)) if needed > 0.0 else int(_LONGEST), 0.0
+
+
+def _allocated(plan: Plan) -> float:
+    """Return the bytes of a cache that is allocated at start."""
+    assert plan.limits.context is not None
+    return float(_cache(plan, np.array([plan.limits.context, 1.0]))[0])
+
+
+def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
+    """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
+
+    Notes say whether the host holds that.
+    """
+    largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
+    memory = memory_of(largest)
+    weights: Away = {
+        place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
+    }
+    parts = {name: float(amount) for name, amount in memory.components.items()}
+    parameters = parts.pop("parameters")
+    del parts["key_value_cache"]  # counted request by request
+    if plan.draft is not None:
+        parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
+    notes = host_notes(largest, weights)
+    if plan.resolved.parallel.offload.key_value_cache != "none":
+        cached = Passes(plan.resolved).decode(1.0, plan.limits.context or plan.prompt + plan.output)
+        for place, held in memory_of(cached).away.items():
+            kept = float(held.get("key_value_cache", 0.0))
+            weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
+        notes = [*host_notes(cached, weights), _PROMPTS_THERE]
+    return parameters, sum(parts.values()), weights, tuple(notes)
+
+
+def _cache(plan: Plan, contexts: Array) -> list[float]:
+    """Return the bytes of the cache of one request at several contexts."""
+    total = _bytes(Passes(plan.resolved).decode(1.0, contexts).profiles[0], contexts)
+    if plan.draft is not None:
+        total = total + _bytes(Passes(plan.draft).decode(1.0, contexts).profiles[0], contexts)
+    found: list[float] = total.tolist()
+    return found
+
+
+def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
+    found: Array = np.broadcast_to(profile.components["key_value_cache"], contexts.shape)
+    return found
+
+
+def _tokens_exactly(plan: Plan, tokens: float) -> float:
+    """Return the bytes that a request's tokens fill, without what its last block has free."""
+    block = float(plan.resolved.engine.cache_block_size or 1)
+    full = tokens // block * block
+    if full < 1.0:
+        return float(_cache(plan, np.array([tokens, block]))[0]) * tokens / block
+    below, above = map(float, _cache(plan, np.array([full, full + block])))
+    return below + (above - below) * (tokens - full) / block
+
+
+def _longest(plan: Plan, pool: float) -> int:
+    """Return the tokens of one request that fill the pool, or its slot, up to the longest sequence that the model takes."""
+    limit = float(getattr(plan.resolved.model, "max_sequence_length", None) or _LONGEST)
+    if plan.limits.slot is not None:
+        limit = min(limit, plan.limits.slot)
+    lengths: Array = np.unique(np.round(np.geomspace(1.0, limit, _LENGTHS)))
+    sizes = np.asarray(_cache(plan, lengths))
+    if sizes[0] > pool:
+        return 0
+    if sizes[-1] <= pool:
+        return int(limit)
+    block = float(plan.resolved.engine.cache_block_size or 1)
+    return int(np.interp(pool, sizes, lengths) // block * block)

@@ -1,0 +1,154 @@
+"""Describe what kernels achieve of a datasheet: constants shared by all cards, and how architectures and cards deviate."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from roofsim.spec import catalog
+from roofsim.spec.reading.quantity import Bandwidth, Energy, Seconds
+from roofsim.spec.reading.source import read_yaml
+from roofsim.spec.reading.validate import validate
+
+if TYPE_CHECKING:
+    from roofsim.spec.hardware.schema import Gpu
+
+#: Of what a datasheet says; a thousandth is no kernel's, but a slip of a unit.
+Fraction = Annotated[float, Field(ge=0.001, le=4.0)]
+Text = Annotated[str, BeforeValidator(str)]
+
+
+#: Years after a chip up to which libraries are new to it, and from which they are mature.
+YOUNG: Final = 0.5
+MATURE: Final = 2.0
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+
+class Deviation(_Strict):
+    """Factors on the shared constants, where measurements of an architecture or a card ask for them."""
+
+    compute: dict[str, Fraction] = Field(default_factory=dict, description="Number format -> factor.")
+    stream: Fraction = 1.0
+    source: str = ""
+
+
+class Energies(_Strict):
+    """Energy of arithmetic and traffic on a 7 nm class process, static power included (divided by its complement)."""
+
+    tensor16: Energy
+    """Per FLOP of 16-bit matrix arithmetic; 8 and 4 bits take a half and a quarter of it."""
+    tf32: Energy
+    fp32: Energy
+    byte: Energy
+    """Per byte between device memory and chip."""
+
+
+class Spreads(_Strict):
+    """How far predictions are off, as standard deviations of logarithms.
+
+    Attributes
+    ----------
+    common
+        What all steps share: software versions, clocks, machines.
+    groups
+        Group of kernels -> spread of its time.
+    quantile
+        Spreads on each side that hold 80 % of the steps.
+    """
+
+    common: Annotated[float, Field(gt=0.0, le=2.0)]
+    groups: dict[str, Annotated[float, Field(ge=0.0, le=3.0)]]
+    quantile: Annotated[float, Field(gt=0.0, le=5.0)]
+
+
+class Constants(_Strict):
+    """Achieved fractions and energies of the kernels of a step, shared by all cards.
+
+    Attributes
+    ----------
+    norm
+        Exponent p of ``(compute^p + memory^p)^(1/p)``: large is a sharp corner.
+    stream
+        Share of the memory bandwidth that streaming kernels reach.
+    compute
+        Number format -> share of the dense peak that large matmuls reach.
+    classes
+        Class of kernel -> its bandwidth against a streaming copy.
+    factors
+        Condition -> factor on the compute share of a kernel that meets it.
+    unit_bandwidth
+        Bytes per second that one compute unit asks of memory in simple streaming kernels, at most.
+    cache_gain
+        Speed of the L2 cache against memory, for what the kernel before left in it.
+    immaturity
+        Slowdown of kernels with a library that came out with the chip; it fades over two years (`youth`).
+    transposes
+        Number format -> share of a read and a write of input and output that a channels-first convolution on matrix
+        units adds per pass.
+    """
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    norm: Annotated[float, Field(ge=1.0, le=64.0)]
+    stream: Fraction
+    compute: dict[str, Fraction]
+    classes: dict[str, Fraction]
+    factors: dict[str, Fraction]
+    transposes: dict[str, Annotated[float, Field(ge=0.0, le=2.0)]]
+    unit_bandwidth: Bandwidth
+    cache_gain: Annotated[float, Field(ge=1.0, le=10.0)] = 2.5
+    immaturity: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    energy: Energies
+    architectures: dict[str, Deviation] = Field(default_factory=dict)
+    gpus: dict[str, Deviation] = Field(default_factory=dict)
+    spreads: dict[str, Spreads] = Field(default_factory=dict, description="seen and unseen cards.")
+    sources: dict[str, str] = Field(default_factory=dict)
+    fitted: dict[str, Text] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
+
+    def of(self, gpu: Gpu) -> tuple[Deviation, str]:
+        """Return how a card deviates, and which level says so: its own measurements, its architecture's, or none."""
+        return self.of_names(gpu.name, gpu.architecture), self.level(gpu.name, gpu.architecture)
+
+    def of_names(self, gpu: str, architecture: str) -> Deviation:
+        """Return how a card of an architecture deviates."""
+        return self.gpus.get(gpu) or self.architectures.get(architecture) or Deviation()
+
+    def level(self, gpu: str, architecture: str) -> str:
+        """Say whose measurements the constants of a card rest on."""
+        if gpu in self.gpus:
+            return f"gpu {gpu}"
+        return f"architecture {architecture}" if architecture in self.architectures else "shared by all cards"
+
+
+def youth(library: float | None, chip: float | None) -> float:
+    """Return how young a library is for a chip: 1 up to half a year after the chip, fading to 0 at two years.
+
+    >>> youth(2021.65, 2020.4)
+    0.5
+    """
+    if library is None or chip is None:
+        return 0.0
+    return min(max((chip + MATURE - library) / (MATURE - YOUNG), 0.0), 1.0)
+
+
+class Overlay(_Strict):
+    """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`)."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    gpu: str = Field(description="Catalog name of the card that it is for.")
+    deviation: Deviation = Deviation()
+    kernel_floor: Seconds | None = Field(default=None, description="Device time of the smallest kernel.")
+    issue_factor: Annotated[float, Field(gt=0.0, le=20.0)] | None = Field(
+        default=None, description="Host time per kernel against the reference host."
+    )
+    source: str = ""
+
+
+@cache
+def shipped() -> Constants:
+    """Return the constants of the catalog."""
+    return validate(Constants, read_yaml(catalog.root() / "hardware" / "constants" / "steps.yaml"))

@@ -1,0 +1,1 @@
+"""Describe engines: the facts of a software stack, by name, version and variant."""

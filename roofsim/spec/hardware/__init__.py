@@ -1,0 +1,1 @@
+"""Describe cards, nodes and their prices, and find them by name."""

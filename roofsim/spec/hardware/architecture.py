@@ -1,0 +1,66 @@
+"""Describe what a generation of GPUs achieves of its datasheet: the schema of hardware/architectures."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from roofsim.spec.reading.quantity import BytesOrNone, Energy, Seconds
+
+Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
+
+
+class Architecture(BaseModel):
+    """Achieved fractions of the datasheet, by class of kernel; every group names its source.
+
+    Fractions above 1 are possible where the datasheet's clock is below the one that parts run at.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    name: str
+    description: str = ""
+    measured: bool = Field(description="Whether kernels of this architecture stand behind the numbers.")
+    attention: dict[str, Fraction] = Field(
+        description="Fused attention kernels, forward and backward: share of the dense peak by number format."
+    )
+    attention_generations: dict[str, Fraction] = Field(
+        default_factory=dict,
+        description="Generation of the attention kernel (an engine fact) -> factor on `attention`; others: 1.",
+    )
+    compute: dict[str, Fraction] = Field(
+        default_factory=dict,
+        description="Number format -> factor on the shared compute share, assumed where neither steps nor kernels of the "
+        "generation were measured.",
+    )
+    kernels_since: Annotated[float, Field(ge=2005.0, le=2040.0)] | None = Field(
+        default=None,
+        description="When libraries first had kernels for it, a decimal year: its first card, or that of the generation "
+        "whose kernels it runs.",
+    )
+    clock_headroom: Annotated[float, Field(ge=1.0, le=1.3)] = Field(
+        default=1.0, description="How far parts clock above the clock that the datasheet's peak is stated at."
+    )
+    process_energy: Annotated[float, Field(gt=0.1, le=4.0)] = Field(
+        default=1.0, description="Energy of an operation against the 7 nm class."
+    )
+    product_energy: Energy | None = Field(
+        default=None,
+        description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "
+        "included; null: nobody measured steps of such, they share the step-wide limit.",
+    )
+    power_window: Seconds = Field(
+        default=1.2e-3,
+        description="Time over which the card's controller holds the mean power: GEMMs much longer than that are held to the "
+        "limit one by one, shorter kernels with their neighbours over the step (plausible 0.1 to 10 ms).",
+    )
+    flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
+        default=None,
+        description="Dense fp16 FLOP per clock and compute unit at the full rate; a peak above it is not a dense one.",
+    )
+    kernel_floor: Seconds = Field(description="Device time of the smallest kernel.")
+    context: BytesOrNone = Field(description="Memory of the CUDA (or HIP) context with the framework's kernels loaded.")
+    sources: dict[str, str]
+    notes: str = ""

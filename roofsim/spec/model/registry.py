@@ -1,0 +1,53 @@
+"""Find the schema class of a model family by its name; importing this imports no family."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final
+
+from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim.spec.model.base import ModelSpec
+
+#: family -> (module under roofsim.spec.model, class)
+FAMILIES: Final[dict[str, tuple[str, str]]] = {
+    "decoder": ("transformer", "DecoderModel"),
+    "encoder": ("transformer", "EncoderModel"),
+    "encoder-decoder": ("transformer", "EncoderDecoderModel"),
+    "vit": ("vision_transformer", "VitModel"),
+    "swin": ("vision_transformer", "SwinModel"),
+    "mixer": ("vision_transformer", "MixerModel"),
+    "resnet": ("vision", "ResNetModel"),
+    "vgg": ("vision", "VggModel"),
+    "densenet": ("vision", "DenseNetModel"),
+    "inception": ("vision", "InceptionModel"),
+    "regnet": ("vision", "RegNetModel"),
+    "convnext": ("vision", "ConvNextModel"),
+    "efficientnet": ("mobile", "EfficientNetModel"),
+    "mobilenet": ("mobile", "MobileNetModel"),
+    "unet": ("dense_prediction", "UnetModel"),
+    "ssd": ("dense_prediction", "SsdModel"),
+    "diffusion-unet": ("diffusion", "DiffusionUnetModel"),
+    "diffusion-pipeline": ("diffusion_pipelines", "DiffusionPipelineModel"),
+    "dit": ("diffusion", "DitModel"),
+    "dit-pipeline": ("diffusion_pipelines", "DitPipelineModel"),
+    "mamba": ("mamba", "MambaModel"),
+    "dlrm": ("recommendation", "DlrmModel"),
+}
+
+
+def family_schema(family: str) -> type[ModelSpec]:
+    """Return the schema class of a family.
+
+    Raises
+    ------
+    UnknownNameError
+        With near matches.
+    """
+    if family not in FAMILIES:
+        raise UnknownNameError(
+            Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES))
+        )
+    module, name = FAMILIES[family]
+    found: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.model.{module}"), name)
+    assert issubclass(found, ModelSpec)
+    return found

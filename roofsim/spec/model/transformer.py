@@ -1,0 +1,378 @@
+"""Describe transformers: decoders, encoders, encoder-decoders."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.units import humanize
+
+Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
+Normalization = Literal["layernorm", "rmsnorm"]
+
+
+class TransformerModel(ModelSpec):
+    """What decoders and encoders share. Defaults are those of the GPT-2 generation."""
+
+    num_layers: Size
+    hidden_size: Size
+    num_attention_heads: Size
+    vocab_size: Size
+    num_key_value_heads: Size | None = Field(default=None, description="As many as attention heads, if left out.")
+    head_size: Size | None = Field(default=None, description="hidden_size / num_attention_heads, if left out.")
+    intermediate_size: Size | None = Field(default=None, description="4 x hidden_size, if left out.")
+    max_sequence_length: Size = 2048
+    gated_mlp: bool = Field(default=False, description="Gate and up projections; brings SiLU, no biases.")
+    activation: Activation | None = Field(default=None, description="gelu, or silu with gated_mlp, if left out.")
+    normalization: Normalization = "layernorm"
+    position_embedding: Literal["learned", "rotary", "alibi", "relative", "none"] = "learned"
+    tie_embeddings: bool = True
+    biases: bool | None = Field(default=None, description="True, or False with gated_mlp, if left out.")
+    query_key_value_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    attention_output_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    mlp_bias: bool | None = Field(default=None, description="As `biases`, if left out.")
+    normalization_bias: bool | None = Field(default=None, description="As `biases`, if left out (layernorm only).")
+    head_bias: bool = False
+    dropout: Rate = 0.0
+    embedding_dropout: Rate | None = Field(default=None, description="As `dropout`, if left out.")
+    attention_dropout: Rate | None = Field(default=None, description="As `dropout`, if left out.")
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        heads = self.num_attention_heads
+        if self._own_head_size() is None and self.hidden_size % heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {heads}; give head_size, or "
+                f"{_nearest_divisor(self.hidden_size, heads)} heads"
+            )
+        shared = self.num_key_value_heads
+        if shared is not None and heads % shared:
+            raise ValueError(
+                f"num_attention_heads {heads} is not a multiple of num_key_value_heads {shared}; "
+                f"the nearest that divides is {_nearest_divisor(heads, shared)}"
+            )
+        return self
+
+    def _own_head_size(self) -> int | None:
+        """Return the head size that the fields give, if any."""
+        return self.head_size
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        biases = not self.gated_mlp if self.biases is None else self.biases
+        h, a = self.hidden_size, self.num_attention_heads
+        derived: dict[str, Any] = {
+            "num_key_value_heads": a,
+            "head_size": self._own_head_size() or (h // a if isinstance(h, int) else h / a),
+            "intermediate_size": 4 * h,
+            "activation": "silu" if self.gated_mlp else "gelu",
+            "biases": biases,
+            "query_key_value_bias": biases,
+            "attention_output_bias": biases,
+            "mlp_bias": biases,
+            "normalization_bias": biases,
+            "embedding_dropout": self.dropout,
+            "attention_dropout": self.dropout,
+        }
+        return self.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
+
+
+def _nearest_divisor(number: int, wanted: int) -> int:
+    return min((d for d in range(1, min(number, 1_000_000) + 1) if number % d == 0), key=lambda d: (abs(d - wanted), d))
+
+
+class DeltaNet(BaseModel):
+    """A layer of gated delta rules (arXiv 2412.06464): a state per head instead of keys and values."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    key_heads: Size
+    value_heads: Size
+    key_head_size: Size
+    value_head_size: Size
+    conv_kernel: Size = 4
+
+    @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        if self.value_heads % self.key_heads:
+            raise ValueError(f"value_heads {self.value_heads} is not a multiple of key_heads {self.key_heads}")
+        return self
+
+
+class Beside(BaseModel):
+    """A network beside a language model, such as its vision tower: it takes memory, and its work is not priced."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    name: str
+    parameters: Size
+
+
+class DecoderModel(TransformerModel):
+    """A decoder-only language model, dense or with experts, with multi-head, grouped-query or latent attention."""
+
+    generates: ClassVar[bool] = True
+
+    structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
+
+    family: Literal["decoder"] = "decoder"
+    embedding_size: Size | None = Field(default=None, description="Width of a projected token embedding (OPT-350m).")
+    embedding_normalization: bool = Field(default=False, description="A norm right after the embedding (BLOOM).")
+    embedding_scale: bool = Field(default=False, description="Multiply embeddings by sqrt(hidden_size) (Gemma).")
+    fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    fused_gate_up: bool = Field(default=False, description="One projection for gate and up (Phi-3).")
+    gate: Literal["plain", "clamped"] = Field(default="plain", description="clamped: gpt-oss limits gate and up.")
+    normalization_first: bool = Field(default=True, description="False: norms after the residual sums (OPT-350m).")
+    normalization_weight: Literal["plain", "fp32", "zero_centered"] = Field(
+        default="plain",
+        description="How an unfused RMS norm applies its weight: after the cast back (Llama), before it (gpt-oss), or "
+        "before it as an offset from one (Gemma).",
+    )
+    position_offset: Count = Field(default=0, description="Extra rows of the position table (OPT: 2).")
+    rotary_fraction: float = Field(default=1.0, gt=0.0, le=1.0, description="Share of each head that is rotated.")
+    rotary_form: Literal["rotate_half", "slices", "complex"] = Field(
+        default="rotate_half",
+        description="How the library's code turns pairs of elements: whole heads and a turned copy (Llama), two halves "
+        "(DeepSeek-V3, gpt-oss), complex numbers (DeepSeek-V2).",
+    )
+    scores_in_fp32: bool = Field(default=False, description="Unfused attention multiplies fp32 copies (GPT-J).")
+    softmax_in_fp32: bool | None = Field(
+        default=None, description="In unfused attention; if left out, True without learned positions."
+    )
+    query_key_norm: Literal["none", "head", "full", "unit"] = Field(
+        default="none",
+        description="RMS norm on queries and keys: of each head, of all heads together, or of each head after its rotation and "
+        "without weights (unit, Llama 4; of layers that rotate).",
+    )
+    parallel_block: bool = Field(default=False, description="Attention and MLP read the same input (GPT-J, GPT-NeoX).")
+    shared_norm: bool = Field(default=False, description="A parallel block with one norm for both (GPT-J, Falcon-7B).")
+    post_norms: bool = Field(default=False, description="Norms after attention and MLP as well (Gemma 2).")
+    pre_norms: bool = Field(
+        default=True, description="Norms before attention and MLP; false beside post_norms: OLMo 2."
+    )
+    final_normalization: bool = True
+    attention_soft_cap: bool = Field(default=False, description="tanh soft cap on attention scores (Gemma 2).")
+    logit_soft_cap: bool = Field(default=False, description="tanh soft cap on logits (Gemma 2).")
+    logit_scale: bool = Field(default=False, description="A constant factor on logits (Cohere).")
+    attention_gate: bool = Field(
+        default=False, description="A sigmoid gate on what attention returns, from the query projection (Qwen3-Next)."
+    )
+    attention_sinks: bool = Field(default=False, description="A learned sink logit per head (gpt-oss).")
+    sliding_window: Size | None = None
+    attention_chunks: bool = Field(
+        default=False, description="sliding_window is the size of chunks, which tokens do not look beyond (Llama 4)."
+    )
+    full_attention_every: Depth | None = Field(default=None, description="Every n-th layer attends to everything.")
+    full_attention_rotates: bool = Field(
+        default=True,
+        description="Whether layers that attend to everything rotate beside windowed ones (Cohere 2: not).",
+    )
+    delta_net: DeltaNet | None = Field(
+        default=None, description="What layers between those that attend to everything are instead (Qwen3-Next)."
+    )
+    beside: tuple[Beside, ...] = Field(
+        default=(), description="Networks whose weights lie beside the language model's and whose work is not priced."
+    )
+    num_experts: Count = 0
+    experts_per_token: Size = 2
+    num_shared_experts: Count = 0
+    shared_expert_gate: bool = False
+    shared_expert_intermediate_size: Size | None = Field(
+        default=None, description="num_shared_experts x expert_intermediate_size, if left out."
+    )
+    expert_intermediate_size: Size | None = Field(default=None, description="As intermediate_size, if left out.")
+    num_dense_layers: Count = Field(default=0, description="Leading layers with a dense MLP.")
+    router_bias: bool = False
+    expert_bias: bool = False
+    router_scores: Literal["softmax", "sigmoid", "softmax_of_top"] = Field(
+        default="softmax", description="softmax_of_top: over the logits of the chosen experts only (gpt-oss)."
+    )
+    router_normalized: bool = Field(default=True, description="Weights of the chosen experts are made to sum to one.")
+    router_scaled: bool = Field(default=False, description="A constant factor on these weights (DeepSeek).")
+    router_in_fp32: bool = Field(default=False, description="The router's product runs on fp32 copies (DeepSeek).")
+    router_weights_in_fp32: bool = Field(default=True, description="Else in the compute type, as Qwen's are.")
+    router_correction_bias: bool = Field(default=False, description="A balancing bias in the choice (DeepSeek-V3).")
+    router_groups: Size | None = Field(default=None, description="Experts are chosen inside the best groups only.")
+    router_groups_per_token: Size = 1
+    attention: Literal["mha", "mla"] = "mha"
+    q_lora_rank: Size | None = None
+    kv_lora_rank: Size | None = None
+    qk_nope_head_size: Size | None = None
+    qk_rope_head_size: Size | None = None
+    value_head_size: Size | None = None
+
+    @model_validator(mode="after")
+    def _check_experts(self) -> Self:
+        if self.num_experts and self.experts_per_token > self.num_experts:
+            raise ValueError(f"experts_per_token {self.experts_per_token} exceeds num_experts {self.num_experts}")
+        groups = self.router_groups
+        if groups is not None and self.num_experts % groups:
+            raise ValueError(f"num_experts {self.num_experts} is not a multiple of router_groups {groups}")
+        if groups is not None and self.router_groups_per_token > groups:
+            raise ValueError(f"router_groups_per_token {self.router_groups_per_token} exceeds router_groups {groups}")
+        if self.num_dense_layers > self.num_layers:
+            raise ValueError(f"num_dense_layers {self.num_dense_layers} exceeds num_layers {self.num_layers}")
+        return self
+
+    @model_validator(mode="after")
+    def _check_latent(self) -> Self:
+        needed = ("kv_lora_rank", "qk_nope_head_size", "qk_rope_head_size", "value_head_size")
+        missing = [name for name in needed if getattr(self, name) is None]
+        if self.attention == "mla" and missing:
+            raise ValueError(f"attention: mla needs {', '.join(missing)}")
+        if self.attention == "mla" and self.position_embedding != "rotary":
+            raise ValueError(
+                f"attention: mla rotates a part of each head: position_embedding rotary, not {self.position_embedding}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        if self.delta_net is not None and (self.sliding_window is not None or self.full_attention_every is None):
+            raise ValueError("delta_net goes with full_attention_every and without sliding_window")
+        if not self.pre_norms and not self.post_norms:
+            raise ValueError("pre_norms: false goes with post_norms: true")
+        if self.attention_chunks and self.sliding_window is None:
+            raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
+        return self
+
+    def caveats(self) -> tuple[str, ...]:
+        """Return what of this model is not priced, or was never measured."""
+        found = []
+        if self.beside:
+            total = sum(network.parameters for network in self.beside)
+            names = " and ".join(network.name for network in self.beside)
+            found.append(
+                f"{names}: {humanize(2.0 * total, 'B', 3)} of weights in 16 bits take memory; what they compute of images is not "
+                "priced, and the tokens that images become belong to the prompt"
+            )
+        if self.delta_net is not None:
+            found.append(
+                "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as "
+                "one pass over the state"
+            )
+        return tuple(found)
+
+    def _own_head_size(self) -> int | None:
+        """Return the head size; with latent attention what queries and keys have, both parts together."""
+        nope, rope = self.qk_nope_head_size, self.qk_rope_head_size
+        if self.attention == "mla" and self.head_size is None and nope is not None and rope is not None:
+            return nope + rope
+        return self.head_size
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        filled = super().completed()
+        width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
+        assert width is not None
+        shared = self.shared_expert_intermediate_size
+        if shared is None and not (type(self.num_shared_experts) is int and self.num_shared_experts == 0):
+            shared = width * self.num_shared_experts
+        wide = self.position_embedding != "learned" if self.softmax_in_fp32 is None else self.softmax_in_fp32
+        return filled.model_copy(
+            update={
+                "expert_intermediate_size": width,
+                "shared_expert_intermediate_size": shared,
+                "softmax_in_fp32": wide,
+            }
+        )
+
+
+class EncoderModel(TransformerModel):
+    """A bidirectional encoder of the BERT kind (normalisation after each residual sum)."""
+
+    family: Literal["encoder"] = "encoder"
+    max_sequence_length: Size = 512
+    normalization_first: bool = Field(
+        default=False, description="Norms before attention and MLP, none after the embedding."
+    )
+    token_types: Count = Field(default=2, description="Segment embeddings.")
+    position_offset: Count = Field(
+        default=0,
+        description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens.",
+    )
+    fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
+    attention_output_dropout: Rate | None = Field(
+        default=None, description="After the output projection (DistilBERT: 0); as `dropout`, if left out."
+    )
+    head: Literal["masked_lm", "span", "classification", "none"] = "masked_lm"
+    num_classes: Size = Field(default=2, description="Of the classification head, and of next-sentence prediction.")
+    pooler: bool | None = Field(
+        default=None,
+        description="A dense layer on the first token, by default with classification only; with masked_lm it brings "
+        "next-sentence prediction.",
+    )
+    projection_size: Size | None = Field(
+        default=None, description="Width of a linear layer without bias on one token, that of the prompt's end (CLIP)."
+    )
+    predictions_per_sequence: Size | None = Field(
+        default=None, description="Masked positions that the head runs on; all of them, if left out."
+    )
+
+    @model_validator(mode="after")
+    def _check_encoder(self) -> Self:
+        if self.position_embedding in ("alibi", "relative"):
+            raise ValueError(
+                f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}"
+            )
+        if self.pooler and self.head == "span":
+            raise ValueError("pooler: true has no use with head: span, which reads every token")
+        predictions = self.predictions_per_sequence
+        if predictions is not None and self.head != "masked_lm":
+            raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
+        return self
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        filled = super().completed()
+        derived: dict[str, Any] = {
+            "pooler": self.head == "classification",
+            "attention_output_dropout": self.dropout,
+        }
+        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
+
+
+class EncoderDecoderModel(TransformerModel):
+    """An encoder and a decoder with cross attention (T5, Whisper), norms before attention and MLP."""
+
+    generates: ClassVar[bool] = True
+
+    family: Literal["encoder-decoder"] = "encoder-decoder"
+    num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")
+    frontend: Literal["tokens", "audio"] = Field(
+        default="tokens", description="audio: two convolutions over mel bands and sinusoidal positions (Whisper)."
+    )
+    mel_bands: Size = Field(default=80, description="Of the audio frontend, which reads two frames a position.")
+    max_target_length: Size | None = Field(default=None, description="Positions of the decoder; as the encoder's.")
+    decoder_prompt_length: Size = Field(
+        default=1, description="Tokens that the decoder starts from: 1, a start token; Whisper's task prompt has 4."
+    )
+    relative_buckets: Size = Field(default=32, description="Distances that position_embedding: relative tells apart.")
+    key_bias: bool | None = Field(default=None, description="As query_key_value_bias (Whisper: none), if left out.")
+    activation_dropout: Rate = Field(default=0.0, description="Between the matmuls of the MLP (T5).")
+    final_dropout: Rate = Field(default=0.0, description="After the last norm of each stack (T5).")
+    scaled_output: bool = Field(default=False, description="Scale the decoder's output before a tied head (T5).")
+
+    @model_validator(mode="after")
+    def _check_positions(self) -> Self:
+        if self.position_embedding in ("rotary", "alibi"):
+            raise ValueError(
+                f"an encoder-decoder has position_embedding learned, relative or none, not {self.position_embedding}"
+            )
+        if self.frontend == "audio" and self.position_embedding != "learned":
+            raise ValueError(
+                "frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)"
+            )
+        return self
+
+    def completed(self) -> Self:
+        """Return a copy with every derived default written out."""
+        filled = super().completed()
+        derived: dict[str, Any] = {
+            "num_decoder_layers": self.num_layers,
+            "max_target_length": self.max_sequence_length,
+            "key_bias": filled.query_key_value_bias,
+        }
+        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})

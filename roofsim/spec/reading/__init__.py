@@ -1,0 +1,1 @@
+"""Read text and files: positions, units, names, and errors that say where."""

@@ -1,0 +1,187 @@
+"""Check data against a schema and report every problem with its place, what was expected and what was found."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.spec.reading.quantity import SI
+
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
+    from roofsim.spec.reading.source import Document, Path_
+
+M = TypeVar("M", bound=BaseModel)
+
+
+def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool = False) -> M:
+    """Return `document` as an instance of `schema`; `si`: bare numbers are quantities in SI units.
+
+    Raises
+    ------
+    SpecError
+        With all problems of the document, each located; `prefix` stands before key paths in messages.
+    """
+    if not isinstance(document.data, dict):
+        found = type(document.data).__name__
+        raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
+    try:
+        # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
+        return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})
+    except ValidationError as error:
+        problems = _merged([_problem(schema, detail, document, prefix) for detail in error.errors()])
+    except RecursionError:
+        raise SpecError(Problem("is nested too deeply", document.place(()), prefix)) from None
+    except (TypeError, ValueError) as error:
+        raise SpecError(
+            Problem(f"expected plain numbers, texts, lists and mappings: {error}", document.place(()), prefix)
+        ) from None
+    raise SpecError(problems)
+
+
+def _merged(problems: list[Problem]) -> list[Problem]:
+    """Join what the alternatives of one value say: "expected a text or a mapping; got 3"."""
+    by_path: dict[tuple[str, str], list[Problem]] = {}
+    for problem in problems:
+        by_path.setdefault((problem.path, str(problem.place)), []).append(problem)
+    # Where one alternative (a mapping) went deeper, that the value is none of the others says nothing more.
+    deeper = {path.rpartition(".")[0] for path, _ in by_path if path}
+    return [
+        _one(group)
+        for (path, _), group in by_path.items()
+        if not (path in deeper and all(problem.message.startswith("expected ") for problem in group))
+    ]
+
+
+def _one(group: list[Problem]) -> Problem:
+    # What an alternative says of the contents is worth more than "expected another kind of value".
+    first = next((problem for problem in group if not problem.message.startswith("expected ")), group[0])
+    split = [problem.message.removeprefix("expected ").split("; got ") for problem in group]
+    if len(group) == 1 or not all(problem.message.startswith("expected ") for problem in group):
+        return first
+    wanted = " or ".join(dict.fromkeys(part[0] for part in split))
+    return Problem(f"expected {wanted}; got {split[0][-1]}", first.place, first.path, first.hint)
+
+
+def _problem(schema: type[BaseModel], detail: ErrorDetails, document: Document, prefix: str) -> Problem:
+    path = _data_path(detail["loc"], document.data, keep_last=detail["type"] in ("missing", "extra_forbidden"))
+    dotted = ".".join(part for part in (prefix, *map(str, path)) if part)
+    message, hint = _message(schema, detail, path)
+    return Problem(message, document.place(path), dotted, hint)
+
+
+def _data_path(loc: tuple[int | str, ...], data: Any, *, keep_last: bool) -> Path_:
+    """Drop the parts of a pydantic location that name a union member instead of a key.
+
+    `keep_last` for problems about a key that the data does not have.
+    """
+    path: list[str | int] = []
+    at = data
+    for index, part in enumerate(loc):
+        inside = isinstance(at, dict) and part in at
+        listed = isinstance(at, list | tuple) and isinstance(part, int) and part < len(at)
+        if inside or listed:
+            at = at[part]
+            path.append(part)
+        elif keep_last and index == len(loc) - 1:
+            path.append(part)
+    return tuple(path)
+
+
+def _message(schema: type[BaseModel], detail: ErrorDetails, path: Path_) -> tuple[str, str]:
+    kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        known = _keys_at(schema, path[:-1])
+        return f"unknown key {path[-1]!r}", did_you_mean(str(path[-1]), known)
+    if kind == "missing":
+        return "required key is missing", ""
+    if kind == "value_error":
+        return str(context.get("error", detail["msg"])), ""
+    if kind == "literal_error":
+        options = str(context.get("expected", "")).replace(" or ", ", ")
+        words = [word.strip().strip("'") for word in options.split(",")]
+        return f"expected one of {options}; got {_shown(given)}", did_you_mean(str(given), words) if _near(
+            given, words
+        ) else ""
+    return f"expected {_expectation(kind, context, detail['msg'])}; got {_shown(given)}", ""
+
+
+def _near(given: Any, words: list[str]) -> bool:
+    return isinstance(given, str) and did_you_mean(given, words).startswith("Did")
+
+
+_EXPECTED = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number of reasonable size",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "finite_number": "a finite number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+    "string_type": "a text",
+    "dict_type": "a mapping",
+    "model_type": "a mapping",
+    "tuple_type": "a list",
+    "list_type": "a list",
+}
+
+
+def _expectation(kind: str, context: dict[str, Any], message: str) -> str:
+    if kind in _EXPECTED:
+        return _EXPECTED[kind]
+    for name, word in (("gt", "more than"), ("ge", "at least"), ("lt", "less than"), ("le", "at most")):
+        if name in context:
+            return f"a number {word} {context[name]:g}"
+    return message.removeprefix("Input should be ")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
+    """Return the keys that a schema knows below a path."""
+    at: Any = schema
+    for part in path:
+        models = [model for model in _models_of(at) if part in model.model_fields]
+        if not models:
+            return []
+        at = models[0].model_fields[str(part)].annotation
+    names: list[str] = []
+    for model in _models_of(at):
+        names += [field.alias or name for name, field in model.model_fields.items()]
+    return names
+
+
+def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
+    """Return the field of a schema that a path names, of an entry of a free mapping a blank one; None if there is none."""
+    at: Any = schema
+    found: FieldInfo | None = None
+    for part in path:
+        models = [model for model in _models_of(at) if part in model.model_fields]
+        if models:
+            found = models[0].model_fields[str(part)]
+            at = found.annotation
+        elif found is not None and typing.get_origin(at) is dict:
+            found, at = FieldInfo(default=None), typing.get_args(at)[1]
+        else:
+            return None
+    return found
+
+
+def _models_of(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType, typing.Annotated):
+        return [model for part in typing.get_args(annotation) for model in _models_of(part)]
+    return []

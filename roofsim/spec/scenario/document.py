@@ -1,0 +1,114 @@
+"""Turn what a caller gives (a path, a name, a mapping, flags) into one located document."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import BaseModel
+
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.reading.foreign import check_file, refuse_object
+from roofsim.spec.reading.naming import as_path, is_path, named_file
+from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
+from roofsim.spec.reading.spoken import SHORT
+from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
+from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
+
+SECTIONS: Final[dict[str, type[BaseModel]]] = {"workload": Workload, "parallel": Parallel, "hardware": HardwareChoice}
+
+
+def load_scenario(given: str | Path | dict[str, Any] | Scenario, overrides: dict[str, Any]) -> Document:
+    """Return the document of a request.
+
+    A model on its own (a model file, a config.json, a catalog name) is a scenario with every default; ``-`` is what
+    standard input holds.
+    """
+    if isinstance(given, Scenario):
+        document = from_mapping(
+            given.model_dump(exclude_unset=True, exclude_none=True, exclude={"schema_version"}), "<Scenario>"
+        )
+    elif isinstance(given, dict):
+        document = from_mapping(given)
+    elif isinstance(given, str):
+        document = _from_name(given)
+    elif isinstance(given, os.PathLike):
+        document = _from_name(as_path(os.fspath(given)))
+    elif isinstance(getattr(given, "model_type", None), str) and callable(getattr(given, "to_dict", None)):
+        document = from_mapping(given.to_dict(), f"<{type(given).__name__}>")
+    else:
+        raise refuse_object(given)
+    document = _spelled_out(as_scenario(document))
+    for key, value in overrides.items():
+        if value is not None:
+            document = with_override(document, key.replace("__", "."), value, f"override {key}")
+    return document
+
+
+def _spelled_out(document: Document) -> Document:
+    """Return the document with short keys (``parallel: {tp: 8}``) written out."""
+    for name, schema in SECTIONS.items():
+        section = document.data.get(name) if isinstance(document.data, dict) else None
+        if not isinstance(section, dict):
+            continue
+        for key in [key for key in section if SHORT.get(key) in schema.model_fields]:
+            place, long = document.place((name, key)), SHORT[key]
+            if long in section:
+                raise SpecError(Problem(f"{key} and {long} mean the same; give one", place, name))
+            rest = {other: value for other, value in document.data[name].items() if other != key}
+            data = {**document.data, name: {**rest, long: section[key]}}
+            document = Document(data, document.source, {**document.places, (name, long): place})
+    return document
+
+
+def _from_name(given: str) -> Document:
+    if given == STANDARD_INPUT:
+        return read_standard_input()
+    if is_path(given):
+        check_file(Path(given))
+    path = named_file(given)
+    if path is None:
+        return from_mapping({"model": given}, given)
+    if is_file(path / "config.json"):
+        return from_mapping({"model": as_path(str(path))}, str(path))
+    return read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
+
+
+def with_override(document: Document, key: str, value: Any, origin: str) -> Document:
+    """Put a value at ``section.key`` (or a short key that only one section has).
+
+    Raises
+    ------
+    SpecError
+        For a key that no section has.
+    """
+    place = Place(origin)
+    path = section_path(key, place)
+    if not isinstance(document.data, dict):
+        raise SpecError(
+            Problem(f"expected a mapping of keys to values; got {type(document.data).__name__}", document.place(()))
+        )
+    return document.with_value(path, value, place)
+
+
+def section_path(key: str, place: Place) -> tuple[str, ...]:
+    """Return the path of a dotted or short key.
+
+    >>> section_path("gpu", Place("x"))
+    ('hardware', 'gpu')
+    """
+    head, *rest = key.split(".")
+    head = SHORT.get(head, head)
+    if head == "model":
+        return (head, *rest)
+    if head in SECTIONS and rest:
+        # Paths of what-if values contain dots themselves: hardware.override.gpu.memory.bandwidth
+        if head == "hardware" and rest[0] == "override" and len(rest) > 1:
+            return (head, rest[0], ".".join(rest[1:]))
+        return (head, SHORT.get(rest[0], rest[0]), *rest[1:])
+    owners = [name for name, schema in SECTIONS.items() if head in schema.model_fields]
+    if owners:
+        return (owners[0], head, *rest)
+    known = [*SECTIONS, *(field for schema in SECTIONS.values() for field in schema.model_fields)]
+    raise SpecError(Problem(f"unknown key {key!r}", place, "", did_you_mean(head, known)))

@@ -1,0 +1,228 @@
+"""Describe a running server: how requests arrive, how they are batched, and what makes them cheaper or dearer."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
+from roofsim.spec.reading.spoken import count
+from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter
+from roofsim.spec.scenario.serving_words import Count, Share, Words
+
+#: What serves where no engine is named.
+USUAL_ENGINE: Final = "vllm"
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
+    )  # fmt: skip
+
+
+class Speculation(_Strict):
+    """Guess several tokens cheaply, and let the model check them in one pass (arXiv 2211.17192)."""
+
+    method: Literal["draft_model", "eagle", "mtp", "ngram"] = Field(
+        default="draft_model",
+        description="Who guesses: a smaller model; one layer of the model's own shape with the head (eagle, mtp); or matches "
+        "in the text so far, which take no time of the GPU (ngram).",
+    )
+    draft_model: str | dict[str, Any] | None = Field(
+        default=None, description="The smaller model: a catalog name, a path, or a mapping."
+    )
+    draft_cost: Share | None = Field(
+        default=None,
+        description="Instead of a draft model: one of its passes as a share of a decode step of the model.",
+    )
+    num_speculative_tokens: Annotated[int, Field(ge=1, le=64)] = Field(description="Tokens guessed for each check.")
+    acceptance_rate: Share = Field(
+        description="Chance that a guess is accepted where those before it were (plausible 0.5 to 0.9)."
+    )
+
+    @model_validator(mode="after")
+    def _one_draft(self) -> Self:
+        if self.draft_model is not None and self.draft_cost is not None:
+            raise ValueError("draft_model and draft_cost both say what a guess costs; give one")
+        if self.method == "draft_model" and self.draft_model is None and self.draft_cost is None:
+            raise ValueError("method draft_model needs draft_model (its name) or draft_cost (a share of a decode step)")
+        if self.method != "draft_model" and self.draft_model is not None:
+            raise ValueError(
+                f"method {self.method} has no draft model; leave draft_model out, or use method: draft_model"
+            )
+        return self
+
+    @property
+    def tokens_per_check(self) -> float:
+        """Tokens that one check gives in the mean: those accepted before the first wrong guess, and its own.
+
+        >>> Speculation(method="ngram", num_speculative_tokens=3, acceptance_rate=0.5).tokens_per_check
+        1.875
+        """
+        guesses, rate = self.num_speculative_tokens, self.acceptance_rate
+        return float(sum(rate**power for power in range(guesses + 1)))
+
+
+class LoraServing(_Strict):
+    """Adapters beside the layers of one base model, another for each request."""
+
+    rank: Annotated[int, Field(gt=0, le=4096)] = Field(default=16, description="max_lora_rank of the server.")
+    adapters: Count = Field(default=1, description="Adapters on the GPU at once (max_loras).")
+    targets: str | tuple[str, ...] = Field(
+        default=ALL_LINEAR, description="Layers with an adapter, as in adapter.targets."
+    )
+
+    @model_validator(mode="after")
+    def _known_targets(self) -> Self:
+        Adapter(targets=self.targets)
+        return self
+
+    @property
+    def layers(self) -> frozenset[str] | None:
+        """Names of the layers with an adapter; None: every linear layer but the head."""
+        return Adapter(targets=self.targets).layers
+
+
+class Disaggregation(_Strict):
+    """Prompts and decode steps on workers of their own; a worker is one replica of the model in the scenario's layout."""
+
+    prefill_workers: Count
+    decode_workers: Count
+    transfer: Literal["node", "network"] | None = Field(
+        default=None,
+        description="Over which links the cache goes from one to the other; left out: those inside the node, if all "
+        "workers fit in one.",
+    )
+    transfer_bandwidth: Bandwidth | None = Field(
+        default=None, description="Of one prefill worker, instead of what the system's links give."
+    )
+
+
+class Serving(Words):
+    """A server with continuous batching. Names are those of the engines, where they have one."""
+
+    arrivals: Literal["poisson", "constant"] | None = Field(
+        default=None, description="How requests arrive at a request_rate: poisson if left out."
+    )
+    length_variation: Annotated[float, Field(ge=0.0, le=3.0)] | None = Field(
+        default=None,
+        description="Standard deviation of output lengths as a share of their mean. Left out: 0.1, but 0 at a fixed "
+        "concurrency where the engine runs prompts first, so that requests decode in lockstep.",
+    )
+    num_prompts: Count | None = Field(
+        default=None,
+        description="Requests of a benchmark run. Times and rates are then means over all of it: the first wave, which is sent at "
+        "once (as many as concurrency says, or all), and the end, where fewer and fewer run. Left out: a steady state.",
+    )
+    prefix_cache_hit_rate: Share | None = Field(
+        default=None, description="Share of the prompt tokens whose keys and values are in the cache already."
+    )
+    prefix_cache_tokens: Annotated[int, BeforeValidator(count), Field(ge=0, le=10**9)] | None = Field(
+        default=None, description="The same in tokens of each prompt."
+    )
+    prefix_shared: bool = Field(
+        default=False,
+        description="Whether the cached prefix is one that all requests share (a system prompt): kept once.",
+    )
+    enable_chunked_prefill: bool | None = Field(
+        default=None, description="Whether long prompts are cut into pieces; the engine's own, if left out."
+    )
+    max_num_batched_tokens: Count | None = Field(
+        default=None, description="Tokens of a step, prompts and decode together; the engine's own, if left out."
+    )
+    max_num_seqs: Count | None = Field(
+        default=None, description="Requests that run at once on a replica; the engine's own, if left out."
+    )
+    host_time_per_request: SecondsOrNone | None = Field(
+        default=None,
+        description="From the client to the scheduler and back, before the first token; the engine's own, if left out.",
+    )
+    speculative: Speculation | None = Field(default=None, description="Speculative decoding.")
+    lora: LoraServing | None = Field(default=None, description="Adapters of requests.")
+    disaggregated: Disaggregation | None = Field(
+        default=None, description="Prefill and decode on workers of their own."
+    )
+
+    @model_validator(mode="after")
+    def _one_prefix(self) -> Self:
+        if self.prefix_cache_hit_rate is not None and self.prefix_cache_tokens is not None:
+            raise ValueError("prefix_cache_hit_rate and prefix_cache_tokens say the same; give one")
+        if self.prefix_shared and not (self.prefix_cache_hit_rate or self.prefix_cache_tokens):
+            raise ValueError("prefix_shared goes with prefix_cache_hit_rate or prefix_cache_tokens")
+        if self.num_prefixes is not None and self.host_cache_hit_rate is not None:
+            raise ValueError("num_prefixes says what lies on the host, and so does host_cache_hit_rate; give one")
+        if self.prefix_shared and self.num_prefixes is not None:
+            raise ValueError("prefix_shared is one prefix of all requests; leave num_prefixes out")
+        for key in ("num_prefixes", "host_cache_hit_rate"):
+            if getattr(self, key) and not (self.prefix_cache_hit_rate or self.prefix_cache_tokens):
+                raise ValueError(f"{key} goes with prefix_cache_hit_rate or prefix_cache_tokens")
+        if self.host_cache_hit_rate and self.host_key is None:
+            raise ValueError(
+                "host_cache_hit_rate goes with a cache on the host: kv_offloading_size (vllm), hicache_ratio or hicache_size "
+                "(sglang), host_cache_size (tensorrt-llm)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_word(self) -> Self:
+        for one, other in (("parallel", "max_num_seqs"), ("batch_size", "max_num_batched_tokens")):
+            if getattr(self, one) is not None and getattr(self, other) is not None:
+                raise ValueError(f"{one} and {other} say the same; give one")
+        if self.hicache_ratio is not None and self.hicache_size is not None:
+            raise ValueError("hicache_size replaces hicache_ratio; give one")
+        return self
+
+
+class ServerFacts(_Strict):
+    """How an engine batches the requests of a server."""
+
+    batching: Literal["mixed", "apart"] = Field(
+        description="mixed: prompts ride in the steps of running requests; apart: waiting prompts run first, in passes of "
+        "their own, while decode waits."
+    )
+    max_num_batched_tokens: Count | None = Field(
+        default=None,
+        description="Tokens of prompts (and, mixed, of decode) in a step where prompts are not cut; null: prefill_chunk.",
+    )
+    max_num_seqs: Count = Field(description="Requests that run at once.")
+    max_num_seqs_of: Literal["server", "batch"] = Field(
+        default="server",
+        description="Whether max_num_seqs are those of a replica, or of each batch that a pipeline has in flight.",
+    )
+    slots: bool = Field(
+        default=False,
+        description="Whether requests run in slots of one cache, which is allocated at start, and steps are cut into passes of "
+        "prefill_chunk tokens.",
+    )
+    host_cache: Literal["inclusive", "exclusive"] | None = Field(
+        default=None,
+        description="A cache of prefixes on the host holds what the GPU has and more, or what the GPU gave up; null: there "
+        "is none.",
+    )
+    host_load: Literal["beside", "layerwise", "before"] = Field(
+        default="beside",
+        description="How prefixes come from the host: while others run; layer by layer beside the pass over the rest of the "
+        "prompt; or before it, while the GPU waits.",
+    )
+    decode_graph_rows: Count | None = Field(
+        default=None,
+        description="Requests of a decode step up to which decode_launch: graphs holds; null: any number. Outside of `serve` "
+        "not yet priced.",
+    )
+    sampling_time: SecondsOrNone = Field(
+        default=0.0,
+        description="Of the host per running request and step, while the GPU waits, beside host_time_per_sequence: a server that "
+        "samples there.",
+    )
+    admission: Literal["whole", "as_needed"] = Field(
+        description="Whether a request is let in once its whole cache has room, or its prompt's; then the last come are "
+        "put back when room ends."
+    )
+    preallocated_of: Literal["device", "static", "free"] = Field(
+        description="What preallocated_share is a share of: the device's memory, for weights, cache and activations; the "
+        "same, for weights and cache alone (static); or what weights and activations leave (free)."
+    )
+    host_time_per_request: SecondsOrNone = Field(
+        default=0.0, description="Seconds between client and scheduler and back, before the first token."
+    )

@@ -1,0 +1,101 @@
+"""Words of single engines for what their servers are told: slots of llama.cpp, caches of prefixes on the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Final
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from roofsim.spec.reading.quantity import Bytes
+from roofsim.spec.reading.spoken import count
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+
+#: Word -> the engine whose option it is, and what is meant, for users of another engine.
+WORDS: Final[dict[str, tuple[str, str]]] = {
+    "parallel": ("llama.cpp", "requests that run at once: max_num_seqs"),
+    "ctx_size": ("llama.cpp", "the room of the cache, which follows from the memory"),
+    "batch_size": ("llama.cpp", "tokens of a step: max_num_batched_tokens"),
+    "ubatch_size": ("llama.cpp", "tokens of a pass: max_num_batched_tokens"),
+    "kv_unified": ("llama.cpp", "one cache for all requests, as it is"),
+    "kv_offloading_size": ("vllm", "a cache of prefixes on the host"),
+    "swap_space": (
+        "vllm V0",
+        "preempted requests are computed again; kv_offloading_size keeps their cache on the host",
+    ),
+    "hicache_ratio": ("sglang", "a cache of prefixes on the host"),
+    "hicache_size": ("sglang", "a cache of prefixes on the host"),
+    "host_cache_size": ("tensorrt-llm", "a cache of prefixes on the host"),
+}
+
+
+class Words(BaseModel):
+    """Options that one engine has. Others answer with an error that names theirs."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
+    )  # fmt: skip
+
+    parallel: Annotated[int, Field(gt=0, le=256)] | None = Field(
+        default=None, description="llama.cpp: slots of the server, requests that run at once (4, if left out)."
+    )
+    ctx_size: Count | None = Field(
+        default=None,
+        description="llama.cpp: tokens of the whole cache, dealt out to the slots; what the requests need, if left out.",
+    )
+    batch_size: Count | None = Field(
+        default=None, description="llama.cpp: tokens of a step, prompts and decode together (2048, if left out)."
+    )
+    ubatch_size: Count | None = Field(
+        default=None, description="llama.cpp: tokens of a pass; a step runs as many as it takes (512, if left out)."
+    )
+    kv_unified: bool | None = Field(
+        default=None,
+        description="llama.cpp: slots share one cache, and passes; left out: where parallel is left out, as llama-server does.",
+    )
+    kv_offloading_size: Bytes | None = Field(
+        default=None, description="vLLM: host memory for blocks of the cache, of all GPUs of a replica together."
+    )
+    swap_space: Bytes | None = Field(
+        default=None, description="vLLM before V1: host memory for the cache of preempted requests; an error, as in V1."
+    )
+    hicache_ratio: Annotated[float, Field(gt=1.0, le=1000.0)] | None = Field(
+        default=None, description="SGLang: host memory for the cache, as a multiple of the pool on the GPU."
+    )
+    hicache_size: Bytes | None = Field(default=None, description="SGLang: host memory for the cache of each GPU.")
+    host_cache_size: Bytes | None = Field(
+        default=None, description="TensorRT-LLM: host memory for the cache of each GPU (KvCacheConfig)."
+    )
+    num_prefixes: Count | None = Field(
+        default=None,
+        description="Prefixes that requests come back to, each equally often; says which share of them still lies in the cache, on "
+        "the GPU or on the host. Left out: every prefix is found on the GPU, or where host_cache_hit_rate says.",
+    )
+    host_cache_hit_rate: Share | None = Field(
+        default=None,
+        description="Share of the cached tokens of prompts that lie on the host and are copied to the GPU.",
+    )
+
+    def stated_words(self) -> Iterator[tuple[str, str, str]]:
+        """Yield the words of single engines that are stated: word, its engine, what is meant."""
+        for word, (engine, meant) in WORDS.items():
+            if getattr(self, word) is not None:
+                yield word, engine, meant
+
+    def host_bytes(self, pool: float, gpus: float) -> float:
+        """Return the host memory for the cache of one GPU, of a replica of so many GPUs with such pools; 0: none."""
+        if self.kv_offloading_size is not None:
+            return self.kv_offloading_size / gpus
+        if self.hicache_ratio is not None and self.hicache_size is None:
+            return self.hicache_ratio * max(pool, 0.0)
+        return self.hicache_size or self.host_cache_size or 0.0
+
+    @property
+    def host_key(self) -> str | None:
+        """The word that gives the cache a part on the host."""
+        names = ("kv_offloading_size", "hicache_size", "hicache_ratio", "host_cache_size")
+        return next((name for name in names if getattr(self, name) is not None), None)

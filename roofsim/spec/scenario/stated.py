@@ -1,0 +1,56 @@
+"""Tell what a scenario states from what is taken where it says nothing; only the latter is assumed.
+
+Notes have two forms: ``key: value`` of a key that nobody states, and ``what given: chosen`` of a name that stands for another.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.spec import catalog
+from roofsim.spec.scenario.adapter import Adapter
+
+if TYPE_CHECKING:
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.workload import Scenario, Workload
+
+#: Parts of adapters that change what they cost, with a default.
+_OF_ADAPTERS: Final = ("rank", "targets")
+
+
+def chosen(what: str, given: str, name: str) -> list[str]:
+    """Return the entry that a name was taken for, unless it is the entry's own name.
+
+    >>> chosen("gpu", "a100", "a100-sxm4-80gb"), chosen("gpu", "A100 SXM4 80GB", "a100-sxm4-80gb")
+    (['gpu a100: a100-sxm4-80gb'], [])
+    """
+    return [] if catalog.normal(given) == name else [f"{what} {given}: {name}"]
+
+
+def unstated(scenario: Scenario, document: Document) -> list[str]:
+    """Return the defaults that decide what is run, and that the scenario leaves to them."""
+    workload, parallel = scenario.workload, scenario.parallel
+    trains = workload.phase == "train"
+    used = {
+        ("workload", "phase"): (workload.phase, True),
+        ("workload", "engine"): (workload.engine, True),
+        ("workload", "optimizer"): (workload.optimizer, trains),
+        ("parallel", "schedule"): (parallel.schedule, trains and parallel.pipeline > 1),
+        ("parallel", "expert_imbalance"): ("1, every expert gets as many tokens", parallel.expert > 1),
+    }
+    found = [
+        f"{path[-1]}: {value}" for path, (value, matters) in used.items() if matters and not document.states(*path)
+    ]
+    return found + _of_adapters(workload, document)
+
+
+def _of_adapters(workload: Workload, document: Document) -> list[str]:
+    adapter = workload.adapter
+    if adapter is None:
+        return []
+    whole: Adapter = Adapter(kind=adapter) if isinstance(adapter, str) else adapter
+    return [
+        f"adapter.{name}: {getattr(whole, name)}"
+        for name in _OF_ADAPTERS
+        if not document.states("workload", "adapter", name)
+    ]

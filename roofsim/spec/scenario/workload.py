@@ -1,0 +1,370 @@
+"""Describe what is run: phase, sizes of the batch, precision, optimizer, recomputation, engine."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from roofsim.spec.engine.choice import EngineChoice
+from roofsim.spec.model.base import Rate
+from roofsim.spec.precision.roles import NAMES, PrecisionRoles
+from roofsim.spec.reading.quantity import Duration
+from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
+from roofsim.spec.scenario.adapter import Adapter
+from roofsim.spec.scenario.running import Checkpoint, Input
+from roofsim.spec.scenario.serving import Serving
+
+OPTIMIZERS: Final = (
+    "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
+    "muon", "none",
+)  # fmt: skip
+
+TRAIN_ONLY: Final = ("global_batch_size",)
+SERVING: Final = ("concurrency", "request_rate", "serving")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        protected_namespaces=(),
+        arbitrary_types_allowed=True,
+    )
+
+
+class RecomputePlan(_Strict):
+    """Which layers are checkpointed."""
+
+    policy: Literal["full", "selective", "none"] = Field(default="full", description="What is recomputed.")
+    every: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None, description="Recompute every n-th layer."
+    )
+    layers: Annotated[int, Field(ge=0, le=100_000)] | None = Field(
+        default=None, description="Recompute the first n layers."
+    )
+    segment: Annotated[int, Field(ge=1, le=10_000)] | None = Field(
+        default=None,
+        description="Layers per checkpoint; the square root of their number needs the least memory.",
+    )
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        given = [name for name in ("every", "layers", "segment") if getattr(self, name) is not None]
+        if len(given) > 1:
+            raise ValueError(f"give one of every, layers, segment; got {' and '.join(given)}")
+        if given and self.policy != "full":
+            raise ValueError(f"{given[0]} goes with policy: full")
+        return self
+
+
+class Workload(_Strict):
+    """What is run. Sizes may be replaced by arrays with `model_copy`."""
+
+    phase: Annotated[Literal["train", "forward", "prefill", "decode", "generate", "inference"], PhaseWord] = Field(
+        default="train",
+        description="What runs: an optimizer step, one forward pass, the prompts, one step of decoding, or prompts and output. "
+        "inference: generate where the model generates tokens, otherwise forward.",
+    )
+    micro_batch_size: Positive | None = Field(
+        default=None, description="Sequences or images per forward pass on each rank. Default: 1."
+    )
+    batch_size: Positive | None = Field(
+        default=None,
+        description="Sequences or images in the batch of each replica: the word for inference. In training, the micro batch.",
+    )
+    global_batch_size: Positive | None = Field(
+        default=None,
+        description="Sequences or images per optimizer step, over all ranks. Default: one micro batch per data-parallel rank.",
+    )
+    sequence_length: Positive | None = Field(
+        default=None,
+        description="Tokens per sequence; in an encoder-decoder, positions of the encoder. Default: the model's maximum, but at "
+        "most 4,096.",
+    )
+    image_size: Positive | None = Field(
+        default=None, description="Width and height of an image in pixels. Default: the model's own."
+    )
+    num_inference_steps: Positive | None = Field(
+        default=None, description="Denoising steps of a diffusion pipeline. Default: the model's own."
+    )
+    target_length: Positive | None = Field(
+        default=None, description="Tokens per sequence in the decoder of an encoder-decoder. Default: the model's own."
+    )
+    prompt_length: NonNegative | None = Field(
+        default=None, description="Tokens per prompt; in an encoder-decoder, the tokens that the decoder starts from."
+    )
+    output_length: Positive | None = Field(default=None, description="Tokens to generate for each sequence.")
+    context_length: NonNegative | None = Field(
+        default=None, description="Tokens that are in the cache before the first step."
+    )
+    concurrency: Positive | None = Field(
+        default=None, description="Requests that are always in flight: a closed loop, for `roofsim serve`."
+    )
+    request_rate: Annotated[float, Field(gt=0.0, le=10.0**9)] | None = Field(
+        default=None, description="Requests that arrive per second: an open loop, for `roofsim serve`."
+    )
+    serving: Serving | None = Field(
+        default=None,
+        description="Settings of the server, for `roofsim serve`: {max_num_seqs: 256, prefix_cache_hit_rate: 0.5, ...}.",
+    )
+    precision: Annotated[str | PrecisionRoles | None, PrecisionWord] = Field(
+        default=None,
+        description="A name, or a mapping with one type per role: {compute: bf16, parameters: fp32}. Also exl2-4.0bpw. "
+        "Default: bf16, or fp16 on cards without bf16.",
+        examples=list(NAMES),
+    )
+    optimizer: Literal[
+        "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
+        "muon", "none",
+    ] = Field(default="adamw", description="The optimizer of a training step.")  # fmt: skip
+    adapter: Literal["lora", "qlora"] | Adapter | None = Field(
+        default=None,
+        description="Train low-rank adapters beside a frozen model: a name, or {kind: qlora, rank: 16, targets: [query, "
+        "value]}. Default: train all parameters.",
+    )
+    recompute: Literal["none", "selective", "full"] | RecomputePlan = Field(
+        default="none",
+        description="Activations that the backward pass computes again instead of keeping them; also {policy: full, every: 2}.",
+    )
+    engine: str | EngineChoice = Field(
+        default="pytorch-eager",
+        description="Software stack: which kernels run, how they are fused and launched, what is kept in memory; also name@version "
+        "or name@date (autoawq@0.1.6, llama.cpp@2024-05), name+variant, or a mapping of them.",
+    )
+    attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] | None = Field(
+        default=None, description="Attention kernel. Default: the engine's own."
+    )
+    engine_facts: dict[str, Any] = Field(
+        default_factory=dict, description="Facts of the engine to override: {cross_entropy: fused}."
+    )
+    memory_format: Literal["channels_last", "channels_first"] | None = Field(
+        default=None, description="Layout of images in memory. Default: the engine's own."
+    )
+    dropout: Rate | None = Field(default=None, description="Dropout rate. Default: the model's own.")
+    checkpoint: Checkpoint | None = Field(
+        default=None,
+        description="How often a checkpoint is written: {every: 500} steps, {interval: 30 min}, or {} for the best interval at "
+        "the given mtbf.",
+    )
+    input: Input | None = Field(
+        default=None,
+        description="What feeds the steps: {bytes_per_sample: 110 kB, decode_time: 8 ms, workers: 8}.",
+    )
+
+    @model_validator(mode="after")
+    def _one_batch_word(self) -> Self:
+        both = self.micro_batch_size is not None and self.batch_size is not None
+        if both and self.micro_batch_size != self.batch_size:
+            raise ValueError(
+                f"micro_batch_size {self.micro_batch_size} and batch_size {self.batch_size} mean the same; give one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _adapter_is_trained(self) -> Self:
+        if self.adapter is not None and self.phase != "train":
+            raise ValueError(
+                f"adapter belongs to phase train, not {self.phase}: merged into its layer it costs nothing"
+            )
+        return self
+
+
+class OffloadShare(_Strict):
+    """Share of the layers' weights that is kept elsewhere."""
+
+    host: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
+        default=None, description="Share that is kept on the host."
+    )
+    nvme: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
+        default=None, description="Share that is kept in storage."
+    )
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Self:
+        if (self.host is None) == (self.nvme is None):
+            raise ValueError("give the share of one place, for example {host: 0.5}")
+        return self
+
+
+class Offload(_Strict):
+    """Where parts of the state live."""
+
+    parameters: Literal["none", "host", "nvme"] | OffloadShare = Field(
+        default="none",
+        description="Where weights are kept; in inference also {host: 0.5}, a share of the layers' weights.",
+    )
+    layers: NonNegative | None = Field(
+        default=None,
+        description="With parameters, in inference: only the weights of the first n layers are kept elsewhere. Default: all.",
+    )
+    key_value_cache: Literal["none", "host"] = Field(
+        default="none",
+        description="Where keys and values are kept in inference; each pass that reads them copies them.",
+    )
+    gradients: Literal["none", "host", "nvme"] = Field(default="none", description="Where gradients are kept.")
+    optimizer_state: Literal["none", "host", "nvme"] = Field(
+        default="none", description="Where optimizer state is kept."
+    )
+    activations: Literal["none", "host", "nvme"] = Field(default="none", description="Where activations are kept.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Self:
+        if self.layers is not None and not isinstance(self.parameters, str):
+            raise ValueError("give layers, or a share of them, not both")
+        if self.layers is not None and self.parameters == "none":
+            raise ValueError("layers goes with parameters: host or parameters: nvme")
+        return self
+
+    @property
+    def share(self) -> float | None:
+        """Share of the layers whose weights lie elsewhere; None: not said so."""
+        if isinstance(self.parameters, str):
+            return None
+        return self.parameters.nvme if self.parameters.host is None else self.parameters.host
+
+    @property
+    def parameters_at(self) -> str:
+        """Where weights lie that are not on the device; ``none`` where all are."""
+        if self.layers == 0 or self.share == 0.0:
+            return "none"
+        if isinstance(self.parameters, str):
+            return self.parameters
+        return "nvme" if self.parameters.host is None else "host"
+
+    @property
+    def partial(self) -> bool:
+        """Whether it is asked for only a part of the weights."""
+        return self.layers is not None or self.share is not None
+
+
+class ShardedOver(_Strict):
+    """Full sharding over fewer ranks than there are (hybrid sharding)."""
+
+    full: Positive = Field(description="Ranks that share one copy.")
+
+
+#: How ranks of a context group exchange keys and values.
+ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
+
+
+class Parallel(_Strict):
+    """How the work is spread over GPUs."""
+
+    tensor: Positive = Field(default=1, description="GPUs that split each layer (tensor parallelism).")
+    pipeline: Positive = Field(default=1, description="Pipeline stages, each with a part of the layers.")
+    virtual_stages: Positive = Field(
+        default=1, description="Chunks of layers per pipeline stage, run in turn (interleaved schedule)."
+    )
+    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = Field(
+        default="1f1b", description="Order in which pipeline stages run micro batches."
+    )
+    data: Positive | None = Field(
+        default=None,
+        description="Replicas that process different samples (data parallelism). Default: the GPUs that remain.",
+    )
+    stage_layers: tuple[Annotated[int, Field(ge=0, le=100_000)], ...] | None = Field(
+        default=None, description="Layers of each pipeline stage: [10, 12, 12, 11]. Default: an even split."
+    )
+    account_for_embedding: bool = Field(
+        default=False, description="Count the embedding as one layer of the first stage when layers are split."
+    )
+    account_for_loss: bool = Field(
+        default=False, description="Count the head and the loss as one layer of the last stage when layers are split."
+    )
+    context: Positive = Field(default=1, description="GPUs that split each sequence (context parallelism).")
+    context_communication: ContextCommunication | None = Field(
+        default=None,
+        description="How context ranks exchange keys and values. p2p: in a ring; all_gather: all before attention; "
+        "gathered_ring: gathered, then processed block by block; a2a: exchange heads for tokens (Ulysses); a2a+p2p: exchange heads "
+        "among context_heads ranks, and form a ring of these groups. Default: the engine's own.",
+    )
+    context_heads: Positive | None = Field(
+        default=None,
+        description="With a2a+p2p: context ranks that exchange heads. Default: as many as divide the heads.",
+    )
+    expert: Positive = Field(default=1, description="GPUs that share the experts of a layer (expert parallelism).")
+    expert_tensor: Positive | None = Field(
+        default=None,
+        description="GPUs that split each expert. Default: 1 with expert parallelism, otherwise as tensor.",
+    )
+    expert_imbalance: Annotated[float, Field(ge=1.0, le=1000.0)] = Field(
+        default=1.0,
+        description="Tokens that the busiest expert rank receives, relative to the mean; 1 means balanced routing.",
+    )
+    expert_capacity: Annotated[float, Field(gt=0.0, le=1000.0)] | None = Field(
+        default=None,
+        description="Capacity factor: an expert takes this multiple of its even share of tokens and drops the rest. Default: no "
+        "token is dropped.",
+    )
+    sequence: bool = Field(
+        default=False,
+        description="Split normalization and dropout along the sequence too (Megatron's sequence parallelism).",
+    )
+    sharding: Annotated[Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None, ShardingWord] = Field(
+        default=None,
+        description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
+        "(zero3, fsdp), or {full: 8} for groups of 8. Default: the engine's own.",
+    )
+    offload: Offload = Field(
+        default=Offload(),
+        description="Parts of the state that are kept on the host or in storage: {optimizer_state: host}.",
+    )
+
+    structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+
+    @property
+    def gpus(self) -> int:
+        """GPUs that the degrees multiply to."""
+        return self.tensor * self.pipeline * self.context * (1 if self.data is None else self.data)
+
+
+class HardwareChoice(_Strict):
+    """On what it runs."""
+
+    gpu: Annotated[str | dict[str, Any], Named] = Field(
+        default="a100-sxm4-80gb",
+        description="GPU: a catalog name such as h100 or rtx4090, or a mapping that describes one.",
+    )
+    gpus: Positive | None = Field(default=None, description="Number of GPUs. Default: the product of the degrees.")
+    system: str | dict[str, Any] | None = Field(
+        default=None,
+        description="Node that holds the GPUs, with its links and network: dgx-h100, for example. Default: the GPU's usual one.",
+    )
+    calibration: str | None = Field(
+        default=None,
+        description="File of constants measured on the card, written by `roofsim calibrate fit --overlay`.",
+    )
+    override: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Hardware figures to change: {gpu.memory.bandwidth: 3 TB/s}, or by a factor on what the catalog states: 2x, "
+        "+10%, -10%.",
+    )
+    mtbf: Duration | None = Field(default=None, description="Mean time between failures of the whole job: 5 h.")
+    mtbf_per_gpu: Duration | None = Field(
+        default=None, description="Mean time between failures of one GPU and its part of the node: 50000 h."
+    )
+    restart: Duration | None = Field(
+        default=None,
+        description="Time from a failure to the next step, without the time to read the checkpoint. Default: 5 min.",
+    )
+    jitter: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        default=0.0, description="Standard deviation of one rank's step time, as a share of it: 0.02."
+    )
+
+
+class Scenario(_Strict):
+    """A request: a model, what is done with it, and on what."""
+
+    schema_version: Literal[1] = Field(default=1, alias="schema")
+    units: Literal["SI"] | None = Field(
+        default=None, description="SI: bare numbers are quantities in SI units, as in the scenario of a result."
+    )
+    model: str | dict[str, Any] = Field(
+        description="A catalog name, a model file, a Hugging Face config.json, or a mapping with a family."
+    )
+    workload: Workload = Field(default=Workload(), description="What is run: phase, sizes, precision, engine.")
+    parallel: Parallel = Field(default=Parallel(), description="How the work is split over GPUs.")
+    hardware: HardwareChoice = Field(default=HardwareChoice(), description="What it runs on.")

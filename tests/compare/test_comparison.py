@@ -1,0 +1,338 @@
+"""Comparisons: every row is a run, what cannot run says what would, and who wins is who is first among what fits."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import roofsim
+from roofsim.api import answer, resolve_document
+from roofsim.compare.build import compare_document
+from roofsim.compare.winners import ORDERS, SORTS
+from roofsim.errors import SpecError
+from roofsim.report.tabular import flat, rows_to_csv
+from roofsim.spec.hardware.cards import read_cards
+from roofsim.spec.scenario.document import load_scenario
+
+SMALL = {"model": "resnet18", "workload": {"phase": "forward", "batch_size": 4}}
+TRAINED = {"model": "gpt", "workload": {"precision": "bf16", "micro_batch_size": 2, "sequence_length": 256}}
+LARGE = {"model": "llama3-8b", "workload": {"phase": "decode", "context_length": 256, "precision": "bf16"}}
+LISTED = "list price of AWS in us-east"
+
+
+def test_each_row_is_what_run_says():
+    found = roofsim.compare(TRAINED, ["a100", "8xh100", "2x(dgx-a100)", "a100{memory.bandwidth=2x}"])
+    ways = (
+        {"gpu": "a100"},
+        {"gpu": "h100", "gpus": 8},
+        {"gpu": "a100", "gpus": 16, "system": "dgx-a100"},
+        {"gpu": "a100", "hardware__override": {"gpu.memory.bandwidth": "2x"}},
+    )
+    for row, way in zip(found, ways, strict=True):
+        wanted = roofsim.run(TRAINED, **way).to_dict()
+        wanted.pop("provenance")  # names the card as it was written, which here the row does
+        assert {key: row.to_dict()[key] for key in wanted} == wanted
+
+
+# -- what cannot run ----------------------------------------------------------------------------------------------------
+
+
+def test_a_card_without_the_type_says_what_would_run():
+    found = roofsim.compare(TRAINED, ["v100", "a100", "rtx3060"])
+    refused = found["v100"]
+    assert not refused.runs
+    assert "no peak for bf16" in refused.reason
+    assert refused.alternative.name == "fp16-amp"
+    assert refused.alternative.to_dict()["flags"] == "--precision fp16-amp"
+    assert [row.rank for row in found] == [None, 1, 2]
+    assert found.base == "a100-sxm4-80gb"
+
+
+@pytest.mark.parametrize(
+    ("scenario", "card", "name"),
+    [
+        (TRAINED, "v100", "fp16-amp"),
+        (TRAINED, "gtx1080ti", "fp32"),
+        ({**TRAINED, "workload": {**TRAINED["workload"], "engine": "megatron-core"}}, "v100", "fp16"),
+        ({**TRAINED, "workload": {**TRAINED["workload"], "precision": "fp8"}}, "a100", "bf16"),
+        ({**TRAINED, "workload": {**TRAINED["workload"], "precision": "tf32"}}, "v100", "fp32"),
+        (
+            {**TRAINED, "workload": {**TRAINED["workload"], "precision": {"compute": "bf16"}}},
+            "v100",
+            "compute fp16-amp",
+        ),
+        ({**LARGE, "parallel": {"tensor": 8}}, "4xl40s", "tensor 4"),
+        ({**LARGE, "parallel": {"tensor": 2, "data": 4}}, "4xl40s", ""),
+        ({**LARGE, "parallel": {"tensor": 8}}, "4xv100-sxm2-32gb", "tensor 4, fp16"),
+        (LARGE, "v100-sxm2-32gb", "fp16"),
+        ({**LARGE, "workload": {**LARGE["workload"], "engine": "vllm", "precision": "fp8"}}, "v100-sxm2-32gb", "fp16"),
+    ],
+)
+def test_what_would_run_does(scenario, card, name):
+    other = {**scenario, "parallel": {}} if name == "" else scenario
+    row = roofsim.compare(scenario, [card, "8xa100"])[0]
+    assert not row.runs
+    assert row.reason
+    found = row.alternative
+    assert found.name == (name or "defaults") or name == ""
+    (entry,) = read_cards(card)
+    document = entry.on(load_scenario(other, {}))
+    changes = {path.replace(".", "__"): value for path, value in found.changes.items() if value is not None}
+    again = roofsim.run(document.data, **changes)
+    if name:
+        assert again.step_time == pytest.approx(float(found.result.step_time), rel=1e-12)
+
+
+def test_cards_that_no_network_joins_say_how_many_would_run():
+    row = roofsim.compare(TRAINED, ["64xrtx4090", "a100"])[0]
+    assert not row.runs
+    assert row.alternative.name.endswith("GPUs")
+    assert row.alternative.changes["hardware.gpus"] < 64
+
+
+def test_a_wrong_scenario_is_an_error_not_a_table():
+    with pytest.raises(SpecError, match="unknown model 'gptt'"):
+        roofsim.compare({"model": "gptt"}, ["a100", "h100"])
+    with pytest.raises(SpecError, match="unknown key 'precison'"):
+        roofsim.compare({"model": "gpt", "workload": {"precison": "bf16"}}, ["a100", "h100"])
+    with pytest.raises(SpecError, match=r"no such file: none\.yaml"):
+        roofsim.compare(TRAINED, ["a100", "h100"], calibration="none.yaml")
+    with pytest.raises(SpecError, match="leave data out"):
+        roofsim.compare({**TRAINED, "parallel": {"data": 3}}, ["2xa100", "2xh100"])
+    with pytest.raises(SpecError, match=r"unknown gpu 'h1000'\. Did you mean 'h100'"):
+        roofsim.compare(TRAINED, ["a100", "h1000"])
+
+
+def test_where_nothing_runs_there_is_a_table_of_reasons():
+    found = roofsim.compare(TRAINED, ["v100", "t4"])
+    assert [row.runs for row in found] == [False, False]
+    assert found.fastest is None
+    assert found.sentence == "None of them runs this scenario."
+    assert "fp16-amp" in str(found)
+
+
+# -- ranks --------------------------------------------------------------------------------------------------------------
+
+
+def test_what_does_not_fit_is_marked_and_never_ranked():
+    scenario = {**LARGE, "workload": {**LARGE["workload"], "context_length": 4096}}
+    found = roofsim.compare(scenario, ["rtx3060", "l4", "a100"], sort="speed")
+    small = found["rtx3060"]
+    assert small.runs
+    assert not small.fits
+    assert (small.rank, small.cost_rank, small.relative) == (None, None, None)
+    assert found.rows[-1] is small
+    assert "no, -" in str(found)
+    assert "rtx3060" not in (found.fastest.label, found.fastest.next)
+
+
+@settings(max_examples=12)
+@given(
+    st.lists(
+        st.sampled_from(["v100", "a100", "2xa100", "h100", "rtx3060", "rtx4090", "l4", "t4", "a100{memory.bandwidth=-50%}"]),
+        min_size=2, max_size=6,
+    ),
+    st.sampled_from(SORTS),
+)  # fmt: skip
+def test_winners_are_first_among_what_fits(cards, sort):
+    found = roofsim.compare(LARGE, cards, sort=sort)
+    fits = [row for row in found if row.fits]
+    state = [(row.runs, row.fits) for row in found]
+    assert sort == "given" or state == sorted(state, reverse=True)
+    assert sorted(row.rank for row in fits) == list(range(1, len(fits) + 1))
+    for row in found:
+        assert (row.rank is None) == (row.relative is None) == (not row.fits)
+    if fits:
+        assert found.fastest.value == max(row.rate for row in fits)
+        assert found[found.fastest.label].rank == 1
+        assert found[found.base].relative == 1.0
+        assert found.base == fits[0].label
+    for row in fits:
+        assert row.relative == pytest.approx(row.rate / found[found.base].rate)
+        assert row.cost_rank is None or row.market is not None
+    if sort in ORDERS and sort != "cost":
+        values = [ORDERS[sort](row) for row in fits if ORDERS[sort](row) is not None]
+        assert values == sorted(values, reverse=True)
+    for lead in found.cheapest:
+        rivals = [row for row in fits if row.market == found[lead.label].market]
+        assert len(rivals) > 1
+        assert lead.value == max(row.units_per_dollar for row in rivals)
+
+
+def test_a_margin_is_held_against_the_intervals():
+    near = roofsim.compare(TRAINED, ["a100", "a100{memory.bandwidth=+20%}"])
+    far = roofsim.compare(TRAINED, ["h100", "rtx3060"])
+    assert near.fastest.inside_intervals is True
+    assert "inside the 80 % intervals, so the order is not certain" in near.sentence
+    assert far.fastest.inside_intervals is False
+    assert "outside the 80 % intervals" in far.sentence
+    first, second = far["h100"].result, far["rtx3060"].result
+    assert first.step_time_interval[1] < second.step_time_interval[0]
+
+
+def test_speed_counts_all_cards_of_a_row():
+    one, eight = roofsim.compare(TRAINED, ["a100", "8xa100"])
+    assert eight.step_time > one.step_time
+    assert eight.relative > 6.0
+    assert eight.rank == 1
+
+
+def test_one_card_has_no_winner_and_one_that_fits_is_named():
+    assert roofsim.compare(SMALL, ["a100"]).sentence == ""
+    found = roofsim.compare(LARGE, ["a100", "rtx3060"])
+    assert found.sentence == "Only a100-sxm4-80gb runs this scenario and fits."
+
+
+def test_an_unknown_order_names_the_near_ones():
+    with pytest.raises(SpecError, match=r"unknown order 'sped'\. Did you mean 'speed'"):
+        roofsim.compare(SMALL, ["a100"], sort="sped")
+
+
+# -- rows ---------------------------------------------------------------------------------------------------------------
+
+
+def test_names_of_one_card_make_one_row():
+    found = roofsim.compare(SMALL, ["a100", "a100-sxm4-80gb", "A100", "h100", "dgx-h100", "8xh100", "h100"])
+    assert [row.label for row in found] == ["a100-sxm4-80gb", "h100-sxm5-80gb", "dgx-h100"]
+    assert found[0].asked == ("a100", "a100-sxm4-80gb", "A100")
+    assert "dgx-h100 and 8xh100 are the same hardware (dgx-h100): one row" in found.notes
+    assert "h100 is named more than once" in found.notes
+
+
+def test_a_files_system_holds_only_its_own_cards(tmp_path):
+    path = tmp_path / "s.yaml"
+    path.write_text("model: resnet18\nworkload: {phase: forward}\nhardware: {gpu: a100, gpus: 8, system: dgx-a100}\n")
+    found = roofsim.compare(str(path), ["a100", "h100"])
+    assert [row.result.scenario["hardware"]["system"] for row in found] == ["dgx-a100", "dgx-h100"]
+    assert found[1].notes == ("on dgx-h100, as the scenario's dgx-a100 holds other cards",)
+
+
+def test_what_ifs_are_rows():
+    found = roofsim.compare(SMALL, ["a100", "a100{memory.bandwidth=2x,peak.fp16=2x}", "a100{memory.bandwidth=-50%}"])
+    slow, fast = found[2], found[1]
+    assert slow.relative < 1.0 < fast.relative
+    assert fast.label == "a100-sxm4-80gb{memory.bandwidth=2x,peak.fp16=2x}"
+    assert fast.result.scenario["hardware"]["override"] == {"gpu.memory.bandwidth": "2x", "gpu.peak.fp16": "2x"}
+
+
+# -- prices -------------------------------------------------------------------------------------------------------------
+
+
+def test_costs_are_ranked_among_prices_that_can_be_compared():
+    found = roofsim.compare(SMALL, ["a100", "h100", "rtx4090", "rtx5090", "mi300x", "rtx3060"])
+    by_market = {lead.market: {lead.label, lead.next} for lead in found.cheapest}
+    assert by_market[LISTED] == {"a100-sxm4-80gb", "h100-sxm5-80gb"}
+    assert set(by_market) == {LISTED, "offer of specialised clouds (mean of offers, everfir/gpu-database)"}
+    assert found["mi300x"].cost_rank is None
+    assert found["rtx3060"].cost_rank is None
+    for text in (
+        "a: list price of AWS in us-east, 2025-06",
+        "b: offer of specialised clouds",
+        "2026-09",
+        "Cheapest by",
+    ):
+        assert text in str(found)
+
+
+def test_prices_that_cannot_be_compared_give_no_rank():
+    found = roofsim.compare(SMALL, ["a100", "rtx4090"])
+    assert found.cheapest == ()
+    assert "No rank by cost: these prices cannot be compared (list price of AWS in us-east; offer of" in found.sentence
+
+
+def test_own_prices_replace_published_ones_and_compare_among_themselves():
+    found = roofsim.compare(SMALL, ["a100", "8xh100", "rtx4090"], prices={"h100": 2.5, "rtx4090": "0.40 USD/h"})
+    assert found["8xh100"].result.cost["usd_per_hour"] == pytest.approx(20.0)
+    assert found["rtx4090"].result.cost["price"] == "your own price"
+    (lead,) = found.cheapest
+    assert {lead.label, lead.next} == {"8xh100-sxm5-80gb", "rtx4090"}
+    assert found["a100"].cost_rank is None
+
+
+def test_a_node_has_a_price_of_its_own():
+    found = roofsim.compare(SMALL, ["2x(dgx-h100)", "a100"], prices={"dgx-h100": 20})
+    assert found[0].result.cost["usd_per_hour"] == pytest.approx(40.0)
+
+
+def test_a_changed_card_has_no_price_to_compare_but_its_own():
+    cards = ["a100", "h100", "a100{memory.bandwidth=2x}"]
+    found = roofsim.compare(SMALL, cards)
+    assert found[2].cost_rank is None
+    assert "of the card unchanged" in str(found)
+    alone = roofsim.compare(SMALL, ["a100", "a100{memory.bandwidth=2x}"]).sentence
+    assert "No rank by cost: fewer than two prices are known" in alone
+    stated = roofsim.compare(SMALL, cards, prices={"a100": 1.0, "h100": 2.0, "a100{memory.bandwidth=2x}": 3.0})
+    assert [row.result.cost["usd_per_hour"] for row in stated] == [1.0, 2.0, 3.0]
+    assert all(row.cost_rank for row in stated)
+
+
+# -- forms --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_object_has_plain_data_rows_and_words():
+    found = roofsim.compare(TRAINED, ["v100", "a100", "h100"])
+    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert data["schema"] == "roofsim/compare/1"
+    assert [row["feasible"] for row in data["rows"]] == [False, True, True]
+    assert data["fastest"]["label"] == "h100-sxm5-80gb"
+    rows = found.to_rows()
+    assert [row["label"] for row in rows] == [row.label for row in found]
+    assert rows[1]["memory.peak"] == found[1].result.memory.device_total
+    assert rows[0]["step_time"] is None
+    assert rows[0]["alternative.name"] == "fp16-amp"
+    assert not any(isinstance(value, dict) for row in rows for value in row.values())
+    assert "\n" not in repr(found)
+    assert "h100-sxm5-80gb" in repr(found)
+    assert found._repr_html_().count("<tr>") == 4
+    assert len(list(csv.DictReader(io.StringIO(rows_to_csv([flat(row) for row in data["rows"]]))))) == 3
+
+
+def test_rows_are_found_by_place_label_and_as_written():
+    found = roofsim.compare(SMALL, "a100,8xh100")
+    assert len(found) == 2
+    assert found[1] is found["8xh100"] is found["8xh100-sxm5-80gb"]
+    with pytest.raises(KeyError, match="no row 'b200'"):
+        found["b200"]
+
+
+def test_without_cards_five_usual_ones_are_compared():
+    seen = []
+
+    def watched(cards):
+        for card in cards:
+            seen.append(card.name)
+            yield card
+
+    document = load_scenario(SMALL, {})
+    found = compare_document(document, [], resolve_document, answer, progress=watched)
+    assert len(found) == len(seen) == 5
+
+
+def test_the_sentence_counts_what_the_columns_count():
+    """A pass of a denoiser is a step towards an image."""
+    found = roofsim.compare({"model": "sd15-unet", "workload": {"phase": "forward"}}, ["a100", "t4"])
+    assert "times the steps/s of" in found.sentence
+    trained = roofsim.compare({"model": "sd15-unet", "workload": {"precision": "fp16"}}, ["a100", "h100"])
+    assert "times the images/s of" in trained.sentence
+
+
+def test_a_margin_is_never_one_times():
+    """Cards that wait for the same host differ by a thousandth."""
+    found = roofsim.compare(
+        {"model": "llama3-8b", "workload": {"phase": "decode"}}, ["a100", "a100{memory.bandwidth=0.9x}"]
+    )
+    assert 1.0 < found.fastest.factor < 1.005
+    assert ", less than 0.5 % ahead of " in found.sentence
+    assert " 1 times " not in found.sentence
+
+
+@pytest.mark.parametrize(("model", "unit"), [("dlrm", "samples"), ("resnet18", "images"), ("gpt", "tokens")])
+def test_columns_and_sentence_have_the_unit_of_the_model(model, unit):
+    found = roofsim.compare(model, ["a100", "a100{memory.bandwidth=0.5x}"], prices={"a100": 2.0})
+    assert f"{unit}/s" in str(found)
+    assert {"tokens/s", "images/s", "samples/s"} & set(str(found).split()) == {f"{unit}/s"}
