@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
-    from roofsim.serve.answer import Served
+    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Imported
     from roofsim.spec.scenario.workload import Scenario

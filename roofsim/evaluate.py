@@ -272,7 +272,9 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
-    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside_copies(resolved))
+    depth = real(getattr(resolved.model, "num_layers", 1))
+    beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
+    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside)
 
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:

@@ -20,13 +20,14 @@ from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.layout import check_layout, complete_parallel
-from roofsim.spec.scenario.running import Reliability, check_running, reliability_of
+from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 from roofsim.spec.settle.context import complete_context
 from roofsim.spec.settle.encoder_attention import with_encoder_attention
 from roofsim.spec.settle.hardware import find_hardware, flat_override, overlay_path
 from roofsim.spec.settle.offload import check_offload, host_memory
 from roofsim.spec.settle.precision import choose_precision
+from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.stated import chosen, unstated
 
 if TYPE_CHECKING:
