@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.spec.engine.schema import Engine
-    from roofsim.spec.hardware.find import Hardware
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.scenario.workload import HardwareChoice, Workload
+    from roofsim.spec.settle.hardware import Hardware
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel
 
 from roofsim.points import points
-from roofsim.spec.hardware.find import flat_override
+from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
