@@ -7,8 +7,7 @@ points are worked on together, such a decision is right for all of them or for n
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -137,7 +136,7 @@ def like(result: Any, *given: Any) -> Any:
     return result
 
 
-def whole(value: Any) -> Any:
+def whole(value: Any) -> int:
     """Return a number as an int, the same for all points.
 
     Raises
@@ -145,4 +144,4 @@ def whole(value: Any) -> Any:
     Diverged
         Where points have several.
     """
-    return cast("int", math.trunc(float(value)))
+    return int(float(value))

@@ -17,11 +17,13 @@ from roofsim.spec.scenario.document import SECTIONS, section_path, with_override
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from pydantic import BaseModel
+
     from roofsim.spec.reading.source import Document
 
 
 #: What the paths of ``hardware.override`` begin with.
-_HARDWARE: Final = {"gpu": Gpu, "system": System}
+_HARDWARE: Final[dict[str, type[BaseModel]]] = {"gpu": Gpu, "system": System}
 
 
 @dataclass(frozen=True)

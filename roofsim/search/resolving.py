@@ -28,7 +28,7 @@ class Shared:
 
     def of(self, key: tuple[str, ...], resolver: Resolver, find: Callable[[], T]) -> T:
         """Return what a part is: found before, or now; `resolver` hears what was assumed either way."""
-        lists = (resolver.assumed, resolver.origins, resolver.warnings)
+        lists: tuple[list[Any], ...] = (resolver.assumed, resolver.origins, resolver.warnings)
         if key not in self._found:
             before = [len(heard) for heard in lists]
             value = find()

@@ -98,8 +98,8 @@ def _form(value: Any) -> Hashable:
 def stacked(scenarios: Sequence[Resolved]) -> Resolved:
     """Return one scenario for several of the same `structure_of`: numbers that differ are `Points`, one element per scenario."""
     first = scenarios[0]
-    update = {name: _stack([getattr(one, name) for one in scenarios]) for name in _parts(first)}
-    return replace(first, **update, **dict.fromkeys(_TEXTS, ()))
+    update: dict[str, Any] = {name: _stack([getattr(one, name) for one in scenarios]) for name in _parts(first)}
+    return replace(first, **update | dict.fromkeys(_TEXTS, ()))
 
 
 def _stack(values: list[Any]) -> Any:

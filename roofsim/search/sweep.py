@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
 MOST_TOGETHER: Final = 512
 #: Whether groups are evaluated as arrays.
-TOGETHER = False
+TOGETHER = True
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
 #: What code raises that is written for one number, and is given several.
