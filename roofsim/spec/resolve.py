@@ -288,15 +288,16 @@ class Resolver:
 
     def _with_facts(self, stated: Stated, workload: Workload) -> Stated:
         """Return the engine with the facts of the scenario; those with a key of their own in the workload come last."""
-        facts = ("workload", "engine_facts")
+        place = self.document.place
         stated = stated.with_facts(
-            Engine, workload.engine_facts, lambda keys: self.document.place((*facts, *keys)), ".".join(facts)
+            Engine,
+            workload.engine_facts,
+            lambda keys: place(("workload", "engine_facts", *keys)),
+            "workload.engine_facts",
         )
-        for key in ("attention", "memory_format"):
-            value, place = getattr(workload, key), self.document.place(("workload", key))
-            if value is not None:
-                stated = stated.with_facts(Engine, {key: value}, lambda _, place=place: place)
-        return stated
+        own = {key: getattr(workload, key) for key in ("attention", "memory_format")}
+        own = {key: value for key, value in own.items() if value is not None}
+        return stated.with_facts(Engine, own, lambda keys: place(("workload", *keys)))
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
