@@ -19,9 +19,9 @@ def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
     None where the engine merges weights in place, or file by file.
     """
     engine = evaluation.resolved.engine
-    if engine.merged_weights != "beside_parts":
+    if engine.memory.merged_weights != "beside_parts":
         return None
-    names = tuple(f".{part}.weight" for group in engine.fusion for part in _MERGED.get(group, ()))
+    names = tuple(f".{part}.weight" for group in engine.fusion.groups for part in _MERGED.get(group, ()))
     weights: Real = 0.0
     parts: Real = 0.0
     for tensor, copies in graph.parameters().items():
