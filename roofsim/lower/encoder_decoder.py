@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
-from roofsim.graph.component import Purpose
+from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import Elementwise, Gather, View
 from roofsim.graph.tensor import AUTO, FP16, FP32, INT64, Role, Tensor
 from roofsim.lower.attention import Heads, attend, cached, kernel_of
@@ -112,7 +112,8 @@ class _EncoderDecoder:
     def table(self) -> Tensor:
         """The token embedding, which the encoder of tokens, the decoder and a tied head share."""
         shape = self.model.vocab_size, self.model.hidden_size
-        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True)
+        component = Component("embedding", Purpose.EMBEDDING)
+        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True, component=component)
 
     # -- encoder ------------------------------------------------------------------------------------------------
 
