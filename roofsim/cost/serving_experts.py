@@ -12,6 +12,7 @@ from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, exp
 from roofsim.cost.quantised import packed_weight
 from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained, unit_share
 from roofsim.graph.base import Kind
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Gather, Matmul
 
 if TYPE_CHECKING:
@@ -30,8 +31,6 @@ PRODUCTS_OF_A_LAYER: Final = 2.0
 #: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
 #: Qwen3, MiniMax-M2, GLM-4.5).
 BLOCKS: Final = "fp8_block"
-#: Scopes of the ops that bring tokens into the order of experts, and back.
-INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
 
 
 def _experts_kind(op: GroupedMatmul, context: Pricing) -> str | None:
@@ -74,7 +73,7 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
 
 def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:
     """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
-    found = {place: op for place, op in ops.items() if ROUTER in op.name and not isinstance(op, Matmul)}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.ROUTER) and not isinstance(op, Matmul)}
     share_launches(found, works, serving.router_kernels)
 
 
@@ -83,18 +82,20 @@ def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> 
 
     These read each token's row once (or leave that to the products), and each result once while they weight and sum.
     """
-    found = {place: op for place, op in ops.items() if INTO in op.name or BACK in op.name}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.PERMUTE, Purpose.COMBINE)}
     share_launches(found, works, serving.expert_kernels)
     if serving.expert_rows == "modules":
         return
-    copies = {op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and _leaf(op) == "rows"}
+    copies = {
+        op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and op.purpose is Purpose.ROWS
+    }
     for rows, place in copies.items():
         _move(ops, works, place, rows, copied=serving.expert_rows == "copied")
         # Whole rows move, which is no worse than a stream.
         works[place] = replace(
             works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")
         )
-    _sum_rows({place: op for place, op in found.items() if BACK in op.name}, ops, works)
+    _sum_rows({place: op for place, op in found.items() if op.within(Purpose.COMBINE)}, ops, works)
 
 
 def _sum_rows(parts: Ops, ops: Ops, works: Works) -> None:
@@ -129,7 +130,3 @@ def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> 
             )  # fmt: skip
             written = narrow
     works[place] = replace(works[place], traffic=tokens.bytes + written if copied else 0.0 * written)
-
-
-def _leaf(op: AbstractOp) -> str:
-    return op.name.rpartition(".")[2]
