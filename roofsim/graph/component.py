@@ -78,7 +78,7 @@ class Purpose(StrEnum):
 
 
 #: Matrices that stand for several projections, which an engine (or a model) merged.
-MERGED: Final = {
+MERGED: Final[dict[Purpose | None, tuple[Purpose, ...]]] = {
     Purpose.QUERY_KEY_VALUE: (Purpose.QUERY, Purpose.KEY, Purpose.VALUE),
     Purpose.GATE_UP: (Purpose.GATE, Purpose.UP),
 }

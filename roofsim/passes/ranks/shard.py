@@ -225,8 +225,9 @@ class FullyShard:
         self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[Tensor], block: Block | None, body: Body
     ) -> tuple[dict[Tensor, Tensor], Body]:
         """Return the whole tensors by parameter, and the collectives that gather them."""
-        whole = {"role": Role.COMMUNICATION, "requires_grad": False}
-        twin = {t: replace(t, **whole, name=f"{t.name}.whole", of=t) for t in tensors}
+        twin = {
+            t: replace(t, name=f"{t.name}.whole", role=Role.COMMUNICATION, requires_grad=False, of=t) for t in tensors
+        }
         phase = next((op.phase for op in body if op.phase is not Phase.RECOMPUTE), Phase.FORWARD)
         ops: Body = []
         for kind in ("dense", "experts"):
