@@ -21,9 +21,9 @@ from roofsim.passes.ranks.stage import TakeStage
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
+from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.mesh import with_trailing_axis
 from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
 
 if TYPE_CHECKING:
