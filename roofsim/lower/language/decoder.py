@@ -175,7 +175,7 @@ class _Decoder:
         plain = not (model.attention_soft_cap or model.attention_sinks)
         kernel = kernel_of(call, self._heads(window), masked=False)
         decodes = call.phase == "decode"
-        if kernel == "flash" or (plain and call.flavour.attention == "fused_softmax"):
+        if kernel == "flash" or (plain and call.flavour.engine.attention.implementation == "fused_softmax"):
             needed = by_window
         else:
             needed = alibi or by_window or (kernel == "unfused" and not decodes)
@@ -194,12 +194,12 @@ class _Decoder:
 
         Structure for all elements of an array: the longest sequence decides.
         """
-        if window is None or self.call.flavour.attention != "sdpa" or self.call.phase == "decode":
+        if window is None or self.call.flavour.engine.attention.implementation != "sdpa" or self.call.phase == "decode":
             return False
         return any_above(self.length + 1.0, window)
 
     def _heads(self, window: Real | None) -> Heads:
-        model, kernel = self.model, self.call.flavour.attention
+        model, kernel = self.model, self.call.flavour.engine.attention.implementation
         assert model.num_key_value_heads is not None
         assert model.head_size is not None
         alibi = model.position_embedding == "alibi"
@@ -222,7 +222,7 @@ class _Decoder:
         """Tell whether queries and keys are put together after a part of them was rotated; Phi-3's code always does."""
         model = self.model
         part = model.position_embedding == "rotary" and model.attention == "mha" and model.rotary_fraction < 1.0
-        return self.call.flavour.rotary == "chain" and (part or model.fused_gate_up)
+        return self.call.flavour.engine.fusion.rotary == "chain" and (part or model.fused_gate_up)
 
     # -- layers -------------------------------------------------------------------------------------------------
 
@@ -386,7 +386,7 @@ class _Decoder:
         tokens = product(*x.shape[:2])
         flat = layers.view(logits, "reshape", tokens, model.vocab_size)
         labels = layers.labels(tokens)
-        if layers.flavour.cross_entropy == "upcast":
+        if layers.flavour.engine.fusion.cross_entropy == "upcast":
             labels = layers.copy(labels, "shift")
         layers.cross_entropy(flat, labels, x)
 

@@ -186,7 +186,11 @@ class _EncoderDecoder:
         several = self.call.phase != "decode"
         bias = self._bias(self.target_length, self.context_length, both_ways=False)
         mask = None
-        if several and self._kernel(bias) == "unfused" and self.layers.flavour.attention != "fused_softmax":
+        if (
+            several
+            and self._kernel(bias) == "unfused"
+            and self.layers.flavour.engine.attention.implementation != "fused_softmax"
+        ):
             mask = self.b.tensor("mask", self.call.batch, 1.0, self.target_length, self.context_length)
             self.b.emit(Elementwise, "mask", inputs=(), outputs=(mask,), function="mask")
         return _Side(causal=several, bias=bias, mask=mask, cache="")
@@ -261,7 +265,7 @@ class _EncoderDecoder:
     # -- layers -------------------------------------------------------------------------------------------------
 
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
-        if self.model.normalization == "rmsnorm" and self.layers.flavour.rms_norm == "chain":
+        if self.model.normalization == "rmsnorm" and self.layers.flavour.engine.fusion.rms_norm == "chain":
             return self._rms_chain(x, leaf)
         out = self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
         return self.layers.cast(out, self.table) if self.wide_down else out

@@ -206,7 +206,7 @@ class _Swin:
             with b.scope("query_key_value"):
                 bias = b.parameter("bias", 3.0 * stage.channels)
             q, k, v = project_stacked(layers, x, heads, bias)
-            if self.call.flavour.attention == "flash":
+            if self.call.flavour.engine.attention.implementation == "flash":
                 context = attend(layers, self.call, heads, q, k, v, self._joint_bias(stage, x.shape[0], shifted))
             else:
                 context = self._written_out(q, k, v, stage, shifted)
