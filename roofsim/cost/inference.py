@@ -1,17 +1,19 @@
-"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernel_models)."""
+"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernels/models)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.cost.kernels.attention import padded_heads, price_attention
+from roofsim.cost.kernels.convolutions import price_convolutions
+from roofsim.cost.kernels.experts import price_experts
+from roofsim.cost.kernels.products import price_products
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving import share_launches
-from roofsim.cost.serving_attention import padded_heads, price_attention
-from roofsim.cost.serving_convolutions import price_convolutions
-from roofsim.cost.serving_experts import merge_routers, order_tokens, price_experts
-from roofsim.cost.serving_products import price_products
+from roofsim.cost.serving_experts import merge_routers, order_tokens
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Attention,
     CacheAppend,
@@ -26,8 +28,8 @@ from roofsim.graph.ops import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
 
 Works = list[tuple[int, "KernelWork"]]
@@ -47,21 +49,23 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
             priced[place] = padded_heads(op, price_attention(op, priced[place], context, serving), serving)
         elif isinstance(op, GroupedMatmul):
             priced[place] = price_experts(op, priced[place], context)
-        elif isinstance(op, Softmax) and serving.softmax_on_chip:
+        elif isinstance(op, Softmax) and serving.engine.attention.implementation == "fused_softmax":
             priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
-    if serving.narrow_products != "wide":
-        narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
-    if "residual_norm" in serving.merged:
+    if serving.engine.matmul.narrow_products != "wide":
+        narrow_passes(
+            ops_of, priced, serving.engine.matmul.narrow_products, serving.engine.matmul.narrow_product_launches
+        )
+    if "residual_norm" in serving.engine.fusion.groups:
         _residual_norms(ops_of, priced)
-    if "gated_activation" in serving.merged:
+    if "gated_activation" in serving.engine.fusion.groups:
         _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     order_tokens(ops_of, priced, context, serving)
     merge_routers(ops_of, priced, serving)
-    if "qkv" in serving.merged:
+    if "qkv" in serving.engine.fusion.groups:
         _conversions(ops_of, priced)
     _extra_launches(ops_of, priced, serving)
-    packings = _packings(ops_of, works, context) if serving.packs_heads else []
+    packings = _packings(ops_of, works, context) if serving.engine.attention.packs_heads else []
     beside = [(works[place][0], work) for place, work in plain_kernels(ops_of, priced, context, serving)]
     return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings + beside
 
@@ -100,7 +104,7 @@ def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork])
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
     found = {place: op for place, op in ops.items() if isinstance(op, CacheAppend) or _rotates(op)}
-    share_launches(found, works, serving.cache_write_kernels)
+    share_launches(found, works, serving.engine.cache.write_kernels)
 
 
 def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
@@ -117,7 +121,7 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
 
 def _rotates(op: AbstractOp) -> bool:
     """Tell whether an op is rotary embedding, in one kernel or of the chain of small ones."""
-    if any(scope in op.name for scope in (".rotate_query.", ".rotate_key.")):
+    if op.within(Purpose.ROTATE_QUERY, Purpose.ROTATE_KEY):
         return True
     parts = op.parts if isinstance(op, Fused) else (op,)
     return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)
@@ -125,10 +129,12 @@ def _rotates(op: AbstractOp) -> bool:
 
 def _extra_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Add the engine's further launches of a layer to those of its first kernel."""
-    if serving.extra_kernels == 0.0:
+    if serving.engine.kernels.extra_per_layer == 0.0:
         return
     seen = set()
     for place, op in ops.items():
         if op.block is not None and op.block not in seen:
             seen.add(op.block)
-            works[place] = replace(works[place], launches=works[place].launches + serving.extra_kernels)
+            works[place] = replace(
+                works[place], launches=works[place].launches + serving.engine.kernels.extra_per_layer
+            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
@@ -55,7 +56,7 @@ def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:
     query and value heads of one size up to 256; else the memory-efficient kernel, unless grouped heads come
     unexpanded, which only flash takes: then plain products (truth: oracle quirk 4). Soft caps and sinks are beyond it.
     """
-    wanted = call.flavour.engine.attention.implementation
+    wanted = call.flavour.attention
     if wanted == "flash":
         return "flash"
     if wanted != "sdpa" or heads.soft_cap or heads.sinks:
@@ -83,7 +84,7 @@ def attend(
     """
     additive = None if heads.causal else mask
     kernel = kernel_of(call, heads, masked=additive is not None)
-    with layers.b.scope("attention"):
+    with layers.b.scope(Purpose.ATTENTION):
         swaps = layers.shares.swaps_heads
         if swaps:
             heads = own_heads(layers, heads)
@@ -242,7 +243,7 @@ def _product(
 def _softmax_of_scores(
     layers: Layers, heads: Heads, scores: Tensor, added: tuple[Tensor | None, ...], sinks: Tensor | None
 ) -> Tensor:
-    if layers.flavour.engine.attention.implementation == "fused_softmax" and sinks is None and not heads.soft_cap:
+    if layers.flavour.attention == "fused_softmax" and sinks is None and not heads.soft_cap:
         # One kernel scales, masks and normalises, in the scores' type; the product before it adds ALiBi's slopes.
         length, kv_length = scores.shape[2:]
         seen = visible_share(length * layers.shares.context_shards, kv_length, causal=heads.causal)

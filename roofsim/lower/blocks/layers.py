@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Cast,
     Copy,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from roofsim.graph.builder import Builder
 
 
+#: Attention that runs as several kernels.
+SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
 #: An engine of default facts, but for fused attention.
 FLASH: Final = Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
 
@@ -68,6 +71,12 @@ class Flavour:
         """
         engine = FLASH.changed(**facts)
         return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
+
+    @property
+    def attention(self) -> str:
+        """How attention runs; a kernel of its own for decode steps is a fused one."""
+        facts = self.engine.attention
+        return "flash" if facts.decode_generation not in (None, *SEVERAL_KERNELS) else facts.implementation
 
     @property
     def fused(self) -> frozenset[str]:
@@ -289,12 +298,12 @@ class Layers:
         `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
         tensors that the calling function still holds.
         """
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             if self.flavour.engine.fusion.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
             for _ in range(self.flavour.engine.training.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                with self.b.scope("metrics"):
+                with self.b.scope(Purpose.METRICS):
                     log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
                     metric = self.b.tensor("metric", dtype=FP32)
                     self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
@@ -325,7 +334,7 @@ class Layers:
 
     def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error."""
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             loss = self.b.tensor("loss", dtype=FP32)
             return self._one(Loss, "mse", (prediction, target), loss, function="mse")
 

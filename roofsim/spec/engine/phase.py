@@ -7,15 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
 
-#: Attention that runs as several kernels.
-SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
-
 
 def in_phase(engine: Engine, phase: str, architecture: str | None = None) -> Engine:
     """Return the engine as it runs a phase on a GPU architecture: facts that differ elsewhere are those that hold here.
 
-    ``attention.generation``, ``launch.mode`` and ``cache.write_kernels`` are those of the phase and card; facts of training alone
-    are at their defaults in inference, and the other way round.
+    ``attention.generation``, ``launch.mode`` and ``cache.write_kernels`` are those of the phase and card, and
+    ``attention.decode_generation`` is null outside of decode steps. Facts of training alone are at their defaults in inference,
+    and the other way round.
     """
     decodes, training = phase == "decode", phase == "train"
     facts: dict[str, Any] = {}
@@ -26,8 +24,8 @@ def in_phase(engine: Engine, phase: str, architecture: str | None = None) -> Eng
         }
     if decodes:
         facts["cache_write_kernels"] = engine.cache.decode_write_kernels
-        if engine.attention.decode_generation not in (None, *SEVERAL_KERNELS):
-            facts["attention"] = "flash"  # a kernel of its own for decode steps is a fused one
+    else:
+        facts["decode_attention"] = None
     facts |= _defaults(engine, INFERENCE_ONLY if training else TRAINING_ONLY)
     return engine.changed(**facts)
 

@@ -7,27 +7,30 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.inference_constants import constants_for
-from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
-from roofsim.cost.quantised import FEW_ROWS, packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, sustained, unit_share
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
+from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
+from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
+from roofsim.cost.kernels.table import constants_for
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
-    from roofsim.cost.kernel_models.silicon import Silicon
+    from roofsim.cost.kernels.models.silicon import Silicon
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Projections of one input that an engine may run as one product: fact -> leaves of their names.
-MERGED: Final = (
-    ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
-)  # fmt: skip
+#: Projections of one input that an engine may run as one product, by the fact that says so.
+TOGETHER: Final[tuple[tuple[str, tuple[Purpose | None, ...]], ...]] = (
+    ("qkv", (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)),
+    ("qkv", (Purpose.QUERY_DOWN, Purpose.KEY_VALUE_DOWN)),
+    ("gate_up", (Purpose.GATE, Purpose.UP)),
+)
 #: Four-bit formats whose products were measured.
 FOUR_BITS: Final = ("nvfp4",)
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
@@ -64,28 +67,31 @@ def _projections(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> Iterable[list[int]]:
     """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
         if not _weighted(op) and not np.any(_as_library(op, context)):
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
-        groups.setdefault((scope, leaves[0]), []).append(place)
+        groups.setdefault(_side_by_side(op, serving) or place, []).append(place)
     return groups.values()
+
+
+def _side_by_side(op: Matmul, serving: Serving) -> Hashable | None:
+    """Return what the projections share that an engine runs as one with this one; None: it runs alone."""
+    together = next((one for fact, one in TOGETHER if fact in serving.engine.fusion.groups and op.purpose in one), None)
+    return None if together is None or op.component is None else (op.block, op.component.parent, together)
 
 
 def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
     """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or packed_weight(op) is None:
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        for fact, leaves in MERGED:
-            if fact in serving.merged and leaf in leaves:
-                groups.setdefault((scope, leaves[0], works[place].bandwidth_key), []).append(place)
+        together = _side_by_side(op, serving)
+        if together is not None:
+            groups.setdefault((together, works[place].bandwidth_key), []).append(place)
     for places in groups.values():
         for place in places:
             op, launches = ops[place], works[place].launches
@@ -120,8 +126,8 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     if op.scores or packed_weight(op) is None:
         return False
     written = _written_out(op, context)
-    integer = context.quantised.integer is not None and context.device.has("int8")
-    if integer or context.quantised.tile_rows is not None:
+    integer = context.quantised.facts.integer is not None and context.device.has("int8")
+    if integer or context.quantised.facts.tile_rows is not None:
         return written
     return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
 
@@ -140,7 +146,7 @@ def _products_of(
     serving: Serving,
 ) -> None:
     device = context.device
-    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
+    measured, numbers = constants_for(device, "gemm", serving.engine.kernels.measured_as, kind)
     _, wide = constants_for(device, "gemm", None, "16-bit")
     # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
     numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
@@ -234,9 +240,9 @@ def _limits(
 def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
     if op.scores:
-        share = serving.cache_share if serving.decodes else None
+        share = serving.engine.attention.cache_read_share if serving.decodes else None
         return work if share is None else replace(work, bandwidth_share=share)
-    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+    if serving.stream_share is None or serving.engine.matmul.vector_rows < 1.0 or not _weighted(op):
         return work
-    few = op.m <= serving.vector_rows
+    few = op.m <= serving.engine.matmul.vector_rows
     return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))
