@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

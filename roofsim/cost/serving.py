@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, sustained_share
 from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.cost.work import KernelWork, Pricing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.cost.inference_constants import constants_for
@@ -11,6 +10,7 @@ from roofsim.cost.serving import ARITHMETIC, rated, sustained
 from roofsim.cost.serving_products import product_limits
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving

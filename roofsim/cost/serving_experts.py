@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from roofsim.cost.quantised import packed_weight
 from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained, unit_share
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Cast, Gather, Matmul
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.serving import Serving

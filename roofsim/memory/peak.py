@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

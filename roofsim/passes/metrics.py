@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import Phase
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

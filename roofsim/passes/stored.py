@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
+from roofsim.records import dataclass
 from roofsim.spec.precision.formats import EMBEDDING, HEAD, LINEAR, Place, mean_bits
 
 if TYPE_CHECKING:

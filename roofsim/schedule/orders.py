@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.records import dataclass
 from roofsim.schedule.orders import Plan, plan
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.printed import Printed
+from roofsim.records import dataclass, replace
 from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
 from roofsim.serve.host_cache import hits_of

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.cost.host.copies import COPY_EFFICIENCY, host_path
+from roofsim.records import dataclass, replace
 from roofsim.serve.problems import problem
 from roofsim.serve.surface import Passes
 from roofsim.spec.scenario.layout import layout_of

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field
 from roofsim.spec.reading.quantity import Bytes
 from roofsim.spec.scenario.workload import ContextCommunication
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
-
 from roofsim.errors import did_you_mean
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.engine.inference import AttentionKernel, EncoderAttention, InferenceFacts, WeightOnly
 from roofsim.spec.engine.parts import Overlap, RankWait, ServingExperts, ServingPipeline

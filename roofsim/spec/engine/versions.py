@@ -6,12 +6,11 @@ the version before which they were otherwise; the facts of a version are today's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
-
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, Version, decimal_year, older, read_choice
 from roofsim.spec.engine.ranks import Strict

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.numeric import Real, maximum, minimum, real, where
+from roofsim.records import dataclass
 from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
