@@ -6,7 +6,6 @@ needed or not. Here all classes share them; only the constructor of a class that
 
 from __future__ import annotations
 
-import sys
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -55,7 +54,9 @@ class _StandardFields:
         for name, ours in getattr(owner, _FIELDS).items():
             default = dataclasses.MISSING if ours.default is MISSING else ours.default
             factory: Any = dataclasses.MISSING if ours.default_factory is MISSING else ours.default_factory
-            given: dict[str, Any] = {"default": default} if factory is dataclasses.MISSING else {"default_factory": factory}
+            given: dict[str, Any] = (
+                {"default": default} if factory is dataclasses.MISSING else {"default_factory": factory}
+            )
             theirs: Any = dataclasses.field(
                 init=ours.init, repr=ours.repr, compare=ours.compare, kw_only=ours.kw_only, **given
             )
@@ -142,7 +143,7 @@ def _made(cls: Any, frozen: bool, eq: bool, shown: bool, kw_only: bool) -> Any:
     cls.__record_plain__ = not hasattr(cls, "__post_init__") and all(one.init for one in known.values())
     cls.__record_frozen__ = frozen
     cls.__dataclass_fields__ = _StandardFields()
-    cls.__match_args__ = tuple(name for name, one in known.items() if one.init and not one.kw_only)
+    setattr(cls, "__match_args__", tuple(name for name, one in known.items() if one.init and not one.kw_only))  # noqa: B010
     cls.__init__ = _first_constructor(cls)
     if shown and "__repr__" not in own:
         cls.__repr__ = _shown
@@ -172,7 +173,9 @@ def _field_of(cls: Any, name: str, annotation: Any, kw_only: bool) -> _Field:
             setattr(cls, name, made.default)
     else:
         if isinstance(default, list | dict | set):
-            raise TypeError(f"{cls.__qualname__}.{name}: a default that can change is shared by all; use default_factory")
+            raise TypeError(
+                f"{cls.__qualname__}.{name}: a default that can change is shared by all; use default_factory"
+            )
         made = _Field(default, MISSING, init=True, repr=True, compare=True)
     made.name, made.type, made.kw_only = name, annotation, kw_only
     return made  # type: ignore[no-any-return]
@@ -183,41 +186,38 @@ def _field_of(cls: Any, name: str, annotation: Any, kw_only: bool) -> _Field:
 
 def _first_constructor(cls: Any) -> Callable[..., None]:
     """Return a constructor that needs no code of its own; it gives way to a compiled one when it was called often."""
-    known: dict[str, _Field] = cls.__record_fields__
-    positional: tuple[str, ...] = cls.__match_args__
     calls = 0
 
     def __init__(self: Any, /, *args: Any, **given: Any) -> None:  # noqa: N807
         nonlocal calls
         calls += 1
-        if calls > _OFTEN or len(args) > len(positional):
-            return _compiled(cls)(self, *args, **given)
-        rest = given
-        if args:
-            for name, value in zip(positional, args, strict=False):
-                if name in rest:
-                    return _compiled(cls)(self, *args, **given)  # says what is wrong
-                rest[name] = value
-        values = self.__dict__
-        met = 0
-        for name, one in known.items():
-            if name in rest and one.init:
-                values[name] = rest[name]
-                met += 1
-            elif one.default is not MISSING:
-                values[name] = one.default
-            elif one.default_factory is not MISSING:
-                values[name] = one.default_factory()
-            elif one.init:
-                return _compiled(cls)(self, *args, **given)
-        if met != len(rest):
-            return _compiled(cls)(self, *args, **given)
-        if not cls.__record_plain__ and hasattr(self, "__post_init__"):
+        if calls > _OFTEN or not _filled(self, cls, args, given):
+            _compiled(cls)(self, *args, **given)  # says what is wrong, if something is
+        elif not cls.__record_plain__ and hasattr(self, "__post_init__"):
             self.__post_init__()
-        return None
 
     __init__.__qualname__ = f"{cls.__qualname__}.__init__"
     return __init__
+
+
+def _filled(self: Any, cls: Any, args: tuple[Any, ...], given: dict[str, Any]) -> bool:
+    """Give a new record its values; False where arguments are missing, too many, or meant for no field."""
+    rest = dict(zip(cls.__match_args__, args, strict=False))
+    if len(rest) < len(args) or rest.keys() & given.keys():
+        return False
+    rest.update(given)
+    values, met = self.__dict__, 0
+    for name, one in cls.__record_fields__.items():
+        if name in rest and one.init:
+            values[name] = rest[name]
+            met += 1
+        elif one.default is not MISSING:
+            values[name] = one.default
+        elif one.default_factory is not MISSING:
+            values[name] = one.default_factory()
+        elif one.init:
+            return False
+    return met == len(rest)
 
 
 def _compiled(cls: Any) -> Callable[..., None]:
@@ -229,16 +229,20 @@ def _compiled(cls: Any) -> Callable[..., None]:
     parameters = ["self", *(_parameter(one, names) for one in ordered)]
     if named:
         parameters += ["*", *(_parameter(one, names) for one in named)]
-    body = ["values = self.__dict__"]
+    body = ["_values = self.__dict__"]
     for name, one in known.items():
         if one.default_factory is not MISSING:
             names[f"_make_{name}"] = one.default_factory
             made = f"_make_{name}()"
-            body.append(f"values[{name!r}] = {made} if {name} is _MISSING else {name}" if one.init else f"values[{name!r}] = {made}")
+            body.append(
+                f"_values[{name!r}] = {made} if {name} is _MISSING else {name}"
+                if one.init
+                else f"_values[{name!r}] = {made}"
+            )
         elif one.init:
-            body.append(f"values[{name!r}] = {name}")
+            body.append(f"_values[{name!r}] = {name}")
         elif one.default is not MISSING:
-            body.append(f"values[{name!r}] = _default_{name}")
+            body.append(f"_values[{name!r}] = _default_{name}")
             names[f"_default_{name}"] = one.default
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")

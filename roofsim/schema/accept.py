@@ -21,7 +21,7 @@ _LARGEST: Final = 2**53
 _STRICT: Final = {"frozen": True, "extra": "forbid", "strict": True, "allow_inf_nan": False}
 
 
-class Unsure(ValueError):
+class UnsureError(ValueError):
     """Data that is wrong, or that only the reference can judge."""
 
 
@@ -46,20 +46,20 @@ def accepted(schema: Any, data: Any, context: dict[str, Any] | None = None, *, w
 
     Raises
     ------
-    Unsure
+    UnsureError
         When the reference has to look at it.
     """
     try:
         return _instance(schema, data, Info(context, written))
-    except Unsure:
+    except UnsureError:
         raise
     except (ValueError, TypeError, AssertionError, RecursionError) as error:  # of functions that read or check values
-        raise Unsure(str(error)) from None
+        raise UnsureError(str(error)) from None
 
 
 def _instance(schema: Any, data: Any, info: Info) -> Any:
     if type(data) is not dict or any(schema.model_config.get(key) != value for key, value in _STRICT.items()):
-        raise Unsure(schema.__name__)
+        raise UnsureError(schema.__name__)
     whole, by_field = _validators(schema)
     values: dict[str, Any] = {}
     given = set()
@@ -67,7 +67,7 @@ def _instance(schema: Any, data: Any, info: Info) -> Any:
         value = data.get(field.alias or name, UNSET)
         if value is UNSET:
             if field.is_required():
-                raise Unsure(name)
+                raise UnsureError(name)
             values[name] = field.get_default()
             continue
         check = field.check or _check_of_field(field)
@@ -78,11 +78,11 @@ def _instance(schema: Any, data: Any, info: Info) -> Any:
         values[name] = value
         given.add(name)
     if len(given) != len(data):
-        raise Unsure(schema.__name__)
+        raise UnsureError(schema.__name__)
     made = fill(schema.__new__(schema), values, given)
     for validator in whole:
         if validator(made) is not made:
-            raise Unsure(schema.__name__)
+            raise UnsureError(schema.__name__)
     return made
 
 
@@ -119,21 +119,21 @@ def _check(kind: Any) -> Check:
 
 def _unknown(value: Any, info: Info) -> Any:
     del info
-    raise Unsure(type(value).__name__)
+    raise UnsureError(type(value).__name__)
 
 
 def _text(value: Any, info: Info) -> str:
     del info
     if type(value) is str and (value.isascii() or not any("\ud800" <= letter <= "\udfff" for letter in value)):
         return value
-    raise Unsure("text")
+    raise UnsureError("text")
 
 
 def _whole(value: Any, info: Info) -> int:
     del info
     if type(value) is int and -_LARGEST < value < _LARGEST:
         return value
-    raise Unsure("whole number")
+    raise UnsureError("whole number")
 
 
 def _number(value: Any, info: Info) -> float:
@@ -142,20 +142,20 @@ def _number(value: Any, info: Info) -> float:
         return value
     if type(value) is int and -_LARGEST < value < _LARGEST:
         return float(value)
-    raise Unsure("number")
+    raise UnsureError("number")
 
 
 def _flag(value: Any, info: Info) -> bool:
     del info
     if value is True or value is False:
         return value
-    raise Unsure("true or false")
+    raise UnsureError("true or false")
 
 
 def _none(value: Any, info: Info) -> None:
     del info
     if value is not None:
-        raise Unsure("null")
+        raise UnsureError("null")
 
 
 def _anything(value: Any, info: Info) -> Any:
@@ -195,7 +195,7 @@ def _literal(kind: Any) -> Check:
         del info
         if type(value) in (str, int, bool, type(None)) and (type(value), value) in known:
             return value
-        raise Unsure("one of a few words")
+        raise UnsureError("one of a few words")
 
     return check
 
@@ -208,11 +208,11 @@ def _union(kind: Any) -> Check:
         for each in checks:
             try:
                 results.append(each(value, info))
-            except Unsure:
+            except UnsureError:
                 continue
         first = results[0] if results else UNSET
         if first is UNSET or any(type(each) is not type(first) or each != first for each in results[1:]):
-            raise Unsure("one of several types")
+            raise UnsureError("one of several types")
         return first
 
     return check
@@ -234,10 +234,13 @@ def _annotated(kind: Any) -> Check:
 
 
 def _read_first(reader: Any, check: Check) -> Check:
-    func = reader.func
-    if reader.takes_info:
-        return lambda value, info: check(func(value, info), info)
-    return lambda value, info: check(func(value), info)
+    """Return a check of what a function makes of a value: no longer data of a file, for which strict is less strict."""
+    func, takes_info = reader.func, reader.takes_info
+
+    def read(value: Any, info: Info) -> Any:
+        return check(func(value, info) if takes_info else func(value), Info(info.context, written=False))
+
+    return read
 
 
 def _bounded(check: Check, bounds: dict[str, Any]) -> Check:
@@ -251,7 +254,7 @@ def _bounded(check: Check, bounds: dict[str, Any]) -> Check:
             or (below is not None and not number < below)
             or (most is not None and not number <= most)
         ):
-            raise Unsure("a number within limits")
+            raise UnsureError("a number within limits")
         return number
 
     return bounded
@@ -264,7 +267,7 @@ def _tuple(kind: Any) -> Check:
 
     def check(value: Any, info: Info) -> Any:
         if type(value) is not (list if info.written else tuple) or not (same or len(value) == len(checks)):
-            raise Unsure("a list")
+            raise UnsureError("a list")
         if same:
             return tuple(checks[0](each, info) for each in value)
         return tuple(one(each, info) for one, each in zip(checks, value, strict=True))
@@ -277,7 +280,7 @@ def _list(kind: Any) -> Check:
 
     def check(value: Any, info: Info) -> Any:
         if type(value) is not list:
-            raise Unsure("a list")
+            raise UnsureError("a list")
         return [inner(each, info) for each in value]
 
     return check
@@ -290,10 +293,10 @@ def _mapping(kind: Any) -> Check:
 
     def check(value: Any, info: Info) -> Any:
         if type(value) is not dict:
-            raise Unsure("a mapping")
+            raise UnsureError("a mapping")
         made = {key_check(key, info): inner(each, info) for key, each in value.items()}
         if len(made) != len(value):
-            raise Unsure("keys that are the same")
+            raise UnsureError("keys that are the same")
         return made
 
     return check
@@ -305,7 +308,7 @@ def _whole_key(key: Any, info: Info) -> int:
         return _whole(key, info)
     if type(key) is str and len(key) < 16 and key.isascii() and key.isdecimal() and str(int(key)) == key:
         return int(key)
-    raise Unsure("a whole number as a key")
+    raise UnsureError("a whole number as a key")
 
 
 _MAKERS: Final[dict[Any, typing.Callable[[Any], Check]]] = {

@@ -37,8 +37,15 @@ __all__ = [
     "model_validator",
 ]
 
-#: What a field without a default has for one.
-UNSET: Final[Any] = type("_Unset", (), {"__repr__": lambda self: "UNSET"})()
+
+class _Unset:
+    """What a field without a default has for one."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final[Any] = _Unset()
 BOUNDS: Final = ("gt", "ge", "lt", "le")
 
 
@@ -92,9 +99,9 @@ class FieldOf:
         """Tell whether data must have it."""
         return self.default is UNSET and self.default_factory is None
 
-    def get_default(self) -> Any:
+    def get_default(self, *, call_default_factory: bool = True) -> Any:
         """Return the value of a field that data does not have."""
-        if self.default_factory is not None:
+        if self.default_factory is not None and call_default_factory:
             return self.default_factory()
         return self.default.copy() if isinstance(self.default, dict | list | set) else self.default
 
@@ -192,14 +199,12 @@ if not TYPE_CHECKING:
 
         __slots__ = ("__dict__", "__weakref__", "_given")
 
-        model_config = {}
-
         def __init__(self, /, **data):
-            from roofsim.schema.accept import Unsure, accepted
+            from roofsim.schema.accept import UnsureError, accepted
 
             try:
                 made = accepted(type(self), data, written=False)
-            except Unsure:
+            except UnsureError:
                 from roofsim.schema.reference import checked
 
                 made = checked(type(self), data)
@@ -253,7 +258,7 @@ if not TYPE_CHECKING:
         def model_dump(self, *, exclude=frozenset(), exclude_unset=False, exclude_none=False):
             """Return plain mappings: the fields by name, schemas inside them as mappings too."""
             return {
-                name: _dumped(value, exclude_unset, exclude_none)
+                name: dumped(value, exclude_unset, exclude_none)
                 for name, value in self
                 if not (
                     name in exclude
@@ -315,16 +320,16 @@ def validators_of(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
     return whole, by_field
 
 
-def _dumped(value: Any, exclude_unset: bool, exclude_none: bool) -> Any:
+def dumped(value: Any, exclude_unset: bool = False, exclude_none: bool = False) -> Any:
+    """Return a value with the schemas in it as mappings."""
     if isinstance(value, BaseModel):
         return value.model_dump(exclude_unset=exclude_unset, exclude_none=exclude_none)
     if isinstance(value, dict):
         return {
-            key: _dumped(each, exclude_unset, exclude_none)
+            key: dumped(each, exclude_unset, exclude_none)
             for key, each in value.items()
             if not (exclude_none and each is None)
         }
     if isinstance(value, list | tuple | set):
-        return type(value)(_dumped(each, exclude_unset, exclude_none) for each in value)
+        return type(value)(dumped(each, exclude_unset, exclude_none) for each in value)
     return value
-

@@ -10,7 +10,16 @@ from typing import Any
 import pydantic
 from pydantic_core import core_schema
 
-from roofsim.schema.base import UNSET, BaseModel, BeforeValidator, FieldInfo, WithJsonSchema, fill, validators_of
+from roofsim.schema.base import (
+    UNSET,
+    BaseModel,
+    BeforeValidator,
+    FieldInfo,
+    WithJsonSchema,
+    dumped,
+    fill,
+    validators_of,
+)
 
 
 def checked(schema: Any, data: dict[str, Any]) -> Any:
@@ -48,38 +57,45 @@ def reference_of(schema: Any) -> type[pydantic.BaseModel]:
         "__qualname__": schema.__qualname__,
         "__doc__": schema.__doc__,
         "__annotations__": {},
-        "model_config": pydantic.ConfigDict(**schema.model_config),
+        "model_config": schema.model_config,
     }
     for name, field in schema.model_fields.items():
         namespace["__annotations__"][name] = _real(field.whole)
         if field.options:
-            default = {} if field.default is UNSET else {"default": field.default}
+            default = {} if field.default is UNSET else {"default": dumped(field.default)}
             namespace[name] = pydantic.Field(**default, **field.options)
         elif field.default is not UNSET:
-            namespace[name] = field.default
+            namespace[name] = dumped(field.default)
     for name, validators in validators_of(schema)[1].items():
         for number, validator in enumerate(validators):
             namespace[f"_check_{name}_{number}"] = pydantic.field_validator(name)(validator.__func__)
-    return type(pydantic.BaseModel)(schema.__name__, (pydantic.BaseModel,), namespace)
+    made: type[pydantic.BaseModel] = types.new_class(
+        schema.__name__, (pydantic.BaseModel,), exec_body=lambda body: body.update(namespace)
+    )
+    return made
 
 
 def core_schema_of(schema: Any, handler: pydantic.GetCoreSchemaHandler) -> Any:
     """Return how `pydantic` checks a schema wherever it is part of another."""
     whole, _ = validators_of(schema)
 
-    def read(value: Any, inner: Any) -> Any:
-        if type(value) is schema:
-            return value
-        found = inner(value)
-        values = {name: getattr(found, name) for name in schema.model_fields}
-        made = fill(schema.__new__(schema), values, set(found.model_fields_set))
+    def made_of(found: Any) -> Any:
+        given = set(found.model_fields_set)
+        values = {
+            name: getattr(found, name) if name in given else field.get_default()
+            for name, field in schema.model_fields.items()
+        }
+        made = fill(schema.__new__(schema), values, given)
         for validator in whole:
             made = validator(made)
         return made
 
-    shown = core_schema.plain_serializer_function_ser_schema(BaseModel.model_dump)
-    return core_schema.no_info_wrap_validator_function(
-        read, handler.generate_schema(reference_of(schema)), serialization=shown
+    # A function that wraps would be handed JSON as Python's values, for which strict is stricter: it comes after.
+    read = core_schema.no_info_after_validator_function(made_of, handler.generate_schema(reference_of(schema)))
+    return core_schema.json_or_python_schema(
+        json_schema=read,
+        python_schema=core_schema.union_schema([core_schema.is_instance_schema(schema), read]),
+        serialization=core_schema.plain_serializer_function_ser_schema(BaseModel.model_dump),
     )
 
 

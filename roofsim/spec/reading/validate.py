@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofsim.errors import Problem, SpecError, did_you_mean
-from roofsim.schema.accept import Unsure, accepted
+from roofsim.schema.accept import UnsureError, accepted
 from roofsim.schema.base import BaseModel, FieldInfo
 from roofsim.spec.reading.quantity import SI
 
@@ -33,7 +33,7 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
     try:
         return accepted(schema, document.data, {SI: si})  # type: ignore[no-any-return]
-    except Unsure:
+    except UnsureError:
         pass
     from pydantic import ValidationError
 
