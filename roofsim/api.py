@@ -27,13 +27,14 @@ from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
-    from roofsim.serve.answer import Served
+    from roofsim.search.table import SweepTable
+    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Imported
     from roofsim.spec.scenario.workload import Scenario
@@ -56,6 +57,37 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
         When the request is wrong; the message says where and what would be right.
     """
     return answer(evaluate(resolve(scenario, **overrides)))
+
+
+def sweep(
+    scenario: str | Path | dict[str, Any] | Scenario, axes: Mapping[str, Iterable[Any]], **overrides: Any
+) -> SweepTable:
+    """Predict every combination of values of some keys of a scenario.
+
+    Parameters
+    ----------
+    axes
+        Key of the scenario -> its values, as a scenario file has them: ``{"parallel.tensor": [1, 2, 4], "hardware.gpu": ["a100",
+        "h100"], "hardware.override.gpu.memory.bandwidth": [2e12, "4 TB/s", "2x"]}``. Any key is an axis: of the model (fields of a
+        model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
+        value.
+    overrides
+        Values for all points, as for `run`.
+
+    Returns
+    -------
+    SweepTable
+        One array per figure, one dimension per axis. Each point equals `run` of its scenario; points that `run` refuses are not
+        feasible, and say why.
+
+    Raises
+    ------
+    SpecError
+        For an axis that is wrong: a key that no scenario has, values that are no list.
+    """
+    from roofsim.search.sweep import sweep_document
+
+    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model)
 
 
 def compare(

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
 from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
 from roofsim.cost.host.feed import feed
+from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
@@ -272,7 +272,9 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
-    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside_copies(resolved))
+    depth = real(getattr(resolved.model, "num_layers", 1))
+    beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
+    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside)
 
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+    from dataclasses import MISSING, asdict, dataclass, field, fields, is_dataclass, replace
 
     Record = Any
 
-__all__ = ["MISSING", "asdict", "dataclass", "field", "fields", "replace"]
+__all__ = ["MISSING", "asdict", "dataclass", "field", "fields", "is_dataclass", "replace"]
 
 #: Objects of a class after which its constructor is compiled: that takes as long as making a hundred of them without.
 _OFTEN: Final = 40
@@ -83,6 +83,10 @@ if not TYPE_CHECKING:
     def fields(record):
         """Return the fields of a record or of its class, in order."""
         return tuple(getattr(record, _FIELDS).values())
+
+    def is_dataclass(value):
+        """Tell whether a value is a record, or a class of records."""
+        return hasattr(value, _FIELDS)
 
     def replace(record, /, **changes):
         """Return a copy of a record in which some fields have other values.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES, Made, Part, made_of
-from roofsim.cost.roofline import BOUNDS
+from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
 

@@ -8,7 +8,7 @@ from roofsim.graph.ops import Attention, Cast, Matmul
 from roofsim.records import replace
 
 if TYPE_CHECKING:
-    from roofsim.cost.work import KernelWork
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real

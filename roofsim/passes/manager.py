@@ -17,7 +17,8 @@ from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
 from roofsim.passes.widen import WidenActivations
-from roofsim.spec.precision.formats import ENCODINGS, weight_format
+from roofsim.spec.precision.encodings import ENCODINGS
+from roofsim.spec.precision.formats import weight_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.records import dataclass
-from roofsim.spec.precision.formats import EMBEDDING, HEAD, LINEAR, Place, mean_bits
+from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, Place
+from roofsim.spec.precision.formats import mean_bits
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

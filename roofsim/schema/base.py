@@ -70,6 +70,13 @@ class FieldOf:
         self.check: Any = None
         self._annotation: Any = UNSET
 
+    @classmethod
+    def from_annotation(cls, annotation: Any) -> FieldOf:
+        """Return a blank field of a type: that of an entry of a free mapping."""
+        made = cls()
+        made.text = annotation
+        return made
+
     @property
     def bounds(self) -> dict[str, Any]:
         """Limits on a number, by pydantic's words for them."""

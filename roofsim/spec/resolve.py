@@ -20,13 +20,14 @@ from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.layout import check_layout, complete_parallel
-from roofsim.spec.scenario.running import Reliability, check_running, reliability_of
+from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 from roofsim.spec.settle.context import complete_context
 from roofsim.spec.settle.encoder_attention import with_encoder_attention
-from roofsim.spec.settle.hardware import find_hardware, flat_override, overlay_path
+from roofsim.spec.settle.hardware import find_hardware, flat_override, leaves, overlay_path
 from roofsim.spec.settle.offload import check_offload, host_memory
 from roofsim.spec.settle.precision import choose_precision
+from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.stated import chosen, unstated
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.precision.stored_weights import StoredWeights
     from roofsim.spec.reading.told_apart import Importer
+    from roofsim.spec.settle.hardware import Hardware
 
 T = TypeVar("T")
 
@@ -103,7 +105,7 @@ class Resolver:
             engine = problems.of(lambda: self.engine(scenario.workload))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
             gpus = 1 if parallel is None else parallel.gpus
-            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document, gpus))
+            hardware = problems.of(lambda: self.hardware(scenario.hardware, gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
@@ -188,35 +190,51 @@ class Resolver:
 
     def model(self, given: str | dict[str, Any]) -> ModelSpec:
         """Find the model: an inline mapping, a file, a Hugging Face config, or a catalog name."""
-        if isinstance(given, dict):
-            return self._inline(given)
+        return self._inline(given) if isinstance(given, dict) else self._model_of(*self._named_model(given))
+
+    def _named_model(self, given: str) -> tuple[Document, str, str]:
+        """Return what describes a model that is named, what stands before its keys in messages, and its name."""
         path = self._file(given)
         shape = None if path is not None else sized(given)
         if shape is not None:
             self.assumed.append(f"model {given}: {shape.sentence()}")
             self.origins.append(("model", f"a shape of {given}"))
-            return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
+            return from_mapping(shape.mapping(given.strip()), "<size>"), "", given
         if path is None:
             name = self._model_name(given)
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", f"catalog entry {name}"))
-            return self._model_of(catalog.load("model", name), "", name)
+            return catalog.load("model", name), "", name
         ours = (
             None if is_folder(path) else read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
         )
         if ours is None or ours.data == {"model": str(path)}:
             self.origins.append(("model", f"Hugging Face config {path}"))
-            return self._imported(path, str(path), path.stem)
+            return self._imported(path, str(path)), "", path.stem
         self.origins.append(("model", f"file {path}"))
-        return self._model_of(ours, "", path.stem)
+        return ours, "", path.stem
 
     def _inline(self, given: dict[str, Any]) -> ModelSpec:
+        if "inherits" in given:
+            return self._inherited(given)
         self.origins.append(("model", "stated in the scenario"))
         if "family" not in given and "model_type" in given:
-            return self._imported(given, self.document.source, "inline")
+            return self._model_of(self._imported(given, self.document.source), "", "inline")
         return self._model_of(self.document.part(("model",), given), "model", "inline")
 
-    def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
+    def _inherited(self, given: dict[str, Any]) -> ModelSpec:
+        """Return a named model with some of its fields changed."""
+        parent = given["inherits"]
+        if not isinstance(parent, str):
+            message = f"expected the name or the file of a model; got {parent!r}"
+            raise SpecError(Problem(message, self.document.place(("model", "inherits")), "model.inherits"))
+        document, _, name = self._named_model(parent)
+        changes = {key: value for key, value in given.items() if key != "inherits"}
+        for path, value in leaves({"name": f"{name} (changed)"} | changes):
+            document = document.with_value(path, value, self.document.place(("model", *path)))
+        return self._model_of(document, "model", name)
+
+    def _imported(self, given: Path | dict[str, Any], where: str) -> Document:
         """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
         if self.importer is None:
             raise SpecError(
@@ -225,7 +243,7 @@ class Resolver:
         found = self.importer(given, where)
         self.assumed += found.assumed
         self.warnings += found.warnings
-        return self._model_of(from_mapping(found.mapping, where), "", name)
+        return from_mapping(found.mapping, where)
 
     def _model_name(self, given: str) -> str:
         """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
@@ -266,6 +284,10 @@ class Resolver:
         model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
         self.warnings += model.caveats()
         return model
+
+    def hardware(self, choice: HardwareChoice, gpus: int) -> Hardware:
+        """Find the card and the node for so many GPUs."""
+        return find_hardware(choice, self.document, gpus)
 
     # -- engine and precision -----------------------------------------------------------------------------------
 

@@ -12,11 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from roofsim.schema.base import BaseModel
 
 import roofsim
 from roofsim.graph import ops as vocabulary
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.schema.base import BaseModel
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = sorted((ROOT / "roofsim").rglob("*.py"))
@@ -144,7 +144,7 @@ def final_ops():
 
 
 def test_every_op_has_a_row_in_every_table():
-    from roofsim.cost.kernels import kernels_of
+    from roofsim.cost.kernels.ops import kernels_of
     from roofsim.passes.autograd.tape import ROWS, backward
     from roofsim.passes.precision import autocast_policy
 

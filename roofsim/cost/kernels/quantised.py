@@ -15,7 +15,7 @@ from roofsim.numeric import ceil, divide, maximum, where
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.silicon import Silicon, corner
+from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
 from roofsim.records import dataclass
 

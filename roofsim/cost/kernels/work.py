@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.quantised import QuantisedProducts
+from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
