@@ -12,7 +12,16 @@ import typing
 from math import isfinite
 from typing import Any, Final, Literal
 
-from roofsim.schema.base import UNSET, BaseModel, BeforeValidator, FieldInfo, WithJsonSchema, fill, validators_of
+from roofsim.schema.base import (
+    UNSET,
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    FieldInfo,
+    WithJsonSchema,
+    fill,
+    validators_of,
+)
 
 Check = typing.Callable[[Any, "Info"], Any]
 
@@ -228,8 +237,10 @@ def _annotated(kind: Any) -> Check:
                 check = _bounded(check, bounds)
         elif isinstance(one, BeforeValidator):
             check = _read_first(one, check)
-        elif not isinstance(one, WithJsonSchema):
-            return _unknown
+        elif isinstance(one, AfterValidator):
+            check = _then(one, check)
+        elif not (isinstance(one, WithJsonSchema) or type(one).__module__.startswith("roofsim.")):
+            return _unknown  # a marker of our own asks for nothing
     return check
 
 
@@ -241,6 +252,13 @@ def _read_first(reader: Any, check: Check) -> Check:
         return check(func(value, info) if takes_info else func(value), Info(info.context, written=False))
 
     return read
+
+
+def _then(judge: Any, check: Check) -> Check:
+    func, takes_info = judge.func, judge.takes_info
+    if takes_info:
+        return lambda value, info: func(check(value, info), info)
+    return lambda value, info: func(check(value, info))
 
 
 def _bounded(check: Check, bounds: dict[str, Any]) -> Check:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from pydantic import (
+        AfterValidator,
         BaseModel,
         BeforeValidator,
         ConfigDict,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 __all__ = [
+    "AfterValidator",
     "BaseModel",
     "BeforeValidator",
     "ConfigDict",
@@ -53,7 +55,7 @@ class FieldOf:
     """A field of a schema; its annotation is evaluated when somebody reads it."""
 
     __slots__ = (
-        "_annotation", "alias", "check", "default", "default_factory", "description", "examples", "metadata", "name",
+        "_annotation", "_metadata", "alias", "check", "default", "default_factory", "description", "examples", "name",
         "options", "owner", "text",
     )  # fmt: skip
 
@@ -63,7 +65,7 @@ class FieldOf:
         self.alias = options.get("alias")
         self.description = options.get("description")
         self.examples = options.get("examples")
-        self.metadata: tuple[Any, ...] = ()
+        self._metadata: tuple[Any, ...] = ()
         self.options = options
         self.name = self.text = ""
         self.owner: Any = None
@@ -89,6 +91,12 @@ class FieldOf:
         return self._annotation
 
     @property
+    def metadata(self) -> tuple[Any, ...]:
+        """What stands beside the type in an outer `Annotated`."""
+        self._evaluate()
+        return self._metadata
+
+    @property
     def whole(self) -> Any:
         """The type of the field as it was written."""
         if not isinstance(self.text, str):
@@ -99,8 +107,8 @@ class FieldOf:
     def _evaluate(self) -> None:
         if self._annotation is UNSET:
             whole = self.whole
-            self.metadata = getattr(whole, "__metadata__", ())
-            self._annotation = whole.__origin__ if self.metadata else whole
+            self._metadata = getattr(whole, "__metadata__", ())
+            self._annotation = whole.__origin__ if self._metadata else whole
 
     def is_required(self) -> bool:
         """Tell whether data must have it."""
@@ -113,8 +121,8 @@ class FieldOf:
         return self.default.copy() if isinstance(self.default, dict | list | set) else self.default
 
 
-class Before:
-    """A function that reads a value before its type is checked."""
+class _Function:
+    """A function of values, and whether it asks what surrounds them."""
 
     __slots__ = ("func", "takes_info")
 
@@ -122,6 +130,14 @@ class Before:
         self.func = func
         code = getattr(func, "__code__", None)
         self.takes_info = code is not None and code.co_argcount > 1
+
+
+class Before(_Function):
+    """A function that reads a value before its type is checked."""
+
+
+class After(_Function):
+    """A function that checks or changes a value whose type is right."""
 
 
 class JsonSchema:
@@ -183,6 +199,7 @@ def _is_field(name: str, annotation: Any) -> bool:
 if not TYPE_CHECKING:
     FieldInfo = FieldOf
     BeforeValidator = Before
+    AfterValidator = After
     WithJsonSchema = JsonSchema
     ValidationInfo = Any
     ConfigDict = dict

@@ -12,6 +12,7 @@ from pydantic_core import core_schema
 
 from roofsim.schema.base import (
     UNSET,
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     FieldInfo,
@@ -116,6 +117,8 @@ def _real_word(word: Any) -> Any:
         return pydantic.Field(**word.options)  # type: ignore[attr-defined]
     if isinstance(word, BeforeValidator):
         return pydantic.BeforeValidator(word.func)
+    if isinstance(word, AfterValidator):
+        return pydantic.AfterValidator(word.func)
     if isinstance(word, WithJsonSchema):
         return pydantic.WithJsonSchema(word.json_schema)
     return word
