@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,6 +12,7 @@ from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PricedGraph
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, Copy
+from roofsim.records import dataclass, replace
 from roofsim.schedule.pipeline.makespan import closed_form
 
 if TYPE_CHECKING:
