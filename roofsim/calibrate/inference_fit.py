@@ -9,7 +9,6 @@ import csv
 import io
 import sys
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ from roofsim.calibrate.cases import folder
 from roofsim.calibrate.inference_cases import READ, TIME, load_inference_cases
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

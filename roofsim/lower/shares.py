@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
 from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import ceil, maximum, same, where
+from roofsim.records import dataclass, field
 from roofsim.spec.engine.kernels import ServingExperts
 from roofsim.spec.engine.ranks import CommunicationFacts
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
@@ -23,6 +23,7 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
 from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
+from roofsim.records import dataclass, field
 from roofsim.spec.engine.attention import AttentionFacts
 from roofsim.spec.engine.schema import Engine
 
@@ -33,8 +34,12 @@ if TYPE_CHECKING:
 
 #: Attention that runs as several kernels.
 SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
-#: An engine of default facts, but for fused attention.
-FLASH: Final = Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
+
+
+@cache
+def unnamed() -> Engine:
+    """Return an engine of default facts, but for fused attention."""
+    return Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +58,7 @@ class Flavour:
         Ranks over whose batches batch norms take their statistics.
     """
 
-    engine: Engine = FLASH
+    engine: Engine = field(default_factory=unnamed)
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
@@ -69,7 +74,7 @@ class Flavour:
         KeyError
             For a fact that there is not.
         """
-        engine = FLASH.changed(**facts)
+        engine = unnamed().changed(**facts)
         return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
 
     @property

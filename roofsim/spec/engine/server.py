@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
-
+from roofsim.schema.base import Field
 from roofsim.spec.engine.base import Strict
 from roofsim.spec.reading.quantity import SecondsOrNone
 from roofsim.spec.scenario.serving_words import Count
