@@ -24,10 +24,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Projections of one input that an engine may run as one product: fact -> leaves of their names.
-MERGED: Final = (
-    ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
-)  # fmt: skip
 #: Four-bit formats whose products were measured.
 FOUR_BITS: Final = ("nvfp4",)
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion

@@ -10,6 +10,7 @@ from roofsim.errors import GraphError
 from roofsim.numeric import Real, same
 
 if TYPE_CHECKING:
+    from roofsim.graph.parts import Part
     from roofsim.graph.tensor import DType, Tensor
 
 
@@ -94,6 +95,8 @@ class AbstractOp:
     """Of a backward or recomputed op: the name of the forward op that it belongs to."""
     share: Real = 1.0
     """Share of the passes in which it runs (the first micro batch adds no gradients to earlier ones)."""
+    part: Part | None = None
+    """What it is in its layer."""
 
     @property
     def group(self) -> Kind:

@@ -86,7 +86,6 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         cross_entropy=engine.cross_entropy,
         split_cross_entropy=engine.split_cross_entropy,
         loss_metrics=engine.loss_metrics if training else 0,
-        fused=frozenset(engine.fusion) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
         batch_norm_ranks=layout_of(resolved.parallel).replicas if training and engine.sync_batch_norm else 1.0,

@@ -87,6 +87,8 @@ def _model_of(graph: OpGraph) -> _Model:
         for weight in weights:
             rows.setdefault(_scope(weight), weight.shape[0])
         for op in body:
+            if isinstance(op, Matmul):
+                rows |= {str(part): width for part, width in op.merges}
             if isinstance(op, GroupedMatmul):
                 experts = op.experts
     groups: Real = rows["query"] / rows["value"] if {"query", "value"} <= set(rows) else 1.0
@@ -98,23 +100,26 @@ def _scope(weight: Tensor) -> str:
 
 
 def _place(op: AbstractOp, weight: Tensor, model: _Model) -> Place:
+    """Return where a weight stands; one that merges projections stands where the first of them does in a checkpoint."""
     matrix = HEAD if op.block is None else LINEAR
+    merges = op.merges if isinstance(op, Matmul) else ()
+    scope, rows = (str(merges[0][0]), merges[0][1]) if merges else (_scope(weight), weight.shape[-2])
     return Place(
         part=EMBEDDING if isinstance(op, Embedding) else matrix,
-        role=_ROLES.get(_scope(weight), "other"),
+        role=_ROLES.get(scope, "other"),
         columns=weight.shape[-1],
-        rows=weight.shape[-2],
-        matrices=2.0 if isinstance(op, GroupedMatmul) and _scope(weight) == "gate_up" else 1.0,
-        module=_module(op, weight),
+        rows=rows,
+        matrices=2.0 if isinstance(op, GroupedMatmul) and scope == "gate_up" else 1.0,
+        module=_module(op, weight, scope),
         layers=model.layers,
         groups=model.groups,
         experts=model.experts,
     )
 
 
-def _module(op: AbstractOp, weight: Tensor) -> str:
-    """Return the scope of a weight inside its block: self_attention.query."""
-    scopes = weight.name.split(".")[:-1]
+def _module(op: AbstractOp, weight: Tensor, last: str) -> str:
+    """Return the scope of a weight inside its block, with its `last` word: self_attention.query."""
+    scopes = [*weight.name.split(".")[:-2], last]
     return ".".join(scopes if op.block is None else scopes[1:])
 
 

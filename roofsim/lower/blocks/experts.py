@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
+from roofsim.graph.parts import Part
 from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.blocks.mlp import dense_mlp, gated
@@ -125,7 +126,7 @@ def grouped_linear(
         b.emit(
             GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
             rows=rows.shape[0], n=width, k=k, experts=experts_here, load=layers.shares.expert_load,
-            dealt=layers.shares.expert if layers.shares.serving else 1.0,
+            dealt=layers.shares.expert if layers.shares.serving else 1.0, part=Part.named(leaf),
         )  # fmt: skip
         if not model.expert_bias:
             return out

@@ -18,6 +18,7 @@ from roofsim.graph.ops import (
     Softmax,
     View,
 )
+from roofsim.graph.parts import Part
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
 from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
@@ -46,8 +47,6 @@ class Flavour:
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0
-    fused: frozenset[str] = frozenset()
-    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
@@ -171,7 +170,9 @@ class Layers:
                 extra = (self.b.parameter("bias", width),)
             out = self.b.tensor("out", *x.shape[:-1], width)
             m = product(*x.shape[:-1])
-            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated)
+            return self._one(
+                Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated, part=Part.named(leaf)
+            )
 
     def embedding(self, indices: Tensor, entries: Real, width: Real, leaf: str) -> Tensor:
         """Look up rows of a trained table ``[entries, width]``."""

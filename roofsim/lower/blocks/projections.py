@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Matmul
+from roofsim.graph.parts import Part
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None
         out = b.tensor("out", *x.shape[:-1], width)
         rows = product(*x.shape[:-1])
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        b.emit(Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1])
+        b.emit(
+            Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1], part=Part.QUERY_KEY_VALUE
+        )
     stacked = layers.view(out, "transpose", 3.0, x.shape[0], heads.heads, x.shape[1], size, copies_gradient=True)
     parts = layers.split(stacked, 1.0, 1.0, 1.0, axis=0)
     q, k, v = (layers.view(part, "transpose", x.shape[0], x.shape[1], heads.heads, size) for part in parts)

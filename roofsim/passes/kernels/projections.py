@@ -1,0 +1,114 @@
+"""Multiply projections of one input at once, as engines do that hold their weights as one matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar
+
+from roofsim.graph.ops import Matmul, View
+from roofsim.graph.parts import MERGED, Part
+from roofsim.graph.rewire import Rewiring
+from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.numeric import Real, same
+from roofsim.passes.stored import stored_types
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp, Block
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.formats import WeightFormat
+
+#: What projections must have in common to be one product: block, input, merged part, stored type, and whether it is trained.
+Key = tuple["Block | None", Tensor, Part, "DType | None", bool]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeProjections:
+    """Make one product of those that read the same tensor and are parts of one merged projection.
+
+    Their weights become one matrix, of which each part is rows, and so do their biases; the parts of the result are views
+    of one buffer. Runs on the graph as it was built, so that types, adapters, gradients and recomputation see the merged
+    product only. Weights that a format stores in different types stay apart: no kernel multiplies them at once.
+
+    Attributes
+    ----------
+    into
+        The merged projections that the engine has.
+    weights
+        Format in which weights are stored; None: all in one type.
+    """
+
+    name: ClassVar[str] = "merge_projections"
+    requires: ClassVar[frozenset[str]] = frozenset()
+    ensures: ClassVar[frozenset[str]] = frozenset({"merged_projections"})
+
+    into: frozenset[Part]
+    weights: WeightFormat | None = None
+
+    def __call__(self, graph: OpGraph) -> OpGraph:
+        """Return the graph with one product for each set of projections."""
+        stored = {} if self.weights is None else stored_types(graph, self.weights)
+        sets: dict[Key, list[Matmul]] = {}
+        for op in graph:
+            if isinstance(op, Matmul) and (key := self._key(op, stored)) is not None:
+                sets.setdefault(key, []).append(op)
+        merged = {key: ops for key, ops in sets.items() if len(ops) > 1}
+        firsts = {ops[0]: key for key, ops in merged.items()}
+        dropped = {op for ops in merged.values() for op in ops}
+        writer = Rewiring()
+        for op in graph:
+            if op in firsts:
+                key = firsts[op]
+                _write(writer, merged[key], key[2])
+            elif op not in dropped:
+                writer.add(op)
+        return graph.replaced(writer.ops, *self.ensures)
+
+    def _key(self, op: Matmul, stored: dict[Tensor, DType]) -> Key | None:
+        """Return what an op shares with those that it is merged with; None: with none."""
+        part = next((whole for whole in self.into if op.part in MERGED[whole]), None)
+        weight = op.inputs[1]
+        if part is None or weight.role is not Role.PARAMETER or weight.base is not None or not same(op.batch, 1.0):
+            return None
+        return op.block, op.inputs[0], part, stored.get(weight), weight.requires_grad
+
+
+def _write(writer: Rewiring, ops: list[Matmul], part: Part) -> None:
+    """Write the product that stands for several, and the view that shows their results in its own."""
+    first = ops[0]
+    width = _total([op.n for op in ops])
+    weight = replace(first.inputs[1], name=_renamed(first.inputs[1].name, ops), shape=(width, first.k))
+    inputs = (first.inputs[0], weight, *_bias(ops))
+    result = first.outputs[0]
+    both = replace(result, name=_renamed(result.name, ops), shape=(*result.shape[:-1], width))
+    product = replace(
+        first, name=_renamed(first.name, ops), inputs=inputs, outputs=(both,), n=width, part=part,
+        repeated=width / _total([op.n / op.repeated for op in ops]), merges=tuple((op.part, op.n) for op in ops),
+    )  # fmt: skip
+    writer.add(product)
+    shown = {op.outputs[0]: replace(op.outputs[0], base=both) for op in ops}
+    name = f"{product.name.rpartition('.')[0]}.split"
+    writer.add(View(name=name, inputs=(both,), outputs=tuple(shown.values()), block=first.block, function="split"))
+    writer.put(shown)
+
+
+def _renamed(name: str, ops: list[Matmul]) -> str:
+    """Return a name of the first layer's with the names of all in the place of its own."""
+    words, own = name.split("."), str(ops[0].part)
+    place = len(words) - 1 - words[::-1].index(own) if own in words else 0
+    words[place] = "_".join(str(op.part) for op in ops)
+    return ".".join(words)
+
+
+def _bias(ops: list[Matmul]) -> tuple[Tensor, ...]:
+    """Return the biases of several products as one; none where none has one."""
+    biases = [op.inputs[2] for op in ops if len(op.inputs) > 2]
+    if not biases:
+        return ()
+    return (replace(biases[0], name=_renamed(biases[0].name, ops), shape=(_total([bias.numel for bias in biases]),)),)
+
+
+def _total(sizes: list[Real]) -> Real:
+    total: Real = 0.0
+    for size in sizes:
+        total = total + size
+    return total
