@@ -84,7 +84,7 @@ def compare(
         When the request is wrong. A card that cannot run the scenario is not an error: its row says why, and what would run.
     """
     from roofsim.compare.build import compare_document
-    from roofsim.spec.hardware.cards import read_cards
+    from roofsim.spec.settle.cards import read_cards
 
     document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
     return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)

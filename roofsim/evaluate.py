@@ -27,10 +27,10 @@ from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
+from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.mesh import with_trailing_axis
-from roofsim.spec.scenario.offload import beside_copies, places
 from roofsim.spec.scenario.workload import ShardedOver
+from roofsim.spec.settle.offload import beside_copies, places
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,9 +20,9 @@ from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
 from roofsim.schedule.staged import micro_batches
+from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.mesh import with_trailing_axis
 from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.offload import places
+from roofsim.spec.settle.offload import places
 
 #: Buffers of one NCCL communicator: 4 MiB a channel and direction for the bandwidth protocol and about 1 MiB for the others
 #: (NCCL_BUFFSIZE), 16 channels inside a node of NVSwitches (plausible 80 MiB to 1 GiB: fewer channels, or NVLS).

@@ -11,19 +11,19 @@ from roofsim.compare.rows import Comparison, Row
 from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
-from roofsim.spec.hardware.cards import read_cards
-from roofsim.spec.hardware.find import flat_override
-from roofsim.spec.hardware.own_prices import own_prices, price_settings, priced
+from roofsim.spec.own_prices import own_prices, price_settings, priced
+from roofsim.spec.settle.cards import read_cards
+from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.hardware.cards import Card
-    from roofsim.spec.hardware.own_prices import OwnPrice
+    from roofsim.spec.own_prices import OwnPrice
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
+    from roofsim.spec.settle.cards import Card
 
 #: What is compared when no card is named: three data-centre generations and two that a person can buy.
 USUAL: Final = ("v100", "a100", "h100", "rtx4090", "rtx3060")

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from roofsim.compare.instead import Alternative
     from roofsim.compare.winners import Lead
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.hardware.cards import Card
     from roofsim.spec.hardware.price import Quote
+    from roofsim.spec.settle.cards import Card
 
 SCHEMA: Final = "roofsim/compare/1"
 

@@ -15,8 +15,8 @@ from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import with_override
 from roofsim.spec.scenario.serving import USUAL_ENGINE, Serving
-from roofsim.spec.scenario.sizes import named
 from roofsim.spec.scenario.workload import SERVING, Scenario
+from roofsim.spec.settle.sizes import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,26 +8,26 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.engine.encoder_attention import with_encoder_attention
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.engine.versions import NO_FACTS, choose
-from roofsim.spec.hardware.find import find_hardware, flat_override, overlay_path
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
-from roofsim.spec.precision.choose import choose_precision
+from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
 from roofsim.spec.reading.foreign import check_named
-from roofsim.spec.reading.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.reading.source import Document, from_mapping, is_folder, read_yaml
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
-from roofsim.spec.scenario.context import complete_context
 from roofsim.spec.scenario.layout import check_layout, complete_parallel
-from roofsim.spec.scenario.offload import check_offload, host_memory
 from roofsim.spec.scenario.running import Reliability, check_running, reliability_of
-from roofsim.spec.scenario.stated import chosen, unstated
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
+from roofsim.spec.settle.context import complete_context
+from roofsim.spec.settle.encoder_attention import with_encoder_attention
+from roofsim.spec.settle.hardware import find_hardware, flat_override, overlay_path
+from roofsim.spec.settle.offload import check_offload, host_memory
+from roofsim.spec.settle.precision import choose_precision
+from roofsim.spec.settle.stated import chosen, unstated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -312,7 +312,7 @@ class Resolver:
 
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""
-        from roofsim.spec.scenario.sizes import complete_workload
+        from roofsim.spec.settle.sizes import complete_workload
 
         completed, notes, warnings = complete_workload(given, parallel, model, self.document)
         self.assumed += notes

@@ -9,7 +9,7 @@ from roofsim.cost.inference_constants import constants_for, constants_of, factor
 from roofsim.cost.kernel_models.silicon import sustained_share
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
-from roofsim.spec.scenario.mesh import with_values
+from roofsim.spec.mesh import with_values
 from tests.scenarios import evaluated, resolved
 
 DECODE = {

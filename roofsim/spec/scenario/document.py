@@ -9,8 +9,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.naming import as_path, is_path, named_file
 from roofsim.spec.reading.foreign import check_file, refuse_object
-from roofsim.spec.reading.naming import as_path, is_path, named_file
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input

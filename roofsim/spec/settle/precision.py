@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
-from roofsim.spec.engine.loads import check_loads
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.precision.roles import (
     PATH,
@@ -21,6 +20,7 @@ from roofsim.spec.precision.roles import (
     unknown_precision,
 )
 from roofsim.spec.precision.stored_weights import StoredWeights
+from roofsim.spec.settle.stored_formats import check_loads
 
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine

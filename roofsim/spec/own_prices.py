@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, UnitError
-from roofsim.spec.hardware.cards import read_cards
+from roofsim.spec.settle.cards import read_cards
 from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from roofsim.spec.hardware.cards import Card
     from roofsim.spec.hardware.price import Price
     from roofsim.spec.resolve import Resolved
+    from roofsim.spec.settle.cards import Card
 
 _EXAMPLE: Final = "h100=2.50"
 _MOST: Final = 10.0**6

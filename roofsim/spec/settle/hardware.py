@@ -14,7 +14,7 @@ from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.factor import changed, factor_of
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.validate import validate
-from roofsim.spec.scenario.stated import chosen
+from roofsim.spec.settle.stated import chosen
 from roofsim.units import humanize
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches, one_of
 from roofsim.spec import catalog
-from roofsim.spec.hardware.find import find_hardware, flat_override
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.factor import factor_of, times
 from roofsim.spec.reading.source import Document, parse_value
 from roofsim.spec.scenario.document import with_override
 from roofsim.spec.scenario.workload import HardwareChoice
+from roofsim.spec.settle.hardware import find_hardware, flat_override
 
 if TYPE_CHECKING:
     from roofsim.spec.reading.source import Path_
