@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
 from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
 from roofsim.cost.host.feed import feed
+from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase

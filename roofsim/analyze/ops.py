@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES, Made, Part, made_of
-from roofsim.cost.roofline import BOUNDS
+from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.errors import Problem, SpecError, did_you_mean
 
 if TYPE_CHECKING:

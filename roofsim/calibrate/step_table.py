@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.device import WIDTH_ENERGY, reach
-from roofsim.cost.work import UNROLLED
+from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.schedule.step import NORM, throttled
 from roofsim.spec.constants.kernels import Deviation, youth

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofsim.api import answer
-from roofsim.cost.kernels import kernels_of
+from roofsim.cost.kernels.ops import kernels_of
+from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
+from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.pricing import PricedGraph, Scales
-from roofsim.cost.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
-from roofsim.cost.work import Pricing
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate

@@ -18,8 +18,8 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.gemm import resident_bandwidth
-from roofsim.cost.kernel_models.silicon import Silicon, corner
+from roofsim.cost.kernels.models.gemm import resident_bandwidth
+from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 
 #: Pixels and output channels of a block: of implicit products, of the products of Winograd points, of Fourier products.

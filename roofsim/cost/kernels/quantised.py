@@ -15,7 +15,7 @@ import numpy as np
 from roofsim.numeric import ceil, divide, maximum, where
 
 if TYPE_CHECKING:
-    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real

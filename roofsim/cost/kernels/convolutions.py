@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from roofsim.cost.inference_constants import constants_for
-from roofsim.cost.kernel_models.gemm import Tiling
-from roofsim.cost.serving import ARITHMETIC, rated, sustained
-from roofsim.cost.serving_products import product_limits
+from roofsim.cost.kernels.models.gemm import Tiling
+from roofsim.cost.kernels.products import product_limits
+from roofsim.cost.kernels.rated import ARITHMETIC, rated, sustained
+from roofsim.cost.kernels.table import constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide
 
 if TYPE_CHECKING:
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
 
 

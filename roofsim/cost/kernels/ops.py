@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.attention import QUERY_TILE
-from roofsim.cost.kernel_models.gemm import tile_efficiency
-from roofsim.cost.kernel_models.tilings import tiling_of
-from roofsim.cost.quantised import FEW_ROWS, expanding
-from roofsim.cost.work import KernelWork, Pricing
+from roofsim.cost.kernels.models.attention import QUERY_TILE
+from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.models.tilings import tiling_of
+from roofsim.cost.kernels.quantised import FEW_ROWS, expanding
+from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
     Attention,
@@ -48,7 +48,7 @@ from roofsim.numeric import any_above, is_scalar, maximum, same, where
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.cost.kernel_models.gemm import Tiling
+    from roofsim.cost.kernels.models.gemm import Tiling
     from roofsim.numeric import Real
 
 #: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that

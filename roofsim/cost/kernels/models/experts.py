@@ -7,8 +7,8 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.gemm import resident_bandwidth
-from roofsim.cost.kernel_models.silicon import Silicon, corner
+from roofsim.cost.kernels.models.gemm import resident_bandwidth
+from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 
 #: Bytes per element of tokens on their way to experts and back.

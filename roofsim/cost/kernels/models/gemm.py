@@ -12,7 +12,7 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernel_models.silicon import Silicon, corner
+from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.quantised import QuantisedProducts
+from roofsim.cost.kernels.quantised import QuantisedProducts
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

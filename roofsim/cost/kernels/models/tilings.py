@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Any, Final
 
-from roofsim.cost.kernel_models.gemm import Tiling
+from roofsim.cost.kernels.models.gemm import Tiling
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.device import Device, device_of
-from roofsim.cost.quantised import QuantisedProducts
+from roofsim.cost.kernels.quantised import QuantisedProducts
+from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
-from roofsim.cost.work import Pricing
 from roofsim.numeric import any_above, maximum
 from roofsim.spec.scenario.layout import layout_of
 

@@ -7,21 +7,21 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.inference_constants import constants_for, factor_of
-from roofsim.cost.kernel_models.attention import (
+from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
     PrefillConstants,
     decode_limits,
     prefill_limits,
 )
-from roofsim.cost.serving import card, rated, sustained
+from roofsim.cost.kernels.rated import card, rated, sustained
+from roofsim.cost.kernels.table import constants_for, factor_of
 from roofsim.numeric import where
 from roofsim.units import parse
 
 if TYPE_CHECKING:
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.ops import Attention
     from roofsim.numeric import Array, Real
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.inference_constants import constants_for
-from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
-from roofsim.cost.quantised import FEW_ROWS, packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, sustained, unit_share
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
+from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
+from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
+from roofsim.cost.kernels.table import constants_for
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
@@ -18,9 +18,9 @@ from roofsim.numeric import divide, is_scalar, where
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.cost.kernel_models.silicon import Silicon
+    from roofsim.cost.kernels.models.silicon import Silicon
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
