@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from roofsim.errors import GraphError, PassError
-from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.graph.parts import Part
+from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.adapters import AddAdapters

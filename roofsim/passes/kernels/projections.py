@@ -13,9 +13,9 @@ from roofsim.numeric import Real, same
 from roofsim.passes.stored import stored_types
 
 if TYPE_CHECKING:
-    from roofsim.graph.base import AbstractOp, Block
+    from roofsim.graph.base import Block
     from roofsim.graph.opgraph import OpGraph
-    from roofsim.spec.formats import WeightFormat
+    from roofsim.spec.precision.formats import WeightFormat
 
 #: What projections must have in common to be one product: block, input, merged part, stored type, and whether it is trained.
 Key = tuple["Block | None", Tensor, Part, "DType | None", bool]
