@@ -12,14 +12,13 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 
-
 def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
     """Return the bytes of all weights, and of the parts that merged ones were made of, when both are there.
 
     None where the engine merges weights in place, or file by file.
     """
     engine = evaluation.resolved.engine
-    if engine.merged_weights != "beside_parts":
+    if engine.memory.merged_weights != "beside_parts":
         return None
     merged = {op.inputs[1].root for op in graph if isinstance(op, Matmul) and op.merges}
     weights: Real = 0.0

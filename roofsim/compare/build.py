@@ -106,7 +106,7 @@ class _Table:
             self.made[key] = self._row(card, resolved, document)
         except (SpecError, NoDataError) as error:
             key = self.aliases.setdefault(card.key, card.key)
-            self.made[key] = Row(label=card.label(), card=card, asked=(card.text,), reason=_reason(error))
+            self.made[key] = Row(label=card.label(), card=card, asked=(card.text,), reason=error.reason)
             self.refused[key] = document, error
 
     def rows(self) -> list[Row]:
@@ -129,7 +129,7 @@ class _Table:
                 raise error
         for key, (document, error) in self.refused.items():
             found = instead(document, error, self._result)
-            reason = _reason(error) if found is None else _reason(error).split(". ")[0].rstrip(".")
+            reason = error.reason if found is None else error.reason.split(". ")[0].rstrip(".")
             self.made[key] = replace(self.made[key], alternative=found, reason=reason)
         return list(self.made.values())
 
@@ -172,14 +172,6 @@ def _notes(own: Document, document: Document, resolved: Resolved) -> tuple[str, 
     if before is None or after is not None:
         return ()
     return (f"on {resolved.system.name}, as the scenario's {before} holds other cards",)
-
-
-def _reason(error: Refusal) -> str:
-    """Return what stops a row, in one line, without the place in the list that the row itself is."""
-    if isinstance(error, NoDataError):
-        return str(error)
-    said = [f"{problem.message.rstrip('.')}. {problem.hint}".rstrip(" .") for problem in error.problems]
-    return "; ".join(said)
 
 
 def _complaint(error: Refusal) -> str:

@@ -9,7 +9,7 @@ from roofsim.graph.base import AbstractOp, Kind
 from roofsim.numeric import Real, maximum, minimum, product, same
 
 if TYPE_CHECKING:
-    from roofsim.graph.parts import Part
+    from roofsim.graph.component import Purpose
     from roofsim.graph.tensor import DType, Tensor
 
 
@@ -33,7 +33,7 @@ class Matmul(AbstractOp):
     """Of such a product: the share of the score matrix that the mask leaves visible; the kernel computes all of it."""
     repeated: Real = 1.0
     """FLOPs of all ranks of a group against those of the model: more than 1 where ranks share key-value heads."""
-    merges: tuple[tuple[Part, Real], ...] = ()
+    merges: tuple[tuple[Purpose, Real], ...] = ()
     """Of a product that stands for several projections: which they are, and their shares of its columns."""
 
     @property

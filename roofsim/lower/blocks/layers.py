@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Cast,
     Copy,
@@ -18,7 +19,6 @@ from roofsim.graph.ops import (
     Softmax,
     View,
 )
-from roofsim.graph.parts import Part
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
 from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
@@ -170,9 +170,7 @@ class Layers:
                 extra = (self.b.parameter("bias", width),)
             out = self.b.tensor("out", *x.shape[:-1], width)
             m = product(*x.shape[:-1])
-            return self._one(
-                Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated, part=Part.named(leaf)
-            )
+            return self._one(Matmul, "matmul", (x, w, *extra), out, m=m, n=width, k=k, repeated=repeated)
 
     def embedding(self, indices: Tensor, entries: Real, width: Real, leaf: str) -> Tensor:
         """Look up rows of a trained table ``[entries, width]``."""
@@ -269,12 +267,12 @@ class Layers:
         `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
         tensors that the calling function still holds.
         """
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             if self.flavour.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
             for _ in range(self.flavour.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                with self.b.scope("metrics"):
+                with self.b.scope(Purpose.METRICS):
                     log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
                     metric = self.b.tensor("metric", dtype=FP32)
                     self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
@@ -305,7 +303,7 @@ class Layers:
 
     def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error."""
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             loss = self.b.tensor("loss", dtype=FP32)
             return self._one(Loss, "mse", (prediction, target), loss, function="mse")
 

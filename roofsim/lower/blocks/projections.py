@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
-from roofsim.graph.parts import Part
 from roofsim.numeric import Real, product
 
 if TYPE_CHECKING:
@@ -35,13 +35,13 @@ def project(
     """Return queries, keys and values ``[batch, length, heads, size]`` of ``[batch, length, width]``."""
     wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
     if fused:
-        both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=biases.query)
+        both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=biases.query)
         flat = layers.split(both, wide, narrow, narrow)
     else:
         flat = (
-            layers.linear(x, wide, "query", bias=biases.query),
-            layers.linear(x, narrow, "key", bias=biases.key),
-            layers.linear(x, narrow, "value", bias=biases.value),
+            layers.linear(x, wide, Purpose.QUERY, bias=biases.query),
+            layers.linear(x, narrow, Purpose.KEY, bias=biases.key),
+            layers.linear(x, narrow, Purpose.VALUE, bias=biases.value),
         )
     counts = (heads.heads, heads.kv_heads, heads.kv_heads)
     q, k, v = (by_head(layers, part, count) for part, count in zip(flat, counts, strict=True))
@@ -60,15 +60,13 @@ def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None
     them in the projection's layout.
     """
     b, size = layers.b, heads.head_size
-    with b.scope("query_key_value"):
+    with b.scope(Purpose.QUERY_KEY_VALUE):
         width = 3.0 * heads.heads * size
         weight = b.parameter("weight", width, x.shape[-1])
         out = b.tensor("out", *x.shape[:-1], width)
         rows = product(*x.shape[:-1])
         inputs = (x, weight) if bias is None else (x, weight, bias)
-        b.emit(
-            Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1], part=Part.QUERY_KEY_VALUE
-        )
+        b.emit(Matmul, "matmul", inputs=inputs, outputs=(out,), m=rows, n=width, k=x.shape[-1])
     stacked = layers.view(out, "transpose", 3.0, x.shape[0], heads.heads, x.shape[1], size, copies_gradient=True)
     parts = layers.split(stacked, 1.0, 1.0, 1.0, axis=0)
     q, k, v = (layers.view(part, "transpose", x.shape[0], x.shape[1], heads.heads, size) for part in parts)

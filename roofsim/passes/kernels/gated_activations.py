@@ -57,7 +57,7 @@ def _kernel(op: Elementwise, gate: Elementwise, graph: OpGraph) -> Elementwise:
     scope, _, _ = op.name.rpartition(".")
     return Elementwise(
         name=f"{scope}.gated" if scope else "gated", inputs=split.inputs if together and split else halves,
-        outputs=op.outputs, holds=op.holds, phase=op.phase, block=op.block, part=op.part, function="gated",
+        outputs=op.outputs, holds=op.holds, phase=op.phase, block=op.block, component=op.component, function="gated",
     )  # fmt: skip
 
 

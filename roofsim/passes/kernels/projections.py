@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
+from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Matmul, View
-from roofsim.graph.parts import MERGED, Part
 from roofsim.graph.rewire import Rewiring
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, same
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from roofsim.spec.precision.formats import WeightFormat
 
 #: What projections must have in common to be one product: block, input, merged part, stored type, and whether it is trained.
-Key = tuple["Block | None", Tensor, Part, "DType | None", bool]
+Key = tuple["Block | None", Tensor, Purpose, "DType | None", bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,7 @@ class MergeProjections:
     requires: ClassVar[frozenset[str]] = frozenset()
     ensures: ClassVar[frozenset[str]] = frozenset({"merged_projections"})
 
-    into: frozenset[Part]
+    into: frozenset[Purpose]
     weights: WeightFormat | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
@@ -65,46 +66,49 @@ class MergeProjections:
 
     def _key(self, op: Matmul, stored: dict[Tensor, DType]) -> Key | None:
         """Return what an op shares with those that it is merged with; None: with none."""
-        part = next((whole for whole in self.into if op.part in MERGED[whole]), None)
+        part = next((whole for whole in self.into if op.purpose in MERGED[whole]), None)
         weight = op.inputs[1]
         if part is None or weight.role is not Role.PARAMETER or weight.base is not None or not same(op.batch, 1.0):
             return None
         return op.block, op.inputs[0], part, stored.get(weight), weight.requires_grad
 
 
-def _write(writer: Rewiring, ops: list[Matmul], part: Part) -> None:
+def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
     """Write the product that stands for several, and the view that shows their results in its own."""
-    first = ops[0]
+    first, name = ops[0], "_".join(str(op.purpose) for op in ops)
+    assert first.component is not None
+    component = Component(name, part, first.component.parent)
     width = _total([op.n for op in ops])
-    weight = replace(first.inputs[1], name=_renamed(first.inputs[1].name, ops), shape=(width, first.k))
-    inputs = (first.inputs[0], weight, *_bias(ops))
-    result = first.outputs[0]
-    both = replace(result, name=_renamed(result.name, ops), shape=(*result.shape[:-1], width))
+
+    def resized(tensor: Tensor, *shape: Real) -> Tensor:
+        called = _renamed(tensor.name, first.component, component)
+        return replace(tensor, name=called, shape=shape, component=component)
+
+    inputs = [first.inputs[0], resized(first.inputs[1], width, first.k)]
+    biases = [op.inputs[2] for op in ops if len(op.inputs) > 2]
+    if biases:
+        inputs.append(resized(biases[0], _total([bias.numel for bias in biases])))
+    both = resized(first.outputs[0], *first.outputs[0].shape[:-1], width)
     product = replace(
-        first, name=_renamed(first.name, ops), inputs=inputs, outputs=(both,), n=width, part=part,
-        repeated=width / _total([op.n / op.repeated for op in ops]), merges=tuple((op.part, op.n) for op in ops),
+        first, name=_renamed(first.name, first.component, component), inputs=tuple(inputs), outputs=(both,), n=width,
+        component=component, repeated=width / _total([op.n / op.repeated for op in ops]),
+        merges=tuple((op.purpose, op.n) for op in ops if op.purpose is not None),
     )  # fmt: skip
-    writer.add(product)
     shown = {op.outputs[0]: replace(op.outputs[0], base=both) for op in ops}
-    name = f"{product.name.rpartition('.')[0]}.split"
-    writer.add(View(name=name, inputs=(both,), outputs=tuple(shown.values()), block=first.block, function="split"))
+    writer.add(product)
+    writer.add(
+        View(
+            name=f"{name_of_layer(product)}.split", inputs=(both,), outputs=tuple(shown.values()), block=first.block,
+            component=component, function="split",
+        )
+    )  # fmt: skip
     writer.put(shown)
 
 
-def _renamed(name: str, ops: list[Matmul]) -> str:
-    """Return a name of the first layer's with the names of all in the place of its own."""
-    words, own = name.split("."), str(ops[0].part)
-    place = len(words) - 1 - words[::-1].index(own) if own in words else 0
-    words[place] = "_".join(str(op.part) for op in ops)
-    return ".".join(words)
-
-
-def _bias(ops: list[Matmul]) -> tuple[Tensor, ...]:
-    """Return the biases of several products as one; none where none has one."""
-    biases = [op.inputs[2] for op in ops if len(op.inputs) > 2]
-    if not biases:
-        return ()
-    return (replace(biases[0], name=_renamed(biases[0].name, ops), shape=(_total([bias.numel for bias in biases]),)),)
+def _renamed(name: str, old: Component, new: Component) -> str:
+    """Return the name of what belongs to one component as that of what belongs to another beside it."""
+    before, found, behind = f".{name}".rpartition(f".{old.name}.")
+    return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"
 
 
 def _total(sizes: list[Real]) -> Real:

@@ -78,6 +78,8 @@ def _from_name(given: str) -> Document:
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:
     """Put a value at ``section.key`` (or a short key that only one section has).
 
+    Of a model that is named, ``model.num_layers`` changes that field and keeps the others.
+
     Raises
     ------
     SpecError
@@ -89,6 +91,8 @@ def with_override(document: Document, key: str, value: Any, origin: str) -> Docu
         raise SpecError(
             Problem(f"expected a mapping of keys to values; got {type(document.data).__name__}", document.place(()))
         )
+    if path[0] == "model" and len(path) > 1 and isinstance(document.data.get("model"), str):
+        document = document.with_value(("model",), {"inherits": document.data["model"]}, place)
     return document.with_value(path, value, place)
 
 

@@ -171,7 +171,7 @@ def _gpu_document(given: str | dict[str, Any], scenario: Document, assumed: list
     parent = catalog.resolve_name("gpu", str(inherits), place, "hardware.gpu.inherits")
     assumed += chosen("gpu.inherits", str(inherits), parent)
     document = catalog.load("gpu", parent)
-    for path, value in _leaves(inline.data):
+    for path, value in leaves(inline.data):
         document = changed(document, Gpu, path, value, inline.place(path), "hardware.gpu")
     return document.with_value(("name",), given.get("name", f"{inherits} (changed)"), place)
 
@@ -304,11 +304,12 @@ def flat_override(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, 
     return pairs
 
 
-def _leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+def leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
+    """Return every value of nested mappings with the path of its keys."""
     found: list[tuple[tuple[str, ...], Any]] = []
     for key, value in data.items():
         if isinstance(value, dict):
-            found += _leaves(value, (*path, key))
+            found += leaves(value, (*path, key))
         else:
             found.append(((*path, key), value))
     return found
