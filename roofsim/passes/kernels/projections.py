@@ -76,12 +76,13 @@ class MergeProjections:
 def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
     """Write the product that stands for several, and the view that shows their results in its own."""
     first, name = ops[0], "_".join(str(op.purpose) for op in ops)
-    assert first.component is not None
-    component = Component(name, part, first.component.parent)
+    own = first.component
+    assert own is not None
+    component = Component(name, part, own.parent)
     width = _total([op.n for op in ops])
 
     def resized(tensor: Tensor, *shape: Real) -> Tensor:
-        called = _renamed(tensor.name, first.component, component)
+        called = _renamed(tensor.name, own, component)
         return replace(tensor, name=called, shape=shape, component=component)
 
     inputs = [first.inputs[0], resized(first.inputs[1], width, first.k)]
@@ -90,7 +91,7 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
         inputs.append(resized(biases[0], _total([bias.numel for bias in biases])))
     both = resized(first.outputs[0], *first.outputs[0].shape[:-1], width)
     product = replace(
-        first, name=_renamed(first.name, first.component, component), inputs=tuple(inputs), outputs=(both,), n=width,
+        first, name=_renamed(first.name, own, component), inputs=tuple(inputs), outputs=(both,), n=width,
         component=component, repeated=width / _total([op.n / op.repeated for op in ops]),
         merges=tuple((op.purpose, op.n) for op in ops if op.purpose is not None),
     )  # fmt: skip
