@@ -47,8 +47,6 @@ class Flavour:
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0
-    fused: frozenset[str] = frozenset()
-    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
