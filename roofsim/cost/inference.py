@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.kernels.attention import padded_heads, price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
@@ -34,9 +34,6 @@ if TYPE_CHECKING:
 
 Works = list[tuple[int, "KernelWork"]]
 
-#: Activations of gated MLPs.
-ACTIVATIONS: Final = ("silu", "gelu", "gelu_tanh", "gelu_new", "quick_gelu", "relu")
-
 
 def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: Serving) -> Works:
     """Return the kernels of a pass of inference with the rates, floors and launches of the kernel models."""
@@ -57,8 +54,6 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
         )
     if "residual_norm" in serving.engine.fusion.groups:
         _residual_norms(ops_of, priced)
-    if "gated_activation" in serving.engine.fusion.groups:
-        _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     order_tokens(ops_of, priced, context, serving)
     merge_routers(ops_of, priced, serving)
@@ -89,16 +84,6 @@ def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) ->
         out = op.outputs[0]
         if out in normed or any(out is leaving for _, leaving in op.block.carries):
             works[place] = replace(works[place], launches=0.0, traffic=works[place].traffic - out.bytes)
-
-
-def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
-    """Let the activation of a gated MLP run inside the product with its other half."""
-    gates = {
-        tensor for op in ops.values() if isinstance(op, Elementwise) and op.function == "mul" for tensor in op.inputs
-    }
-    for place, op in ops.items():
-        if isinstance(op, Elementwise) and op.function in ACTIVATIONS and op.outputs[0] in gates:
-            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic)
 
 
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:

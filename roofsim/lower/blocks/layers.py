@@ -83,11 +83,6 @@ class Flavour:
         facts = self.engine.attention
         return "flash" if facts.decode_generation not in (None, *SEVERAL_KERNELS) else facts.implementation
 
-    @property
-    def fused(self) -> frozenset[str]:
-        """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
-        return frozenset(self.engine.fusion.groups) if self.training else frozenset()
-
 
 @dataclass(frozen=True)
 class Layers:
