@@ -6,12 +6,12 @@ from functools import cache
 
 import pytest
 
-from roofsim.calibrate import multi_without
-from roofsim.calibrate.mechanisms import MECHANISMS
-from roofsim.calibrate.multi_cases import load_multi_cases
-from roofsim.calibrate.multi_notes import COMPOSED
-from roofsim.calibrate.score import predict_case
 from roofsim.spec import catalog
+from roofsim_evidence.multi_gpu import ablation as multi_without
+from roofsim_evidence.multi_gpu.cases import load_multi_cases
+from roofsim_evidence.multi_gpu.mechanisms import MECHANISMS
+from roofsim_evidence.multi_gpu.notes import COMPOSED
+from roofsim_evidence.score import predict_case
 
 CASES = [case for case in load_multi_cases() if case.source != COMPOSED]
 BY_NAME = {one.name: one for one in MECHANISMS}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from roofsim.report import accuracy_inference
-from roofsim.report.accuracy_inference import GOALS, TABLES, section
 from roofsim.spec import catalog
+from roofsim_evidence.steps import page_inference as accuracy_inference
+from roofsim_evidence.steps.page_inference import GOALS, TABLES, section
 
 ROOT = catalog.root()
 SCORES = "| group | n | median | in interval |\n| --- | ---: | ---: | ---: |\n"

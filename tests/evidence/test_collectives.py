@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.calibrate.collective_files import text_of
-from roofsim.calibrate.collective_fit import Block, _fitted, get, put
-from roofsim.calibrate.collective_start import RANGES, SOURCES, start
-from roofsim.calibrate.collectives import measured, predict, report, scores
 from roofsim.spec.constants.links import Links, shipped_links
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.collectives.files import text_of
+from roofsim_evidence.collectives.fit import Block, _fitted, get, put
+from roofsim_evidence.collectives.measured import measured, predict, report, scores
+from roofsim_evidence.collectives.start import RANGES, SOURCES, start
 
 #: Part -> median and 90th percentile of the error on rows that were not fitted, with some room for other libraries.
 HELD_OUT = {
@@ -73,7 +73,7 @@ def test_constants_have_ranges_and_sources():
     links = shipped_links()
     assert links.ranges == RANGES
     assert set(links.sources) == set(SOURCES) == {"links", "switches", "custom", "networks", "shared", "host"}
-    assert links.fitted["command"].startswith("python -m roofsim.calibrate.collective_files")
+    assert links.fitted["command"].startswith("python -m roofsim_evidence.collectives.files")
 
 
 def test_report_is_a_table():

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.calibrate.inference_cases import SERVED, TIME, load_inference_cases, predict_all
-from roofsim.calibrate.inference_elsewhere import LABELS, elsewhere, page, ratio
-from roofsim.calibrate.score import spearman
+from roofsim_evidence.inference.cases import SERVED, TIME, load_inference_cases, predict_all
+from roofsim_evidence.inference.external import LABELS, elsewhere, page, ratio
+from roofsim_evidence.score import spearman
 
 CASES = elsewhere()
 #: Servers take long to price: a few rows stand for all.

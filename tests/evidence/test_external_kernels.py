@@ -12,10 +12,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofsim.calibrate import aiconfigurator
-from roofsim.calibrate.aiconfigurator import Counts, data_folder, read_chunks
-from roofsim.calibrate.aiconfigurator_page import page
-from roofsim.calibrate.aiconfigurator_scores import (
+from roofsim.calibrate.kernel_fit import class_of, predict
+from roofsim.calibrate.kernel_table import SIZES, Group
+from roofsim.errors import SpecError
+from roofsim.spec import catalog
+from roofsim_evidence.external_kernels import reader as aiconfigurator
+from roofsim_evidence.external_kernels.meaning import SYSTEMS, TABLES, reason_left_out
+from roofsim_evidence.external_kernels.page import page
+from roofsim_evidence.external_kernels.reader import Counts, data_folder, read_chunks
+from roofsim_evidence.external_kernels.scores import (
     PRODUCTS,
     examine,
     host_bound,
@@ -24,12 +29,6 @@ from roofsim.calibrate.aiconfigurator_scores import (
     shipped_rows,
     thinned,
 )
-from roofsim.calibrate.aiconfigurator_tables import SYSTEMS, TABLES, reason_left_out
-from roofsim.calibrate.kernel_fit import class_of, predict
-from roofsim.calibrate.kernel_table import SIZES, Group
-from roofsim.cli.app import main
-from roofsim.errors import SpecError
-from roofsim.spec import catalog
 
 MILLI = 1e-3
 LATENCY = 0.25
@@ -331,7 +330,9 @@ def test_the_page_says_what_was_read_and_what_was_not(write):
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setattr(aiconfigurator, "find_spec", lambda name: None)
-    with pytest.raises(SpecError, match=r"not installed\. Install it with: pip install 'roofsim\[aiconfigurator\]'"):
+    with pytest.raises(
+        SpecError, match=r"not installed\. Install it with: pip install 'roofsim-evidence\[aiconfigurator\]'"
+    ):
         data_folder()
 
 
@@ -341,7 +342,7 @@ def test_without_pyarrow_the_error_says_what_to_install(monkeypatch, tmp_path):
     path = tmp_path / "l4/gemm/vllm/1/gemm_perf.parquet"
     path.parent.mkdir(parents=True)
     path.touch()
-    with pytest.raises(SpecError, match=r"needs pyarrow.*pip install 'roofsim\[aiconfigurator\]'"):
+    with pytest.raises(SpecError, match=r"needs pyarrow.*pip install 'roofsim-evidence\[aiconfigurator\]'"):
         list(read_chunks(tmp_path, Counts()))
 
 
@@ -382,42 +383,3 @@ def test_a_file_that_is_no_table_is_refused(write, name):
 
 
 # ------------------------------------------------------------------------------------------------------- command line
-
-
-@pytest.fixture
-def fit(monkeypatch):
-    """Return a function that runs `roofsim calibrate fit` and gives its exit code."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["roofsim", "calibrate", "fit", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        return stop.value.code or 0
-
-    return run
-
-
-def test_the_command_prints_or_writes_the_page_and_the_constants(write, fit, tmp_path, capsys):
-    folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", rows=60))
-    assert fit(folder, "--aiconfigurator") == 0
-    assert "## Cards without fitted kernels" in capsys.readouterr().out
-    text, constants = tmp_path / "page.md", tmp_path / "constants.yaml"
-    assert fit(folder, "--aiconfigurator", "--page", text, "--output", constants) == 0
-    assert "## Refitted constants" in text.read_text()
-    (line,) = [line for line in constants.read_text().splitlines() if "gpu: gh200-96gb, op: gemm" in line]
-    assert "error: 0.0" in line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ([], "expected DATA"),
-        (["nowhere", "--aiconfigurator"], "nowhere: no such folder"),
-        (["--aiconfigurator", "--page", "page.txt"], "expected a file ending in .md"),
-        (["x.csv", "--page", "page.md"], "--page needs --aiconfigurator"),
-        (["--aiconfigurator", "--overlay", "card.yaml"], "--overlay and --aiconfigurator cannot be combined"),
-    ],
-)
-def test_commands_that_cannot_run_end_with_2(fit, capsys, arguments, words):
-    assert fit(*arguments) == 2
-    assert words in " ".join(capsys.readouterr().err.split())

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.calibrate.inference_cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
-from roofsim.calibrate.inference_files import engine_widths, half_width, page, text_of, times, widths
-from roofsim.calibrate.inference_fit import FITS, cases_of, predict, read_left_out, shipped_facts
-from roofsim.calibrate.inference_notes import LABELS
 from roofsim.spec.constants.inference_spreads import InferenceSpreads, shipped
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.inference.cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
+from roofsim_evidence.inference.files import engine_widths, half_width, page, text_of, times, widths
+from roofsim_evidence.inference.fit import FITS, cases_of, predict, read_left_out, shipped_facts
+from roofsim_evidence.inference.notes import LABELS
 
 CASES = load_inference_cases()
 PRICED = [case for case in CASES if case.metric not in SERVED and case.gpus == 1]

@@ -10,13 +10,13 @@ import pytest
 from roofsim.analyze.intervals import UNMEASURED, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
-from roofsim.calibrate.memory_cases import FIGURE_OF, load_memory_cases, predict_all, stated
-from roofsim.calibrate.memory_files import PAGE, main, page, text_of, widths
-from roofsim.calibrate.memory_notes import GROUPS, note
-from roofsim.calibrate.score import grouped, score
 from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
 from roofsim.spec.constants import memory_spreads
+from roofsim_evidence.memory.cases import FIGURE_OF, load_memory_cases, predict_all, stated
+from roofsim_evidence.memory.files import PAGE, main, page, text_of, widths
+from roofsim_evidence.memory.notes import GROUPS, note
+from roofsim_evidence.score import grouped, score
 
 CASES = load_memory_cases()
 ROOT = Path(__file__).resolve().parents[2]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.calibrate.multi_cases import group_of, load_multi_cases, page, splits_model, text_of, widths
-from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, LABELS
-from roofsim.calibrate.score import predict_case, predict_cases
 from roofsim.spec.constants.many_gpus import ManyGpus, shipped
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.multi_gpu.cases import group_of, load_multi_cases, page, splits_model, text_of, widths
+from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LABELS
+from roofsim_evidence.score import predict_case, predict_cases
 
 CASES = load_multi_cases()
 MEASURED = [case for case in CASES if case.source != COMPOSED]

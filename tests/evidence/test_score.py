@@ -10,11 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from roofsim.calibrate import scorecard as scorecards
-from roofsim.calibrate.baseline import fit_baseline
-from roofsim.calibrate.cases import Case, folder, load_cases
-from roofsim.calibrate.comparisons import rank_cards, software_ages
-from roofsim.calibrate.score import (
+from roofsim_evidence.cases import Case, load_cases
+from roofsim_evidence.score import (
     GROUPINGS,
     Prediction,
     coverage_band,
@@ -25,10 +22,14 @@ from roofsim.calibrate.score import (
     score,
     spearman,
 )
-from roofsim.calibrate.scorecard import read_left_out, scorecard, write_left_out
-from roofsim.report.accuracy import page
-from roofsim.report.accuracy_notes import PEERS, TRAPS, note
-from roofsim.report.accuracy_plots import draw
+from roofsim_evidence.steps import scorecard as scorecards
+from roofsim_evidence.steps.baseline import fit_baseline
+from roofsim_evidence.steps.comparisons import rank_cards, software_ages
+from roofsim_evidence.steps.notes import PEERS, TRAPS, note
+from roofsim_evidence.steps.page import page
+from roofsim_evidence.steps.plots import draw
+from roofsim_evidence.steps.scorecard import read_left_out, scorecard, write_left_out
+from tests.conftest import GOLDEN
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 
@@ -228,7 +229,7 @@ def test_a_shipped_case_is_predicted():
 
 
 def test_the_written_page_is_of_the_shipped_predictions():
-    with (folder() / "golden.csv").open(encoding="utf-8", newline="") as file:
+    with (GOLDEN / "steps.csv").open(encoding="utf-8", newline="") as file:
         before = {row["name"]: float(row["predicted"]) for row in csv.DictReader(file)}
     errors = [abs(before[case.name] / case.measured - 1.0) for case in load_cases() if not case.fits]
     line = re.search(r"^\| held out \| (\d+) \| ([\d.]+) % \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -239,7 +240,7 @@ def test_the_written_page_is_of_the_shipped_predictions():
 
 
 def test_each_card_is_fitted_without(monkeypatch):
-    from roofsim.calibrate import steps
+    from roofsim_evidence.steps import fit as steps
 
     cases = [case for case in load_cases() if case.source in ("dle", "timm-train")]
     seen = []

@@ -10,14 +10,14 @@ import pytest
 
 from roofsim.analyze.intervals import GROUPS, UNMEASURED, interval, shares, spread
 from roofsim.api import answer
-from roofsim.calibrate.cases import FIT_SHARE, load_cases
-from roofsim.calibrate.residuals import COVERAGE, _fit
-from roofsim.calibrate.step_files import _short, rounded, to_yaml
-from roofsim.calibrate.step_table import predict, step_table
-from roofsim.calibrate.steps import BOUNDS, fit_steps, free_paths, get, put, usable
 from roofsim.spec.constants.kernels import Constants, shipped, youth
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.cases import FIT_SHARE, load_cases
+from roofsim_evidence.steps.files import _short, rounded, to_yaml
+from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, usable
+from roofsim_evidence.steps.residuals import COVERAGE, _fit
+from roofsim_evidence.steps.table import predict, step_table
 from tests.scenarios import TINY, evaluated
 
 #: A few small cases of every source, card family and precision.

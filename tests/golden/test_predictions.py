@@ -6,9 +6,10 @@ import csv
 
 import pytest
 
-from roofsim.calibrate.cases import folder, load_cases
-from roofsim.calibrate.memory_cases import predict_all
-from roofsim.calibrate.scorecard import MOVED
+from roofsim_evidence.cases import load_cases
+from roofsim_evidence.memory.cases import predict_all
+from roofsim_evidence.steps.scorecard import MOVED
+from tests.conftest import GOLDEN
 
 
 def steps():
@@ -27,12 +28,12 @@ def stored(path):
 @pytest.mark.parametrize(
     ("name", "predictions", "documents"),
     [
-        ("golden.csv", steps, "`make golden accuracy` writes measurements/golden.csv and docs/accuracy.md anew"),
+        ("steps.csv", steps, "`make golden accuracy` writes tests/golden/steps.csv and docs/accuracy.md anew"),
         (
-            "golden_memory.csv",
+            "memory.csv",
             peaks,
             (
-                "`make golden` writes measurements/golden_memory.csv anew, `python -m roofsim.calibrate.memory_cases --page` "
+                "`make golden` writes tests/golden/memory.csv anew, `python -m roofsim_evidence.memory.cases --page` "
                 "docs/memory-accuracy.md"
             ),
         ),
@@ -40,12 +41,12 @@ def stored(path):
     ids=["steps", "memory"],
 )
 def test_golden_predictions(request, name, predictions, documents):
-    now, path = predictions(), folder() / name
+    now, path = predictions(), GOLDEN / name
     if request.config.getoption("--update-golden"):
         lines = "".join(f"{case},{value:.6g}\n" for case, value in now.items())
         path.write_text(f"name,predicted\n{lines}", encoding="utf-8")
     before = stored(path)
-    assert set(before) == set(now), f"`make golden` writes the cases of measurements/{name}"
+    assert set(before) == set(now), f"`make golden` writes the cases of tests/golden/{name}"
     moved = {case: now[case] / before[case] - 1.0 for case in now if abs(now[case] / before[case] - 1.0) > MOVED}
     worst = sorted(moved.items(), key=lambda item: -abs(item[1]))[:10]
     assert not moved, (

@@ -1,4 +1,4 @@
-"""Write fitted constants of links, and score them: ``python -m roofsim.calibrate.collective_files --write``."""
+"""Write fitted constants of links, and score them: ``python -m roofsim_evidence.collectives.files --write``."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.collective_fit import fit
-from roofsim.calibrate.collective_start import RANGES, SOURCES
-from roofsim.calibrate.collectives import Score, measured, predict, report, scores
 from roofsim.output import save_text
-from roofsim.spec import catalog
 from roofsim.spec.constants.links import shipped_links
 from roofsim.units import humanize, parse
+from roofsim_evidence.collectives.fit import fit
+from roofsim_evidence.collectives.measured import Score, measured, predict, report, scores
+from roofsim_evidence.collectives.start import RANGES, SOURCES
+from roofsim_evidence.places import checkout, constants
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pydantic import BaseModel
 
-    from roofsim.calibrate.collectives import Collectives
     from roofsim.spec.constants.links import Links
+    from roofsim_evidence.collectives.measured import Collectives
 
-COMMAND: Final = "python -m roofsim.calibrate.collective_files --write"
+COMMAND: Final = "python -m roofsim_evidence.collectives.files --write"
 HEADER: Final = f"""\
 # What links and networks achieve in collectives; `{COMMAND}` wrote it from
 # measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/constants/links.py.
@@ -118,7 +118,7 @@ def _clean(score: Score) -> bool:
 INTRODUCTION: Final = """\
 # Accuracy of collectives
 
-`python -m roofsim.calibrate.collective_files --page` writes this page. {counts}: every third row, when sorted by source,
+`python -m roofsim_evidence.collectives.files --page` writes this page. {counts}: every third row, when sorted by source,
 system, operation, ranks and size, except published logs. Errors are |predicted / measured - 1|. Sources of the data:
 [measurements/README.md](../measurements/README.md); how the time is computed:
 [concepts/collectives.md](concepts/collectives.md)."""
@@ -148,13 +148,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.stdout.write("\n".join(["not fitted", *report(scores(held, predict(held, links)))]) + "\n")
     if options.write:
         facts = {"command": COMMAND, "rows": f"{int(table.fitted.sum())} of {len(table)}, every third"}
-        path = catalog.root() / "hardware" / "constants" / "links.yaml"
+        path = constants() / "links.yaml"
         save_text(path, text_of(links, facts))
     if options.transfer or options.page:
         transferred = left_out(table, links)
         sys.stdout.write("\n".join(["left out", *report(transferred)]) + "\n")
         if options.page:
-            save_text(catalog.root() / PAGE, page(table, links, transferred))
+            save_text(checkout() / PAGE, page(table, links, transferred))
 
 
 if __name__ == "__main__":

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from roofsim.calibrate.collective_start import start
-from roofsim.calibrate.collectives import predict
+from roofsim_evidence.collectives.measured import predict
+from roofsim_evidence.collectives.start import start
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.calibrate.collectives import Collectives, Mask
     from roofsim.numeric import Array
     from roofsim.spec.constants.links import Links
+    from roofsim_evidence.collectives.measured import Collectives, Mask
 
 Path = tuple[str, ...]
 

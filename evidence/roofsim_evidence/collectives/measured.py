@@ -16,6 +16,7 @@ from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
+from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -94,7 +95,7 @@ class Collectives:
 @cache
 def measured() -> Collectives:
     """Return the measurements that ship, in the order in which every third may be fitted."""
-    path = catalog.root() / "measurements" / "collectives.csv.gz"
+    path = measurements() / "collectives.csv.gz"
     rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8"))))
     keys = [Case(row["system"], row["network"], row["op"], row["library"]) for row in rows]
     cases = tuple(dict.fromkeys(keys))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import csv
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
@@ -25,12 +24,13 @@ from roofsim.passes.recompute import Recompute
 from roofsim.spec import catalog
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.reading.validate import validate
+from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.spec.model.base import ModelSpec
 
-DATA: Final = Path(__file__).with_name("data")
+DATA: Final = measurements() / "oracle"
 
 #: Oracle name -> catalog name.
 CATALOG: Final = {

@@ -1,10 +1,9 @@
-"""Summarise every oracle table against the catalog's models; ``python -m tests.truth.exactness --write`` fills the page."""
+"""Compare every oracle table with the catalog's models: ``python -m roofsim_evidence.exactness.table --write``."""
 
 from __future__ import annotations
 
 import statistics
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import roofsim
@@ -15,7 +14,18 @@ from roofsim.lower.dispatch import lower
 from roofsim.memory.profile import profile
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.spec import catalog
-from tests.truth.oracle import PHASES, heavy_flops, inference_of, model, moved, parameters, rows, step, step_of
+from roofsim_evidence.exactness.oracle import (
+    PHASES,
+    heavy_flops,
+    inference_of,
+    model,
+    moved,
+    parameters,
+    rows,
+    step,
+    step_of,
+)
+from roofsim_evidence.places import checkout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +36,7 @@ if TYPE_CHECKING:
 _PHASE_COLUMNS = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
 #: Optimizer of the table -> method and implementation.
 _OPTIMIZERS = {"sgd": ("sgd", "foreach"), "sgd_mom": ("sgd-momentum", "foreach")}
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "exactness.md"
+PAGE = checkout() / "docs" / "exactness.md"
 BEGIN, END = "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->\n"
 
 

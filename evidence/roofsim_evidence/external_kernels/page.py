@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.aiconfigurator_scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim.calibrate.kernel_fit import class_of
-from roofsim.calibrate.kernel_table import measured_file, read_rows
-from roofsim.calibrate.kernels import MEASURED
-from roofsim.spec import catalog
+from roofsim.calibrate.kernel_table import read_rows
 from roofsim.units import humanize, parse
+from roofsim_evidence.external_kernels.scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
+from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim.calibrate.aiconfigurator import Counts
-    from roofsim.calibrate.aiconfigurator_scores import Basis
     from roofsim.numeric import Array
+    from roofsim_evidence.external_kernels.reader import Counts
+    from roofsim_evidence.external_kernels.scores import Basis
 
 COMMAND: Final = "roofsim calibrate fit --aiconfigurator --hold-out --page docs/kernels-elsewhere.md"
 NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
@@ -60,7 +60,7 @@ def page(found: Examination, version: str, *, groups: bool = False) -> str:
 def _head(found: Examination, version: str) -> str:
     read = sum(found.counts.read.values())
     skipped = sum(found.counts.skipped.values())
-    shipped = sum(row["source"].startswith("aiconfigurator:") for row in read_rows(measured_file(MEASURED)))
+    shipped = sum(row["source"].startswith("aiconfigurator:") for row in read_rows(measured_file()))
     cards = len({group.gpu for group in shipped_rows()})
     return f"""\
 # External validation of the kernels
@@ -78,7 +78,7 @@ aiconfigurator-core {version} (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigur
 
 def _fingerprint() -> str:
     """Return the beginning of a hash of the constants: tells a page that is older than they are."""
-    text = (catalog.root() / "hardware" / "constants" / "kernels.yaml").read_bytes()
+    text = (constants() / "kernels.yaml").read_bytes()
     return hashlib.sha256(text).hexdigest()[:12]
 
 

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.aiconfigurator_tables import (
+from roofsim.calibrate.kernel_classes import compute_units, peak
+from roofsim.calibrate.kernel_table import Group, KernelTable
+from roofsim.errors import NoDataError, Place, Problem, SpecError
+from roofsim.spec import catalog
+from roofsim.units import parse
+from roofsim_evidence.external_kernels.meaning import (
     SYSTEMS,
     TABLES,
     Columns,
@@ -25,18 +30,13 @@ from roofsim.calibrate.aiconfigurator_tables import (
     known_format,
     reason_left_out,
 )
-from roofsim.calibrate.kernel_classes import compute_units, peak
-from roofsim.calibrate.kernel_table import Group, KernelTable
-from roofsim.errors import NoDataError, Place, Problem, SpecError
-from roofsim.spec import catalog
-from roofsim.units import parse
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 PACKAGE: Final = "aiconfigurator_core"
 DISTRIBUTION: Final = "aiconfigurator-core"
-INSTALL: Final = "pip install 'roofsim[aiconfigurator]'"
+INSTALL: Final = "pip install 'roofsim-evidence[aiconfigurator]'"
 #: Where tables may lie below a folder that the user names: the data, `systems`, the package, or a checkout.
 INSIDE: Final = ("", "data", "systems/data", f"{PACKAGE}/systems/data", "src/aiconfigurator_core/systems/data")
 PATTERN: Final = "*/*/*/*/*.parquet"

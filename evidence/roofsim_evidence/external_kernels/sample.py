@@ -1,4 +1,4 @@
-"""Draw the rows of aiconfigurator-core that ship for some cards: ``python -m roofsim.calibrate.aiconfigurator_sample``.
+"""Draw the rows of aiconfigurator-core that ship for some cards: ``python -m roofsim_evidence.external_kernels.sample``.
 
 The sample is the same at every run, spread over the logarithm of size, and small: it is there to be fitted, while the rows
 that stay in the package (over 99 % of each card's) test the fit.
@@ -18,20 +18,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.aiconfigurator import Counts, data_folder, read_chunks
-from roofsim.calibrate.aiconfigurator_scores import host_bound
 from roofsim.calibrate.kernel_classes import attends, silicon
 from roofsim.calibrate.kernel_fit import class_of
 from roofsim.calibrate.kernel_shapes import attention_shape, expert_shape, gemm_shape
 from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, KernelTable
 from roofsim.cost.kernel_models.experts import active_experts
 from roofsim.units import parse
+from roofsim_evidence.external_kernels.reader import Counts, data_folder, read_chunks
+from roofsim_evidence.external_kernels.scores import host_bound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.calibrate.aiconfigurator import Chunk
     from roofsim.numeric import Array
+    from roofsim_evidence.external_kernels.reader import Chunk
 
 #: Card -> its label in measurements/kernels.csv.gz.
 SAMPLED: Final = {
@@ -170,7 +170,7 @@ def _stated(op: str, size: str) -> bool:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Print the sample as CSV, without a head."""
-    parser = argparse.ArgumentParser(prog="python -m roofsim.calibrate.aiconfigurator_sample", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m roofsim_evidence.external_kernels.sample", description=__doc__)
     parser.add_argument("folder", nargs="?", type=Path, help="tables, instead of the installed package's")
     options = parser.parse_args(arguments)
     rows = sampled(read_chunks(data_folder(options.folder), Counts()))

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from roofsim.calibrate.aiconfigurator import Chunk, Counts, data_folder, read_chunks
-from roofsim.calibrate.kernel_files import SECONDS
+from roofsim.calibrate.kernel_constants import SECONDS
 from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
-from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, measured_file, read_rows
-from roofsim.calibrate.kernels import MEASURED, Score, load_kernels, without_card
-from roofsim.spec import catalog
+from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, read_rows
+from roofsim.calibrate.kernels import GroupErrors, load_kernels
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
+from roofsim_evidence.external_kernels.reader import Chunk, Counts, data_folder, read_chunks
+from roofsim_evidence.kernels.score import measured_file, without_card
+from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -102,7 +103,7 @@ class Examination:
 
 def shipped_fit() -> KernelFit:
     """Return the constants of hardware/constants/kernels.yaml as a fit; groups carry catalog names."""
-    data: dict[str, list[dict[str, Any]]] = read_yaml(catalog.root() / "hardware" / "constants" / "kernels.yaml").data
+    data: dict[str, list[dict[str, Any]]] = read_yaml(constants() / "kernels.yaml").data
     result = KernelFit({}, {}, {})
     for row in data["measured"]:
         group = Group(row["gpu"], row["op"], row["dtype"], row["engine"])
@@ -123,7 +124,7 @@ def _constants(row: dict[str, Any]) -> Constants:
 @cache
 def shipped_table() -> KernelTable:
     """Return the shipped rows; groups carry catalog names."""
-    table, _ = load_kernels(measured_file(MEASURED))
+    table, _ = load_kernels(measured_file())
     groups = tuple(group._replace(gpu=card(group.gpu).name) for group in table.groups)
     return KernelTable(groups, table.group, table.sizes, table.other, table.seconds)
 
@@ -144,7 +145,7 @@ def fit_without(gpu: str) -> KernelFit:
 def shipped_rows() -> dict[Group, frozenset[tuple[float, ...]]]:
     """Return the sizes and times of the shipped rows of this source, by group (catalog names)."""
     found: dict[Group, set[tuple[float, ...]]] = defaultdict(set)
-    for row in read_rows(measured_file(MEASURED)):
+    for row in read_rows(measured_file()):
         if row["source"].startswith("aiconfigurator:"):
             group = Group(card(row["gpu"]).name, row["op"], row["dtype"], engine_of(row["source"]))
             sizes = tuple(float(row[name] or fill) for name, fill in SIZES.items())
@@ -234,10 +235,10 @@ def examine(folder: Path | None = None, *, refit: bool = False, rows: int = FITT
     return Examination(counts, tally, again, found, left_out)
 
 
-def scores(tally: Tally) -> list[Score]:
+def scores(tally: Tally) -> list[GroupErrors]:
     """Return the errors of groups with constants of their own, as `write_fit` takes them."""
     return [
-        Score(key.group, class_of(key.group.op).name, np.abs(np.concatenate(pieces) - 1.0))
+        GroupErrors(key.group, class_of(key.group.op).name, np.abs(np.concatenate(pieces) - 1.0))
         for key, pieces in tally.ratios.items()
         if key.basis == "own"
     ]

@@ -1,4 +1,4 @@
-"""Load and predict the shipped measurements of inference: ``python -m roofsim.calibrate.inference_cases --write``."""
+"""Load and predict the shipped measurements of inference: ``python -m roofsim_evidence.inference.cases --write``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.intervals import interval
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, serve
-from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
+from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -175,6 +175,6 @@ def predict_all(
 
 
 if __name__ == "__main__":
-    from roofsim.calibrate.inference_files import main
+    from roofsim_evidence.inference.files import main
 
     main()

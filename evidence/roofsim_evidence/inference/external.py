@@ -1,4 +1,4 @@
-"""Score measurements of inference that nothing was fitted to: ``python -m roofsim.calibrate.inference_elsewhere --write``."""
+"""Score measurements of inference that nothing was fitted to: ``python -m roofsim_evidence.inference.external --write``."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import sys
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.inference_cases import SERVED, load_inference_cases, predict_all
-from roofsim.calibrate.score import grouped, score
 from roofsim.output import save_text
-from roofsim.spec import catalog
+from roofsim_evidence.inference.cases import SERVED, load_inference_cases, predict_all
+from roofsim_evidence.places import checkout
+from roofsim_evidence.score import grouped, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.calibrate.inference_cases import InferenceCase, InferencePrediction
+    from roofsim_evidence.inference.cases import InferenceCase, InferencePrediction
 
     Rows = Sequence[InferencePrediction]
 
-COMMAND: Final = "python -m roofsim.calibrate.inference_elsewhere --write"
+COMMAND: Final = "python -m roofsim_evidence.inference.external --write"
 FILE: Final = "inference_elsewhere.csv"
-PAGE: Final = "docs/inference-elsewhere.md"
+PAGE: Final = "docs/external-inference.md"
 LABELS: Final = {
     "tensorrt-llm-0.17": "TensorRT-LLM 0.17, saturated servers",
     "tensorrt-llm-0.6": "TensorRT-LLM 0.5 and 0.6.1, static batches and first tokens",
@@ -141,7 +141,7 @@ def main() -> None:
     arguments = parser.parse_args()
     rows, unpriced = predict_all(elsewhere())
     if arguments.write:
-        save_text(catalog.root() / PAGE, page(rows, unpriced))
+        save_text(checkout() / PAGE, page(rows, unpriced))
     else:
         sys.stdout.write("\n".join(table(rows, lambda row: LABELS[row.case.source])) + "\n")
 

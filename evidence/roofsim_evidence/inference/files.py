@@ -1,4 +1,4 @@
-"""Fit the widths of inference's intervals and write its page: ``python -m roofsim.calibrate.inference_cases --write``."""
+"""Fit the widths of inference's intervals and write its page: ``python -m roofsim_evidence.inference.cases --write``."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.inference_cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
-from roofsim.calibrate.inference_fit import read_left_out
-from roofsim.calibrate.inference_notes import DECIDES, HEAD, LABELS, LEFT, REMAINS, SERVERS
-from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
-from roofsim.calibrate.scorecard import MOVED
 from roofsim.output import save_text
-from roofsim.spec import catalog
 from roofsim.spec.constants import inference_spreads
+from roofsim_evidence.inference.cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
+from roofsim_evidence.inference.fit import read_left_out
+from roofsim_evidence.inference.notes import DECIDES, HEAD, LABELS, LEFT, REMAINS, SERVERS
+from roofsim_evidence.places import checkout, constants
+from roofsim_evidence.score import NOMINAL_COVERAGE, grouped, score
+from roofsim_evidence.steps.scorecard import MOVED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.calibrate.inference_cases import InferenceCase, InferencePrediction
+    from roofsim_evidence.inference.cases import InferenceCase, InferencePrediction
 
     Rows = Sequence[InferencePrediction]
     Unpriced = Sequence[tuple[InferenceCase, str]]
 
-COMMAND: Final = "python -m roofsim.calibrate.inference_cases --write"
+COMMAND: Final = "python -m roofsim_evidence.inference.cases --write"
 PAGE: Final = "docs/inference-accuracy.md"
 WORST: Final = 15
 #: Fitted rows from which an engine's regime has a width of its own.
@@ -166,7 +166,7 @@ def _left_out(rows: Rows) -> list[str]:
     moved = [row for row in known if abs(stored[row.case.name][0] / row.predicted - 1.0) > MOVED]
     if moved:
         return [
-            f"{len(moved)} shipped predictions have moved since `python -m roofsim.calibrate.inference_fit` ran; run it again."
+            f"{len(moved)} shipped predictions have moved since `python -m roofsim_evidence.inference.fit` ran; run it again."
         ]
     lines = [
         "Constants of engines without measured kernels, refitted without any row of the scored card.\n",
@@ -221,10 +221,10 @@ def main() -> None:
     if not arguments.write:
         sys.stdout.write("\n".join(_table(times(rows), lambda row: f"{row.case.software}, {row.case.regime}")) + "\n")
         return
-    save_text(catalog.root() / "hardware" / "constants" / "inference_spreads.yaml", text_of(rows))
+    save_text(constants() / "inference_spreads.yaml", text_of(rows))
     inference_spreads.shipped.cache_clear()
     rows, unpriced = predict_all(load_inference_cases())
-    save_text(catalog.root() / PAGE, page(rows, unpriced))
+    save_text(checkout() / PAGE, page(rows, unpriced))
 
 
 if __name__ == "__main__":

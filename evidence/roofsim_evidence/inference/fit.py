@@ -1,4 +1,4 @@
-"""Fit engine constants of inference without each card in turn: ``python -m roofsim.calibrate.inference_fit``.
+"""Fit engine constants of inference without each card in turn: ``python -m roofsim_evidence.inference.fit``.
 
 The shipped constants were set by the same rows with all cards in; this shows how far they carry to a card that nobody measured.
 """
@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.api import resolve
-from roofsim.calibrate.cases import folder
-from roofsim.calibrate.inference_cases import READ, TIME, load_inference_cases
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
 from roofsim.spec import catalog
+from roofsim_evidence.cases import folder
+from roofsim_evidence.inference.cases import READ, TIME, load_inference_cases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.inference_cases import InferenceCase
     from roofsim.numeric import Array
+    from roofsim_evidence.inference.cases import InferenceCase
 
 #: Range of a constant around its shipped value.
 BOUNDS: Final = (0.4, 2.5)

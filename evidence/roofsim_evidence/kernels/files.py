@@ -4,36 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
-
 from roofsim.calibrate.kernel_classes import EIGHT_BITS, arithmetic, generation, matrix_rate, peak, units_per_bandwidth
+from roofsim.calibrate.kernel_constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
 from roofsim.calibrate.kernel_fit import KernelFit, class_of
 from roofsim.calibrate.kernel_shapes import TILING_NAMES
 from roofsim.calibrate.kernel_table import Group, card
 from roofsim.cost.inference_constants import NARROW, WIDE_UNITS
 from roofsim.cost.kernel_models.silicon import sustained_share
 from roofsim.output import save_text
-from roofsim.spec import catalog
-from roofsim.units import humanize
+from roofsim_evidence.places import constants as constants_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
-    from pathlib import Path
+    from collections.abc import Sequence
 
-    from roofsim.calibrate.kernels import Score
+    from roofsim.calibrate.kernels import GroupErrors
     from roofsim.calibrate.least_squares import Constants
 
-#: Constants in seconds; the others are plain numbers.
-SECONDS: Final = ("floor", "block", "row", "walk", "expert")
-COMMAND: Final = "python -m roofsim.calibrate.kernels --write"
+COMMAND: Final = "evidence fit kernels --write"
 KERNELS: Final = f"""\
 # Constants of the kernel models (roofsim/cost/kernel_models), written by `{COMMAND}`
 # from measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
 # rows that a fit to the other half had not seen.
-# measured: constants of one card, operation, format and measuring engine (floors hold that engine's launch cost).
-# families: what the kernels of a generation share. architectures, shared: medians for cards without measurements.
-schema: 1
-"""
+{ABOUT}"""
 TILINGS: Final = f"""\
 # How the matrix products of each generation are tiled, written by `{COMMAND} --tilings`
 # from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
@@ -76,47 +68,16 @@ GENERATIONS: Final = {
 }
 
 
-def write_constants(found: KernelFit, scores: Sequence[Score], *, tilings: bool = False) -> None:
+def write_constants(found: KernelFit, scores: Sequence[GroupErrors], *, tilings: bool = False) -> None:
     """Write kernels.yaml and inference.yaml, a part of it, into the catalog's folder of constants.
 
     tilings.yaml, another part, only when asked: the constants of training steps (steps.yaml) are fitted on top of it.
     """
-    folder = catalog.root() / "hardware" / "constants"
-    save_text(folder / "kernels.yaml", kernels_text(found, scores))
+    folder = constants_folder()
+    save_text(folder / "kernels.yaml", kernels_text(found, scores, head=KERNELS))
     if tilings:
         save_text(folder / "tilings.yaml", tilings_text(found))
     save_text(folder / "inference.yaml", inference_text(found))
-
-
-def write_fit(path: Path, found: KernelFit, scores: Sequence[Score]) -> None:
-    """Write the constants of a fit to a file of one's own."""
-    save_text(path, kernels_text(found, scores))
-
-
-def kernels_text(found: KernelFit, scores: Sequence[Score]) -> str:
-    """Return a fit as YAML."""
-    errors = {score.group: score for score in scores}
-    lines = ["measured:"]
-    for group in sorted(found.own):
-        numbers = _numbers(found.own[group])
-        numbers["rows"] = str(found.rows[group])
-        if group in errors:
-            numbers["error"] = f"{errors[group].median:.3f}"
-            numbers["p90"] = f"{np.percentile(errors[group].errors, 90):.3f}"
-        names = {"gpu": card(group.gpu).name, "op": group.op, "dtype": group.dtype, "engine": group.engine}
-        lines.append(_entry({**names, **numbers}))
-    lines.append("families:")
-    for family in sorted(found.shared):
-        architecture, op, *rest = family
-        extra = {("engine" if _is_engine(name, found) else "arithmetic"): name for name in rest}
-        lines.append(_entry({"architecture": architecture, "op": op, **extra, **_numbers(found.shared[family])}))
-    for title, key in (
-        ("architectures", lambda group: {"architecture": generation(group), **_kind(group)}),
-        ("shared", _kind),
-    ):
-        lines.append(f"{title}:")
-        lines += [_entry({**dict(names), **_numbers(value)}) for names, value in _medians(found, key)]
-    return KERNELS + "\n".join(lines) + "\n"
 
 
 def tilings_text(found: KernelFit) -> str:
@@ -127,14 +88,14 @@ def tilings_text(found: KernelFit) -> str:
             rows.setdefault(family[0], {})[family[2]] = constants
     merged = {name for kinds in rows.values() for name in kinds}
     rows["shared"] = {
-        name: _median([kinds[name] for kinds in rows.values() if name in kinds], TILING_NAMES)
+        name: median_of([kinds[name] for kinds in rows.values() if name in kinds], TILING_NAMES)
         for name in sorted(merged)
     }
     lines = []
     for architecture, kinds in rows.items():
         lines.append(f"{architecture}:")
         for name, constants in kinds.items():
-            numbers = ", ".join(f"{key}: {_plain(constants[key])}" for key in TILING_NAMES)
+            numbers = ", ".join(f"{key}: {plain_number(constants[key])}" for key in TILING_NAMES)
             lines.append(f"  {name}: {{{numbers}}}")
     return TILINGS + "\n".join(lines) + "\n"
 
@@ -149,7 +110,9 @@ def inference_text(found: KernelFit) -> str:
     for group in sorted({_card_of(group) for group in _several(found)}):
         rate = units_per_bandwidth(group)
         if rate is not None:
-            lines.append(f"  {group.gpu}: {{architecture: {generation(group)}, bytes_per_clock: {_plain(1.0 / rate)}}}")
+            lines.append(
+                f"  {group.gpu}: {{architecture: {generation(group)}, bytes_per_clock: {plain_number(1.0 / rate)}}}"
+            )
     for op, architectures in tree.items():
         lines.append(f"{op}:")
         for architecture, generations in architectures.items():
@@ -157,7 +120,7 @@ def inference_text(found: KernelFit) -> str:
             for name, kinds in generations.items():
                 lines.append(f"    {name}:")
                 lines += [
-                    f"      {kind}: {{{', '.join(f'{key}: {value}' for key, value in _numbers(constants).items())}}}"
+                    f"      {kind}: {{{', '.join(f'{key}: {value}' for key, value in numbers_of(constants).items())}}}"
                     for kind, constants in kinds.items()
                 ]
     return INFERENCE + "\n".join(lines) + "\n"
@@ -186,7 +149,7 @@ def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
             places += [(architecture, group.engine), ("shared", group.engine)]
         for where in places:
             gathered.setdefault((group.op, *where, kind), []).append(constants)
-    return {place: _median(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
+    return {place: median_of(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
 
 
 def _several(found: KernelFit) -> set[Group]:
@@ -211,38 +174,3 @@ def _by_power(group: Group, constants: Constants) -> Constants:
     return constants | {
         "compute": constants["compute"] / float(sustained_share(peak(group), gpu.tdp, gpu.architecture, bits))
     }
-
-
-def _kind(group: Group) -> dict[str, str]:
-    return {"op": group.op, "arithmetic": arithmetic(group)}
-
-
-def _medians(
-    found: KernelFit, key: Callable[[Group], dict[str, str]]
-) -> Iterable[tuple[tuple[tuple[str, str], ...], Constants]]:
-    """Return medians of all constants over the groups with the same key."""
-    gathered: dict[tuple[tuple[str, str], ...], list[Constants]] = {}
-    for group in sorted(found.own):
-        constants = found.constants(class_of(group.op), group)
-        gathered.setdefault(tuple(key(group).items()), []).append(constants)
-    return [(names, _median(sets, tuple(sets[0]))) for names, sets in sorted(gathered.items())]
-
-
-def _median(sets: Sequence[Constants], names: Sequence[str]) -> Constants:
-    return {name: float(np.exp(np.median([np.log(constants[name]) for constants in sets]))) for name in names}
-
-
-def _is_engine(name: str, found: KernelFit) -> bool:
-    return any(group.engine == name for group in found.own)
-
-
-def _numbers(constants: Constants) -> dict[str, str]:
-    return {name: humanize(value, "s", 4) if name in SECONDS else _plain(value) for name, value in constants.items()}
-
-
-def _plain(value: float) -> str:
-    return np.format_float_positional(value, precision=4, fractional=False, trim="-")
-
-
-def _entry(fields: dict[str, str]) -> str:
-    return "  - {" + ", ".join(f"{name}: {value}" for name, value in fields.items()) + "}"

@@ -1,4 +1,4 @@
-"""Load the shipped measurements of peak memory and predict them: ``python -m roofsim.calibrate.memory_cases``."""
+"""Load the shipped measurements of peak memory and predict them: ``python -m roofsim_evidence.memory.cases``."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.intervals import memory_intervals, regime_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
-from roofsim.calibrate.cases import FIT_SHARE, engine_name, folder
 from roofsim.evaluate import evaluate
+from roofsim_evidence.cases import FIT_SHARE, engine_name, folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -169,6 +169,6 @@ def stated(rows: Sequence[MemoryPrediction]) -> list[MemoryPrediction]:
 
 
 if __name__ == "__main__":
-    from roofsim.calibrate.memory_files import main
+    from roofsim_evidence.memory.files import main
 
     main()

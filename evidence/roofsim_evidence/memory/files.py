@@ -1,4 +1,4 @@
-"""Fit the widths of memory's intervals and score memory: ``python -m roofsim.calibrate.memory_cases --write``."""
+"""Fit the widths of memory's intervals and score memory: ``python -m roofsim_evidence.memory.cases --write``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.memory_cases import FIGURE_OF, predict_all, stated
-from roofsim.calibrate.memory_notes import CHOSEN, GROUPS, INTRODUCTION, PEERS, REMAINS, SOURCES, note
-from roofsim.calibrate.score import NOMINAL_COVERAGE, grouped, score
 from roofsim.output import save_text
-from roofsim.spec import catalog
 from roofsim.spec.constants.memory_spreads import FIGURES
+from roofsim_evidence.memory.cases import FIGURE_OF, predict_all, stated
+from roofsim_evidence.memory.notes import CHOSEN, GROUPS, INTRODUCTION, PEERS, REMAINS, SOURCES, note
+from roofsim_evidence.places import checkout, constants
+from roofsim_evidence.score import NOMINAL_COVERAGE, grouped, score
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim.calibrate.memory_cases import MemoryPrediction
+    from roofsim_evidence.memory.cases import MemoryPrediction
 
-COMMAND: Final = "python -m roofsim.calibrate.memory_cases --write"
+COMMAND: Final = "python -m roofsim_evidence.memory.cases --write"
 PAGE: Final = "docs/memory-accuracy.md"
 REGIMES: Final = ("train", "infer")
 WORST: Final = 15
@@ -219,8 +219,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     rows = predict_all()
     sys.stdout.write(_scores(stated(rows)))
     if options.write:
-        path = catalog.root() / "hardware" / "constants" / "memory.yaml"
+        path = constants() / "memory.yaml"
         save_text(path, text_of(rows))
         sys.stdout.write(f"wrote {path.name}; --page writes the page with the new widths\n")
     elif options.page:
-        save_text(catalog.root() / PAGE, page(rows))
+        save_text(checkout() / PAGE, page(rows))

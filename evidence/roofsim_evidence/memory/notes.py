@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from roofsim.calibrate.memory_cases import MemoryPrediction
+    from roofsim_evidence.memory.cases import MemoryPrediction
 
 INTRODUCTION: Final = """\
 # Accuracy of memory
 
-`python -m roofsim.calibrate.memory_cases --page` writes this page: {rows} published peaks of memory on one device, each compared
+`python -m roofsim_evidence.memory.cases --page` writes this page: {rows} published peaks of memory on one device, each compared
 with the figure of the answer that corresponds to what its source measured: tensors (`allocated`), the allocator's pools
 (`reserved`), or the whole card (`device`). Errors are |predicted / measured - 1|; bias is the median signed error: above zero,
 predictions are too high. No time constants are involved; the facts of engines determine the result. Every third row ({fitted})

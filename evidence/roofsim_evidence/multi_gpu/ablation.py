@@ -1,4 +1,4 @@
-"""Predict published steps without one mechanism at a time: ``python -m roofsim.calibrate.multi_without --write``."""
+"""Predict published steps without one mechanism at a time: ``python -m roofsim_evidence.multi_gpu.ablation --write``."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.mechanisms import MECHANISMS
-from roofsim.calibrate.multi_cases import load_multi_cases
-from roofsim.calibrate.multi_notes import COMPOSED, LABELS
-from roofsim.calibrate.score import grouped, predict_cases, score
 from roofsim.errors import did_you_mean
 from roofsim.output import save_text
-from roofsim.spec import catalog
+from roofsim_evidence.multi_gpu.cases import load_multi_cases
+from roofsim_evidence.multi_gpu.mechanisms import MECHANISMS
+from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS
+from roofsim_evidence.places import checkout
+from roofsim_evidence.score import grouped, predict_cases, score
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from roofsim.calibrate.cases import Case
-    from roofsim.calibrate.mechanisms import Mechanism
-    from roofsim.calibrate.score import Prediction
+    from roofsim_evidence.cases import Case
+    from roofsim_evidence.multi_gpu.mechanisms import Mechanism
+    from roofsim_evidence.score import Prediction
 
-COMMAND: Final = "python -m roofsim.calibrate.multi_without --write"
+COMMAND: Final = "python -m roofsim_evidence.multi_gpu.ablation --write"
 PAGE: Final = "docs/mechanisms/evidence.md"
 #: Change of the mean prediction below which a set is not listed.
 VISIBLE: Final = 0.002
@@ -86,7 +86,7 @@ def main() -> None:
     rows = predict_cases(case for case in load_multi_cases() if case.source != COMPOSED)
     text = page(rows, [known[name] for name in arguments.names] or MECHANISMS)
     if arguments.write:
-        save_text(catalog.root() / PAGE, text)
+        save_text(checkout() / PAGE, text)
     else:
         sys.stdout.write(text)
 

@@ -1,4 +1,4 @@
-"""Score steps of several GPUs, fit the width of their intervals: ``python -m roofsim.calibrate.multi_cases --write``."""
+"""Score steps of several GPUs, fit the width of their intervals: ``python -m roofsim_evidence.multi_gpu.cases --write``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
-from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
-from roofsim.calibrate.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
 from roofsim.output import save_text
-from roofsim.spec import catalog
+from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
+from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
+from roofsim_evidence.places import checkout, constants
+from roofsim_evidence.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMAND: Final = "python -m roofsim.calibrate.multi_cases --write"
+COMMAND: Final = "python -m roofsim_evidence.multi_gpu.cases --write"
 PAGE: Final = "docs/multi-gpu-accuracy.md"
 WORST: Final = 15
 #: Degrees that split a model; without them ranks only share state and batch.
@@ -158,11 +158,11 @@ def main() -> None:
         for name, mine in grouped(rows, group_of).items():
             sys.stdout.write(_line(name, mine) + "\n")
         return
-    save_text(catalog.root() / "hardware" / "constants" / "many_gpus.yaml", text_of(rows))
+    save_text(constants() / "many_gpus.yaml", text_of(rows))
     _forget()
     rows = predict_cases(case for case in cases if case.source != COMPOSED)
     composed = predict_cases(case for case in cases if case.source == COMPOSED)
-    save_text(catalog.root() / PAGE, page(rows, composed))
+    save_text(checkout() / PAGE, page(rows, composed))
 
 
 def _forget() -> None:

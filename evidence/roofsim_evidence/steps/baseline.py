@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim.calibrate.score import Prediction
+    from roofsim_evidence.score import Prediction
 
 
 @dataclass(frozen=True, kw_only=True)

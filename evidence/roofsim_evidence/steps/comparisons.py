@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.calibrate.cases import engine_name
-from roofsim.calibrate.score import grouped, spearman
+from roofsim_evidence.cases import engine_name
+from roofsim_evidence.score import grouped, spearman
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.calibrate.score import Prediction
+    from roofsim_evidence.score import Prediction
 
 
 @dataclass(frozen=True, kw_only=True)

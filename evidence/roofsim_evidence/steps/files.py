@@ -1,4 +1,4 @@
-"""Fit the constants of steps and write them to hardware/constants/steps.yaml: ``python -m roofsim.calibrate.step_files``."""
+"""Fit the constants of steps and write them to hardware/constants/steps.yaml: ``python -m roofsim_evidence.steps.files``."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ import numpy as np
 import yaml
 from pydantic import BaseModel
 
-from roofsim.calibrate.cases import load_cases
-from roofsim.calibrate.residuals import fit_spreads
-from roofsim.calibrate.scorecard import write_left_out
-from roofsim.calibrate.step_table import predict, step_table
-from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize
+from roofsim_evidence.cases import load_cases
+from roofsim_evidence.steps.fit import fit_steps, leave_cards_out, usable
+from roofsim_evidence.steps.residuals import fit_spreads
+from roofsim_evidence.steps.scorecard import write_left_out
+from roofsim_evidence.steps.table import predict, step_table
 
 if TYPE_CHECKING:
     from roofsim.numeric import Array
 
 DIGITS: Final = 4
-COMMAND: Final = "python -m roofsim.calibrate.step_files --write"
+COMMAND: Final = "python -m roofsim_evidence.steps.files --write"
 HEAD: Final = f"""\
 # What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
 # measurements/cases.csv. The meaning of each number is in roofsim/spec/constants/kernels.py.
@@ -120,7 +119,7 @@ def main() -> None:
     for name, text in constants.fitted.items():
         sys.stdout.write(f"{name}: {text}\n")
     if "--write" in sys.argv:
-        path = catalog.root() / "hardware" / "constants" / "steps.yaml"
+        path = constants() / "steps.yaml"
         save_text(path, to_yaml(constants))
         write_left_out(
             [case.name for case in load_cases()], **{name: list(map(float, v)) for name, v in seconds.items()}

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from roofsim.calibrate.step_table import FORMATS, StepTable, predict
 from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
+from roofsim_evidence.steps.table import FORMATS, StepTable, predict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
+    from roofsim_evidence.cases import Case
 
 #: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
 #: constants, and of cards around their architecture: how strongly a fit is held back where data are few.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roofsim.calibrate.score import Prediction
+    from roofsim_evidence.score import Prediction
 
 #: Batch of a forward pass up to which issuing kernels, not running them, takes the time.
 SMALL_BATCH: Final = 16

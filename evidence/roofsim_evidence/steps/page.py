@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.comparisons import rank_cards, software_ages
-from roofsim.calibrate.score import (
+from roofsim_evidence.score import (
     GROUPINGS,
     NOMINAL_COVERAGE,
     Prediction,
@@ -15,16 +14,17 @@ from roofsim.calibrate.score import (
     held_out,
     score,
 )
-from roofsim.calibrate.steps import UNFITTED
-from roofsim.report import accuracy_tables as tables
-from roofsim.report.accuracy_inference import section as inference
-from roofsim.report.accuracy_kernels import section as kernels
-from roofsim.report.accuracy_notes import TRAPS
-from roofsim.report.accuracy_tables import share
+from roofsim_evidence.steps import tables
+from roofsim_evidence.steps.comparisons import rank_cards, software_ages
+from roofsim_evidence.steps.fit import UNFITTED
+from roofsim_evidence.steps.notes import TRAPS
+from roofsim_evidence.steps.page_inference import section as inference
+from roofsim_evidence.steps.page_kernels import section as kernels
+from roofsim_evidence.steps.tables import share
 
 if TYPE_CHECKING:
-    from roofsim.calibrate.comparisons import Ranking
-    from roofsim.calibrate.scorecard import Scorecard
+    from roofsim_evidence.steps.comparisons import Ranking
+    from roofsim_evidence.steps.scorecard import Scorecard
 
 #: Sources whose rows are single-GPU training steps with every setting stated, run by PyTorch.
 TRAINING: Final = ("lambda", "dle", "timm-train")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from roofsim.spec import catalog
+from roofsim_evidence.places import checkout
 
 PAGE: Final = "docs/inference-accuracy.md"
 #: Sections of that page which are repeated.
@@ -41,7 +41,7 @@ GOALS: Final = (
 )  # fmt: skip
 
 ABOUT: Final = """\
-`python -m roofsim.calibrate.inference_cases --write` writes these tables on [a separate page](inference-accuracy.md), which also
+`python -m roofsim_evidence.inference.cases --write` writes these tables on [a separate page](inference-accuracy.md), which also
 says what was measured, what matters most, and which errors are known. Measurements that nothing was fitted to are on
 [another page](inference-elsewhere.md).
 """
@@ -50,7 +50,7 @@ Rows = dict[str, dict[str, str]]
 
 def section() -> str:
     """Return the section; without the page, which a wheel does not hold, a line that says so."""
-    path = catalog.root() / PAGE
+    path = checkout() / PAGE
     if not path.is_file():
         return f"## Inference\n\n{PAGE} is not here.\n"
     found = _sections(path.read_text(encoding="utf-8"))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from typing import Any, Final
 
-from roofsim.report.accuracy_tables import share
-from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
+from roofsim_evidence.places import constants
+from roofsim_evidence.steps.tables import share
 
 #: Class of kernels -> operations of the table.
 CLASSES: Final = {
@@ -56,5 +56,5 @@ def section() -> str:
 
 
 def _measured() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_yaml(catalog.root() / "hardware" / "constants" / "kernels.yaml").data["measured"]
+    found: list[dict[str, Any]] = read_yaml(constants() / "kernels.yaml").data["measured"]
     return [row for row in found if "error" in row]

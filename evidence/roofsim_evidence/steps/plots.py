@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out
 from roofsim.report import words
 from roofsim.report.figure import new_figure, save_figure
+from roofsim_evidence.score import GROUPINGS, fitted, grouped, held_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofsim.calibrate.score import Prediction
-    from roofsim.calibrate.scorecard import Scorecard
+    from roofsim_evidence.score import Prediction
+    from roofsim_evidence.steps.scorecard import Scorecard
 
 COLOURS: Final = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#937860", "#da8bc3")
 #: Ratios named on the axes of errors: where all predictions lie, and where models of one constant do.

@@ -7,16 +7,16 @@ import io
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate import cases as shipped_cases
-from roofsim.calibrate.baseline import Baseline, fit_baseline
-from roofsim.calibrate.score import GROUPINGS, Prediction, Score, score
 from roofsim.output import save_text
+from roofsim_evidence import cases as shipped_cases
+from roofsim_evidence.score import GROUPINGS, Prediction, Score, score
+from roofsim_evidence.steps.baseline import Baseline, fit_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.cases import Case
+    from roofsim_evidence.cases import Case
 
 #: Relative change of a shipped prediction that does not pass unnoticed: golden files and stored fits are void beyond it.
 MOVED: Final = 0.005
@@ -78,9 +78,9 @@ def predict_left_out(cases: Sequence[Case]) -> list[float]:
 
     Takes minutes: each card is a fit of its own.
     """
-    from roofsim.calibrate import steps
-    from roofsim.calibrate.step_table import step_table
     from roofsim.spec.constants.kernels import shipped
+    from roofsim_evidence.steps import fit as steps
+    from roofsim_evidence.steps.table import step_table
 
     constants = shipped()
     table = step_table(cases, list(constants.classes))

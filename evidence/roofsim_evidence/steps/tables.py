@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.score import GROUPINGS, grouped
 from roofsim.report import words
-from roofsim.report.accuracy_notes import PEERS, note
+from roofsim_evidence.score import GROUPINGS, grouped
+from roofsim_evidence.steps.notes import PEERS, note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim.calibrate.comparisons import Ranking, SoftwareAge
-    from roofsim.calibrate.score import Prediction, Score
-    from roofsim.calibrate.scorecard import Line, Scorecard
+    from roofsim_evidence.score import Prediction, Score
+    from roofsim_evidence.steps.comparisons import Ranking, SoftwareAge
+    from roofsim_evidence.steps.scorecard import Line, Scorecard
 
 #: What is held to a goal, its value, the goal in words, and whether a value meets it.
 Goal = tuple[str, float | None, str, "Callable[[float], bool]"]

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 from rich.box import SIMPLE
 from rich.table import Table
 
-from roofsim.calibrate.baseline import Baseline, fit_baseline
-from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out, score
-from roofsim.report.accuracy_tables import pair, score_cells, share
+from roofsim_evidence.score import GROUPINGS, fitted, grouped, held_out, score
+from roofsim_evidence.steps.baseline import Baseline, fit_baseline
+from roofsim_evidence.steps.tables import pair, score_cells, share
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from rich.console import Console
 
-    from roofsim.calibrate.score import Prediction
+    from roofsim_evidence.score import Prediction
 
 
 def print_scores(console: Console, rows: Sequence[Prediction]) -> None:
