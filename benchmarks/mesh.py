@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
-from roofsim.spec.scenario.mesh import axes, with_values
+from roofsim.spec.mesh import axes, with_values
 
 BATCHES = [float(size) for size in range(1, 101)]
 BANDWIDTHS = np.linspace(0.5, 8.0, 1000) * 1e12

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
-    from roofsim.api import compare, fit, resolve, run, serve
+    from roofsim.api import compare, fit, resolve, run, serve, sweep
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.scenario.workload import Scenario
@@ -36,6 +36,7 @@ __all__ = [
     "resolve",
     "run",
     "serve",
+    "sweep",
     "timeline",
 ]
 
@@ -58,6 +59,7 @@ _HOMES = {
     "resolve": "roofsim.api",
     "run": "roofsim.api",
     "serve": "roofsim.api",
+    "sweep": "roofsim.api",
     "timeline": "roofsim.views",
 }
 

@@ -21,19 +21,20 @@ from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
 from roofsim.spec import catalog
 from roofsim.spec.constants import many_gpus
-from roofsim.spec.engine.versions import NO_FACTS
-from roofsim.spec.reading.validate import validate
+from roofsim.spec.engine.facts import description_of, stated_names
+from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
-    from roofsim.serve.answer import Served
+    from roofsim.search.table import SweepTable
+    from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Imported
     from roofsim.spec.scenario.workload import Scenario
@@ -56,6 +57,37 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
         When the request is wrong; the message says where and what would be right.
     """
     return answer(evaluate(resolve(scenario, **overrides)))
+
+
+def sweep(
+    scenario: str | Path | dict[str, Any] | Scenario, axes: Mapping[str, Iterable[Any]], **overrides: Any
+) -> SweepTable:
+    """Predict every combination of values of some keys of a scenario.
+
+    Parameters
+    ----------
+    axes
+        Key of the scenario -> its values, as a scenario file has them: ``{"parallel.tensor": [1, 2, 4], "hardware.gpu": ["a100",
+        "h100"], "hardware.override.gpu.memory.bandwidth": [2e12, "4 TB/s", "2x"]}``. Any key is an axis: of the model (fields of a
+        model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
+        value.
+    overrides
+        Values for all points, as for `run`.
+
+    Returns
+    -------
+    SweepTable
+        One array per figure, one dimension per axis. Each point equals `run` of its scenario; points that `run` refuses are not
+        feasible, and say why.
+
+    Raises
+    ------
+    SpecError
+        For an axis that is wrong: a key that no scenario has, values that are no list.
+    """
+    from roofsim.search.sweep import sweep_document
+
+    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model)
 
 
 def compare(
@@ -84,7 +116,7 @@ def compare(
         When the request is wrong. A card that cannot run the scenario is not an error: its row says why, and what would run.
     """
     from roofsim.compare.build import compare_document
-    from roofsim.spec.hardware.cards import read_cards
+    from roofsim.spec.settle.cards import read_cards
 
     document, cards = load_scenario(scenario, overrides), read_cards(gpus, "gpus")
     return compare_document(document, cards, resolve_document, answer, sort=sort, prices=prices)
@@ -209,9 +241,9 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
     workload["engine"] = resolved.workload.engine
-    workload["attention"] = resolved.engine.attention
-    workload["memory_format"] = resolved.engine.memory_format
-    facts = resolved.engine.model_dump(exclude=set(NO_FACTS))
+    workload["attention"] = resolved.engine.attention.implementation
+    workload["memory_format"] = resolved.engine.convolution.memory_format
+    facts = resolved.engine.facts()
     hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
     result: dict[str, Any] = plain(
         {
@@ -329,13 +361,13 @@ def _basis(evaluation: Evaluation) -> list[str]:
 
 def _unpriced(resolved: Resolved) -> list[str]:
     """Name the engine facts that the scenario overrides and that this version states, but does not price."""
-    fields = type(resolved.engine).model_fields
-    stated = [name for name in resolved.workload.engine_facts if "not yet priced" in (fields[name].description or "")]
-    own = validate(type(resolved.engine), catalog.load("engine", resolved.engine.name)) if stated else None
+    names = stated_names(Engine, resolved.workload.engine_facts)
+    stated = [name for name in names if "not yet priced" in description_of(Engine, name)]
+    own = catalog_engine(resolved.engine.name) if stated else None
     return [
         f"engine fact {name} is stated, but this version does not model it"
         for name in stated
-        if getattr(resolved.engine, name) != getattr(own, name)
+        if own is not None and resolved.engine.fact(name) != own.fact(name)
     ]
 
 
@@ -355,6 +387,6 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         pipeline = getattr(resolved.model, "pipeline", None)
         whole = f"; for whole images, use model {pipeline}" if pipeline else ""
         found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
-    if resolved.engine.launch == "graphs":
+    if resolved.engine.launch.mode == "graphs":
         found.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
     return found

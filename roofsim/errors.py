@@ -34,6 +34,11 @@ MOST_PROBLEMS: Final = 25
 class RoofsimError(Exception):
     """Anything roofsim raises on purpose."""
 
+    @property
+    def reason(self) -> str:
+        """What is wrong in one line, without where it stands: for tables, whose rows say where."""
+        return " ".join(str(self).split())
+
 
 @dataclass(frozen=True)
 class Place:
@@ -88,6 +93,12 @@ class SpecError(RoofsimError):
         if len(self.problems) > MOST_PROBLEMS:
             lines.append(f"... and {len(self.problems) - MOST_PROBLEMS} more problems")
         super().__init__("\n".join(lines))
+
+    @property
+    def reason(self) -> str:
+        """What is wrong and the way out, in one line, without where it stands."""
+        said = [f"{problem.message.rstrip('.')}. {problem.hint}".rstrip(" .") for problem in self.problems]
+        return "; ".join(said)
 
 
 class UnitError(SpecError):

@@ -12,6 +12,8 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from roofsim.points import anywhere, everywhere, like
+
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array
 
@@ -28,7 +30,7 @@ def real(value: Any) -> Real:
         return float(value)
     if value is None:
         raise TypeError("a size is missing: expected a number, got None")
-    return cast("Array", np.asarray(value, dtype=np.float64))
+    return cast("Array", np.asanyarray(value, dtype=np.float64))
 
 
 def product(*factors: Real) -> Real:
@@ -93,7 +95,7 @@ def where(condition: Any, a: Real, b: Real) -> Real:
     """Choose `a` where the condition holds, else `b`; both are evaluated."""
     if isinstance(condition, bool) or type(condition) is np.bool_:
         return a if condition else b
-    return cast("Array", np.where(condition, a, b))
+    return cast("Array", like(np.where(condition, a, b), condition, a, b))
 
 
 def divide(a: Real, b: Real) -> Real:
@@ -104,8 +106,9 @@ def divide(a: Real, b: Real) -> Real:
     """
     if type(a) is float and type(b) is float:
         return 0.0 if a == 0.0 else a / b
-    a, b = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    return cast("Array", np.divide(a, b, out=np.zeros(np.broadcast_shapes(a.shape, b.shape)), where=a != 0.0))
+    above, below = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
+    shape = np.broadcast_shapes(above.shape, below.shape)
+    return cast("Array", like(np.divide(above, below, out=np.zeros(shape), where=above != 0.0), a, b))
 
 
 def round_up(a: Real, granule: float) -> Real:
@@ -133,16 +136,16 @@ def without_axis(value: Real) -> Real:
 
 
 def any_above(a: Real, b: Real) -> bool:
-    """Tell whether `a` exceeds `b` anywhere: for structure that the largest element decides.
+    """Tell whether `a` exceeds `b` anywhere: for structure that the largest element decides (of `Points`, each point's own).
 
     >>> any_above(2048.0, 4096.0)
     False
     """
-    return bool(np.any(np.asarray(a) > np.asarray(b)))
+    return anywhere(a > b)
 
 
 def same(a: Real, b: Real) -> bool:
     """Tell whether two sizes agree to rounding, over all elements."""
     if type(a) is float and type(b) is float:
         return a == b or abs(a - b) <= 1e-9 * max(abs(a), abs(b))
-    return bool(np.all(np.isclose(a, b, rtol=1e-9, atol=0.0)))
+    return everywhere(like(np.isclose(a, b, rtol=1e-9, atol=0.0), a, b))

@@ -9,9 +9,9 @@ import numpy as np
 from roofsim.cost.links.collectives import KINDS, collective_time, fabric_of
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
-from roofsim.spec.hardware.find import refuse_misfit
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.hardware import refuse_misfit
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:

@@ -89,47 +89,50 @@ class Result(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: numbers, texts, lists and mappings, ready for JSON."""
+        document: dict[str, Any] = plain(self.figures())
+        return document
+
+    def figures(self) -> dict[str, Any]:
+        """Return what `to_dict` does, with arrays as they are."""
         memory = self.memory
-        document: dict[str, Any] = plain(
-            {
-                "schema": SCHEMA,
-                "scenario": self.scenario,
-                "step_time": self.step_time,
-                "step_time_interval": self.step_time_interval,
-                "throughput": self.throughput,
-                "latency": self.latency,
-                "model_flops": self.model_flops,
-                "hardware_flops": self.hardware_flops,
-                "mfu": self.mfu,
-                "hfu": self.hfu,
-                "utilization": self.utilization.to_dict(),
-                "bound": self.bound,
-                "runner_up": self.runner_up,
-                "bandwidth_bound": self.bandwidth_bound,
-                "time": self.time,
-                "waits": self.waits,
-                "parameters": self.parameters,
-                "work": self.work,
-                "memory": {
-                    "allocated_peak": memory.allocated_peak,
-                    "reserved": memory.reserved,
-                    "device_total": memory.device_total,
-                    "peak": memory.device_total,
-                    "saved_activations": memory.saved_activations,
-                    "capacity": memory.capacity,
-                    "fits": memory.fits,
-                    "shortfall": memory.shortfall,
-                    "components": memory.components,
-                }
-                | ({"away": memory.away} if memory.away else {}),
-                "elasticity": self.elasticity,
-                "cost": self.cost,
-                "warnings": self.warnings,
-                "provenance": self.provenance,
+        document: dict[str, Any] = {
+            "schema": SCHEMA,
+            "scenario": self.scenario,
+            "step_time": self.step_time,
+            "step_time_interval": self.step_time_interval,
+            "throughput": self.throughput,
+            "latency": self.latency,
+            "model_flops": self.model_flops,
+            "hardware_flops": self.hardware_flops,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "utilization": self.utilization.to_dict(),
+            "bound": self.bound,
+            "runner_up": self.runner_up,
+            "bandwidth_bound": self.bandwidth_bound,
+            "time": self.time,
+            "waits": self.waits,
+            "parameters": self.parameters,
+            "work": self.work,
+            "memory": {
+                "allocated_peak": memory.allocated_peak,
+                "reserved": memory.reserved,
+                "device_total": memory.device_total,
+                "peak": memory.device_total,
+                "saved_activations": memory.saved_activations,
+                "capacity": memory.capacity,
+                "fits": memory.fits,
+                "shortfall": memory.shortfall,
+                "components": memory.components,
             }
-        )
+            | ({"away": memory.away} if memory.away else {}),
+            "elasticity": self.elasticity,
+            "cost": self.cost,
+            "warnings": self.warnings,
+            "provenance": self.provenance,
+        }
         if self.networks:
-            document["networks"] = plain(self.networks)
+            document["networks"] = self.networks
         if self.goodput is not None:
             document["goodput"] = self.goodput.to_dict()
         return document

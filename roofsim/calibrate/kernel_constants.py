@@ -28,7 +28,7 @@ schema: 1
 """
 #: Head of a file of one's own.
 OWN: Final = f"""\
-# Constants of the kernel models (roofsim/cost/kernel_models), written by `roofsim calibrate fit`. `error` and `p90` are those
+# Constants of the kernel models (roofsim/cost/kernels/models), written by `roofsim calibrate fit`. `error` and `p90` are those
 # of the rows of each group.
 {ABOUT}"""
 

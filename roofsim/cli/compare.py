@@ -69,8 +69,8 @@ def compare(
     from roofsim.api import answer, resolve_document
     from roofsim.cli.progress import tracked
     from roofsim.compare.build import compare_document
-    from roofsim.spec.hardware.cards import read_cards
-    from roofsim.spec.hardware.own_prices import price_settings
+    from roofsim.spec.own_prices import price_settings
+    from roofsim.spec.settle.cards import read_cards
 
     _refuse_cards_as_number(overrides)
     checked_path(plot, *PICTURES)

@@ -11,19 +11,19 @@ from roofsim.compare.rows import Comparison, Row
 from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
-from roofsim.spec.hardware.cards import read_cards
-from roofsim.spec.hardware.find import flat_override
-from roofsim.spec.hardware.own_prices import own_prices, price_settings, priced
+from roofsim.spec.own_prices import own_prices, price_settings, priced
+from roofsim.spec.settle.cards import read_cards
+from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
-    from roofsim.spec.hardware.cards import Card
-    from roofsim.spec.hardware.own_prices import OwnPrice
+    from roofsim.spec.own_prices import OwnPrice
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
+    from roofsim.spec.settle.cards import Card
 
 #: What is compared when no card is named: three data-centre generations and two that a person can buy.
 USUAL: Final = ("v100", "a100", "h100", "rtx4090", "rtx3060")
@@ -106,7 +106,7 @@ class _Table:
             self.made[key] = self._row(card, resolved, document)
         except (SpecError, NoDataError) as error:
             key = self.aliases.setdefault(card.key, card.key)
-            self.made[key] = Row(label=card.label(), card=card, asked=(card.text,), reason=_reason(error))
+            self.made[key] = Row(label=card.label(), card=card, asked=(card.text,), reason=error.reason)
             self.refused[key] = document, error
 
     def rows(self) -> list[Row]:
@@ -129,7 +129,7 @@ class _Table:
                 raise error
         for key, (document, error) in self.refused.items():
             found = instead(document, error, self._result)
-            reason = _reason(error) if found is None else _reason(error).split(". ")[0].rstrip(".")
+            reason = error.reason if found is None else error.reason.split(". ")[0].rstrip(".")
             self.made[key] = replace(self.made[key], alternative=found, reason=reason)
         return list(self.made.values())
 
@@ -172,14 +172,6 @@ def _notes(own: Document, document: Document, resolved: Resolved) -> tuple[str, 
     if before is None or after is not None:
         return ()
     return (f"on {resolved.system.name}, as the scenario's {before} holds other cards",)
-
-
-def _reason(error: Refusal) -> str:
-    """Return what stops a row, in one line, without the place in the list that the row itself is."""
-    if isinstance(error, NoDataError):
-        return str(error)
-    said = [f"{problem.message.rstrip('.')}. {problem.hint}".rstrip(" .") for problem in error.problems]
-    return "; ".join(said)
 
 
 def _complaint(error: Refusal) -> str:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.cost.device import reach
-from roofsim.cost.kernels import kernels_of_all
-from roofsim.cost.roofline import Price, price
-from roofsim.cost.sustained import Sustained, sustained, window
-from roofsim.cost.work import KernelWork, Pricing
+from roofsim.cost.kernels.ops import kernels_of_all
+from roofsim.cost.kernels.roofline import Price, price
+from roofsim.cost.kernels.sustained import Sustained, sustained, window
+from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import Kind, Phase
 from roofsim.numeric import Real, is_scalar, minimum, where
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Timeline
     from roofsim.compare.rows import Comparison
     from roofsim.search.fitting.answer import Fit
-    from roofsim.serve.answer import Served
+    from roofsim.search.table import SweepTable
+    from roofsim.serve.served import Served
     from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
 #: Rows of a table that text shows where nobody says how many, and that a notebook shows.
@@ -130,10 +131,16 @@ def _show_collectives(answer: CollectivesView, console: Console) -> None:
     print_collectives(console, answer.rows)
 
 
+def _show_sweep(answer: SweepTable, console: Console) -> None:
+    from roofsim.report.sweep import print_sweep
+
+    print_sweep(console, answer)
+
+
 _SHOW: Final[dict[str, Callable[..., Any]]] = {
     "Result": _show_result, "Served": _show_served, "Fit": _show_fit, "Timeline": _show_timeline,
     "Explanation": _show_explanation, "OpsView": _show_ops, "MemoryLedger": _show_ledger, "MemoryView": _show_memory,
-    "CollectivesView": _show_collectives, "Comparison": _show_comparison,
+    "CollectivesView": _show_collectives, "Comparison": _show_comparison, "SweepTable": _show_sweep,
 }  # fmt: skip
 
 
@@ -196,6 +203,12 @@ def _line_of_comparison(answer: Comparison) -> str:
     return f"{', '.join(row.label for row in answer)}{first}{cannot}"
 
 
+def _line_of_sweep(answer: SweepTable) -> str:
+    from roofsim.report.sweep import summary
+
+    return f"{' x '.join(answer.axes)}: {summary(answer)}"
+
+
 def _line_of_table(answer: Table) -> str:
     return f"{answer.title}: {words.count(len(answer.rows))} rows"
 
@@ -203,6 +216,7 @@ def _line_of_table(answer: Table) -> str:
 _LINES: Final[dict[str, Callable[..., Any]]] = {
     "Result": _line_of_result, "Served": _line_of_served, "Fit": _line_of_fit, "Timeline": _line_of_timeline,
     "Explanation": _line_of_explanation, "Comparison": _line_of_comparison, "Table": _line_of_table,
+    "SweepTable": _line_of_sweep,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from roofsim.schedule.step import StepTime, compose, with_bubble
 if TYPE_CHECKING:
     from roofsim.cost.links.communication import Traffic
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,38 +6,41 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
+from roofsim.errors import Problem, SpecError, UnknownNameError
 from roofsim.spec import catalog
-from roofsim.spec.engine.encoder_attention import with_encoder_attention
-from roofsim.spec.engine.schema import Engine
-from roofsim.spec.engine.versions import NO_FACTS, choose
-from roofsim.spec.hardware.find import find_hardware, flat_override, overlay_path
+from roofsim.spec.engine.find import choose
+from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
-from roofsim.spec.precision.choose import choose_precision
+from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
 from roofsim.spec.reading.foreign import check_named
-from roofsim.spec.reading.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.reading.source import Document, from_mapping, is_folder, read_yaml
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
-from roofsim.spec.scenario.context import complete_context
 from roofsim.spec.scenario.layout import check_layout, complete_parallel
-from roofsim.spec.scenario.offload import check_offload, host_memory
-from roofsim.spec.scenario.running import Reliability, check_running, reliability_of
-from roofsim.spec.scenario.stated import chosen, unstated
+from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
+from roofsim.spec.settle.context import complete_context
+from roofsim.spec.settle.encoder_attention import with_encoder_attention
+from roofsim.spec.settle.hardware import find_hardware, flat_override, leaves, overlay_path
+from roofsim.spec.settle.offload import check_offload, host_memory
+from roofsim.spec.settle.precision import choose_precision
+from roofsim.spec.settle.running import check_running, reliability_of
+from roofsim.spec.settle.stated import chosen, unstated
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.spec.constants.kernels import Constants
+    from roofsim.spec.engine.facts import Stated
     from roofsim.spec.hardware.architecture import Architecture
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.precision.stored_weights import StoredWeights
     from roofsim.spec.reading.told_apart import Importer
+    from roofsim.spec.settle.hardware import Hardware
 
 T = TypeVar("T")
 
@@ -103,7 +106,7 @@ class Resolver:
             engine = problems.of(lambda: self.engine(scenario.workload))
             parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
             gpus = 1 if parallel is None else parallel.gpus
-            hardware = problems.of(lambda: find_hardware(scenario.hardware, self.document, gpus))
+            hardware = problems.of(lambda: self.hardware(scenario.hardware, gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
@@ -188,35 +191,51 @@ class Resolver:
 
     def model(self, given: str | dict[str, Any]) -> ModelSpec:
         """Find the model: an inline mapping, a file, a Hugging Face config, or a catalog name."""
-        if isinstance(given, dict):
-            return self._inline(given)
+        return self._inline(given) if isinstance(given, dict) else self._model_of(*self._named_model(given))
+
+    def _named_model(self, given: str) -> tuple[Document, str, str]:
+        """Return what describes a model that is named, what stands before its keys in messages, and its name."""
         path = self._file(given)
         shape = None if path is not None else sized(given)
         if shape is not None:
             self.assumed.append(f"model {given}: {shape.sentence()}")
             self.origins.append(("model", f"a shape of {given}"))
-            return self._model_of(from_mapping(shape.mapping(given.strip()), "<size>"), "", given)
+            return from_mapping(shape.mapping(given.strip()), "<size>"), "", given
         if path is None:
             name = self._model_name(given)
             self.assumed += chosen("model", given, name)
             self.origins.append(("model", f"catalog entry {name}"))
-            return self._model_of(catalog.load("model", name), "", name)
+            return catalog.load("model", name), "", name
         ours = (
             None if is_folder(path) else read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
         )
         if ours is None or ours.data == {"model": str(path)}:
             self.origins.append(("model", f"Hugging Face config {path}"))
-            return self._imported(path, str(path), path.stem)
+            return self._imported(path, str(path)), "", path.stem
         self.origins.append(("model", f"file {path}"))
-        return self._model_of(ours, "", path.stem)
+        return ours, "", path.stem
 
     def _inline(self, given: dict[str, Any]) -> ModelSpec:
+        if "inherits" in given:
+            return self._inherited(given)
         self.origins.append(("model", "stated in the scenario"))
         if "family" not in given and "model_type" in given:
-            return self._imported(given, self.document.source, "inline")
+            return self._model_of(self._imported(given, self.document.source), "", "inline")
         return self._model_of(self.document.part(("model",), given), "model", "inline")
 
-    def _imported(self, given: Path | dict[str, Any], where: str, name: str) -> ModelSpec:
+    def _inherited(self, given: dict[str, Any]) -> ModelSpec:
+        """Return a named model with some of its fields changed."""
+        parent = given["inherits"]
+        if not isinstance(parent, str):
+            message = f"expected the name or the file of a model; got {parent!r}"
+            raise SpecError(Problem(message, self.document.place(("model", "inherits")), "model.inherits"))
+        document, _, name = self._named_model(parent)
+        changes = {key: value for key, value in given.items() if key != "inherits"}
+        for path, value in leaves({"name": f"{name} (changed)"} | changes):
+            document = document.with_value(path, value, self.document.place(("model", *path)))
+        return self._model_of(document, "model", name)
+
+    def _imported(self, given: Path | dict[str, Any], where: str) -> Document:
         """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
         if self.importer is None:
             raise SpecError(
@@ -225,7 +244,7 @@ class Resolver:
         found = self.importer(given, where)
         self.assumed += found.assumed
         self.warnings += found.warnings
-        return self._model_of(from_mapping(found.mapping, where), "", name)
+        return from_mapping(found.mapping, where)
 
     def _model_name(self, given: str) -> str:
         """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
@@ -267,39 +286,40 @@ class Resolver:
         self.warnings += model.caveats()
         return model
 
+    def hardware(self, choice: HardwareChoice, gpus: int) -> Hardware:
+        """Find the card and the node for so many GPUs."""
+        return find_hardware(choice, self.document, gpus)
+
     # -- engine and precision -----------------------------------------------------------------------------------
 
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
         chosen = choose(workload.engine, place)
-        document = chosen.document
         self.assumed += chosen.notes
         self.engine_label = chosen.label
-        facts = dict(workload.engine_facts)
-        if workload.attention is not None:
-            facts["attention"] = workload.attention
-        if workload.memory_format is not None:
-            facts["memory_format"] = workload.memory_format
-        for key, value in facts.items():
-            at = self.document.place(("workload", "engine_facts", key))
-            if key not in Engine.model_fields or key in NO_FACTS:
-                raise SpecError(
-                    Problem(
-                        f"unknown engine fact {key!r}",
-                        at,
-                        "workload.engine_facts",
-                        did_you_mean(key, Engine.model_fields),
-                    )
-                )
-            document = document.with_value((key,), value, at)
-        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "", si=self.si)
+        stated = self._with_facts(chosen.stated, workload)
+        overridden = workload.engine_facts or workload.attention or workload.memory_format
+        engine = stated.read(Engine, prefix="workload.engine_facts" if overridden else "", si=self.si)
         if workload.phase not in engine.phases:
             able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
             message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
             hint = f"Choose one of these phases, or an engine that runs {workload.phase}: {', '.join(able)}."
             raise SpecError(Problem(message, place, "workload.engine", hint))
         return engine
+
+    def _with_facts(self, stated: Stated, workload: Workload) -> Stated:
+        """Return the engine with the facts of the scenario; those with a key of their own in the workload come last."""
+        place = self.document.place
+        stated = stated.with_facts(
+            Engine,
+            workload.engine_facts,
+            lambda keys: place(("workload", "engine_facts", *keys)),
+            "workload.engine_facts",
+        )
+        own = {key: getattr(workload, key) for key in ("attention", "memory_format")}
+        own = {key: value for key, value in own.items() if value is not None}
+        return stated.with_facts(Engine, own, lambda keys: place(("workload", *keys)))
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
@@ -312,7 +332,7 @@ class Resolver:
 
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""
-        from roofsim.spec.scenario.sizes import complete_workload
+        from roofsim.spec.settle.sizes import complete_workload
 
         completed, notes, warnings = complete_workload(given, parallel, model, self.document)
         self.assumed += notes
@@ -330,7 +350,7 @@ class Resolver:
         """Write out what is sharded: left out, it is what the engine is for."""
         if given.sharding is not None:
             return given
-        own = "full" if engine.precision_recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
+        own = "full" if engine.precision.recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
         if own != "none":
             self.assumed.append(f"sharding: {own}, as {engine.name} does")
         return given.model_copy(update={"sharding": own})
@@ -339,17 +359,17 @@ class Resolver:
         """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
         if phase == "train":
             return
-        if parallel.tensor > 1 and not engine.tensor_parallel:
+        if parallel.tensor > 1 and not engine.communication.tensor_parallel:
             message = f"engine {engine.name} does not split layers over tensor ranks"
             hint = f"Deal layers out to cards: pipeline: {parallel.tensor}."
             path = ("parallel", "tensor")
             raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
-        if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
+        if parallel.pipeline > 1 and "pipeline" not in engine.schedule.model_fields_set:
             self.assumed.append(f"serving_pipeline: {engine.name} does not say how batches go through stages; as one")
 
 
 def _phases(engine: str) -> tuple[str, ...]:
-    return validate(Engine, catalog.load("engine", engine)).phases
+    return catalog_engine(engine).phases
 
 
 class _Collector:

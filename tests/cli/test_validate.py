@@ -105,7 +105,7 @@ def test_published_scores_travel_with_roofsim(cli):
         ("[1]", ("mine.jsonl:2", "expected an object")),
         ('{"measured": 1}', ("mine.jsonl:2", "lacks the key 'scenario'")),
         ('{"scenario": {"model": "resnet50"}}', ("lacks the key 'measured'",)),
-        ('{"measured": 1, "scenario": {"model": "resnet50"}, "sorce": "x"}', ("'sorce'", "Did you mean 'source'?")),
+        ('{"measured": 1, "scenario": {"model": "resnet50"}, "sorce": "x"}', ("'sorce'", "Did you mean 'source'")),
         ('{"measured": 1, "scenario": "resnet50"}', ("scenario", "expected a mapping with a model")),
         ('{"measured": -1, "scenario": {"model": "resnet50"}}', ("measured", "above 0")),
         ('{"measured": "1 GB", "scenario": {"model": "resnet50"}}', ("measured", "expected a quantity in s")),
@@ -137,7 +137,7 @@ def test_what_cannot_be_predicted_is_said_and_the_rest_scored(cli, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--source", "lamda"), ("no source 'lamda'", "Did you mean 'lambda'?")),
+        (("--source", "lamda"), ("no source 'lamda'", "Did you mean 'lambda'")),
         (("nowhere.jsonl",), ("nowhere.jsonl", "cannot be read")),
     ],
 )

@@ -16,8 +16,8 @@ from roofsim.compare.build import compare_document
 from roofsim.compare.winners import ORDERS, SORTS
 from roofsim.errors import SpecError
 from roofsim.report.tabular import flat, rows_to_csv
-from roofsim.spec.hardware.cards import read_cards
 from roofsim.spec.scenario.document import load_scenario
+from roofsim.spec.settle.cards import read_cards
 
 SMALL = {"model": "resnet18", "workload": {"phase": "forward", "batch_size": 4}}
 TRAINED = {"model": "gpt", "workload": {"precision": "bf16", "micro_batch_size": 2, "sequence_length": 256}}

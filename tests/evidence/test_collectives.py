@@ -73,7 +73,7 @@ def test_constants_have_ranges_and_sources():
     links = shipped_links()
     assert links.ranges == RANGES
     assert set(links.sources) == set(SOURCES) == {"links", "switches", "custom", "networks", "shared", "host"}
-    assert links.fitted["command"].startswith("python -m roofsim_evidence.collectives.files")
+    assert links.fitted["command"] == "evidence fit collectives --write"
 
 
 def test_report_is_a_table():

@@ -16,6 +16,7 @@ from roofsim.spec.constants import memory_spreads
 from roofsim_evidence.memory.cases import FIGURE_OF, load_memory_cases, predict_all, stated
 from roofsim_evidence.memory.files import PAGE, main, page, text_of, widths
 from roofsim_evidence.memory.notes import GROUPS, note
+from roofsim_evidence.places import measurements
 from roofsim_evidence.score import grouped, score
 
 CASES = load_memory_cases()
@@ -44,7 +45,7 @@ def test_names_are_unique():
 
 
 def test_every_source_is_described():
-    readme = (ROOT / "measurements" / "README.md").read_text(encoding="utf-8")
+    readme = (measurements() / "README.md").read_text(encoding="utf-8")
     for source in {case.source for case in CASES}:
         assert source in GROUPS
         assert f"`{source}`" in readme

@@ -14,7 +14,7 @@ from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import flops_of, parameters_of, work_of
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
-from roofsim.spec.scenario.mesh import axes, with_values
+from roofsim.spec.mesh import axes, with_values
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, resolved
 
 #: Of each family, the length that a sample has and one width (as a path), with values to try.

@@ -20,9 +20,9 @@ from roofsim.search.fitting.changes import flags_of
 from roofsim.search.fitting.layouts import Space
 from roofsim.search.fitting.search import largest
 from roofsim.search.fitting.state import state_of
+from roofsim.spec.mesh import with_values
 from roofsim.spec.model.sized import SHAPES, sized
 from roofsim.spec.scenario.document import load_scenario
-from roofsim.spec.scenario.mesh import with_values
 from tests.scenarios import FAMILIES, TINY
 
 GIB = 2.0**30

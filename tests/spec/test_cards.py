@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec import catalog
-from roofsim.spec.hardware.cards import read_cards
 from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.settle.cards import read_cards
 
 
 @pytest.mark.parametrize(

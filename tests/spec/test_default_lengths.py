@@ -7,7 +7,7 @@ import pytest
 import roofsim
 from roofsim.report import words
 from roofsim.spec import catalog
-from roofsim.spec.scenario.sizes import DEFAULT_LENGTH, DEFAULT_OUTPUT
+from roofsim.spec.settle.sizes import DEFAULT_LENGTH, DEFAULT_OUTPUT
 from tests.scenarios import TINY
 
 DECODERS = [name for name, path in catalog.names("model").items() if path.parent.name in ("decoder", "mamba")]

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import roofsim
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
-from roofsim.spec.hardware.cards import read_cards
 from roofsim.spec.reading.factor import factor_of, times
+from roofsim.spec.settle.cards import read_cards
 from roofsim.units import humanize, parse
 
 SMALL = {"model": "resnet18", "workload": {"phase": "forward", "batch_size": 4, "precision": "fp16"}}

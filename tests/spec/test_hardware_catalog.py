@@ -13,8 +13,8 @@ from roofsim.api import resolve, run
 from roofsim.cost.links.fabric import fabric_of, shape_of
 from roofsim.errors import NoDataError, SpecError
 from roofsim.graph.topology import build
-from roofsim.spec.hardware.find import HOST_ONLY, misfit
 from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.settle.hardware import HOST_ONLY, misfit
 from tests.scenarios import TINY
 
 HARDWARE = Path(__file__).parents[2] / "hardware"

@@ -9,7 +9,7 @@ from roofsim import run
 from roofsim.api import resolve
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
-from roofsim.spec.scenario.mesh import axes, with_values
+from roofsim.spec.mesh import axes, with_values
 
 DECODE = {"phase": "decode", "context_length": 100, "engine": "vllm", "gpu": "h100"}
 GENERATE = {"phase": "generate", "prompt_length": 100, "output_length": 10, "engine": "vllm", "gpu": "h100"}

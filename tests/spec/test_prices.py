@@ -8,10 +8,10 @@ import roofsim
 from roofsim.analyze.money import quote_of
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.spec import catalog
-from roofsim.spec.hardware.cards import read_cards
-from roofsim.spec.hardware.own_prices import own_prices, price_settings
 from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.own_prices import own_prices, price_settings
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.settle.cards import read_cards
 
 SMALL = {"model": "resnet18", "workload": {"phase": "forward", "batch_size": 4, "precision": "fp16"}}
 ENTRIES = [("gpu", Gpu, name) for name in catalog.names("gpu")] + [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import typing
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
@@ -48,8 +49,25 @@ def _expect_plausible(number: float, unit: str, value: Any, limits: tuple[str, s
         raise ValueError(f"expected a plausible quantity, {low} to {high}; got {value!r}")
 
 
+_UNIT: Final = "unit"
+
+
 def _schema(unit: str) -> WithJsonSchema:
-    return WithJsonSchema({"type": "string", "description": f"a quantity in {unit}", "examples": [example(unit)]})
+    words = {"type": "string", "description": f"a quantity in {unit}", "examples": [example(unit)]}
+    return WithJsonSchema(words | {_UNIT: unit})
+
+
+def unit_of(annotation: Any) -> str | None:
+    """Return the unit of the quantities that a type takes, or None where it takes none.
+
+    >>> unit_of(Bandwidth | None), unit_of(int)
+    ('B/s', None)
+    """
+    for mark in getattr(annotation, "__metadata__", ()):
+        if isinstance(mark, WithJsonSchema) and _UNIT in (mark.json_schema or {}):
+            return str((mark.json_schema or {})[_UNIT])
+    units = (unit_of(part) for part in typing.get_args(annotation))
+    return next((unit for unit in units if unit is not None), None)
 
 
 Bandwidth = Annotated[float, _reader("B/s", zero=False), _schema("B/s")]

@@ -98,7 +98,7 @@ def _data_path(loc: tuple[int | str, ...], data: Any, *, keep_last: bool) -> Pat
 def _message(schema: type[BaseModel], detail: ErrorDetails, path: Path_) -> tuple[str, str]:
     kind, given, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
-        known = _keys_at(schema, path[:-1])
+        known = keys_at(schema, path[:-1])
         return f"unknown key {path[-1]!r}", did_you_mean(str(path[-1]), known)
     if kind == "missing":
         return "required key is missing", ""
@@ -149,7 +149,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def _keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
+def keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
     """Return the keys that a schema knows below a path."""
     at: Any = schema
     for part in path:
@@ -164,7 +164,7 @@ def _keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
 
 
 def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
-    """Return the field of a schema that a path names, of an entry of a free mapping a blank one; None if there is none."""
+    """Return the field of a schema that a path names, of an entry of a free mapping one of its type; None if there is none."""
     at: Any = schema
     found: FieldInfo | None = None
     for part in path:
@@ -173,7 +173,8 @@ def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
             found = models[0].model_fields[str(part)]
             at = found.annotation
         elif found is not None and typing.get_origin(at) is dict:
-            found, at = FieldInfo(default=None), typing.get_args(at)[1]
+            at = typing.get_args(at)[1]
+            found = FieldInfo.from_annotation(at)
         else:
             return None
     return found

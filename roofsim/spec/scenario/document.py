@@ -9,8 +9,8 @@ from typing import Any, Final
 from pydantic import BaseModel
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.naming import as_path, is_path, named_file
 from roofsim.spec.reading.foreign import check_file, refuse_object
-from roofsim.spec.reading.naming import as_path, is_path, named_file
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.reading.told_apart import STANDARD_INPUT, as_scenario, read_json_request, read_standard_input
@@ -78,6 +78,8 @@ def _from_name(given: str) -> Document:
 def with_override(document: Document, key: str, value: Any, origin: str) -> Document:
     """Put a value at ``section.key`` (or a short key that only one section has).
 
+    Of a model that is named, ``model.num_layers`` changes that field and keeps the others.
+
     Raises
     ------
     SpecError
@@ -89,6 +91,8 @@ def with_override(document: Document, key: str, value: Any, origin: str) -> Docu
         raise SpecError(
             Problem(f"expected a mapping of keys to values; got {type(document.data).__name__}", document.place(()))
         )
+    if path[0] == "model" and len(path) > 1 and isinstance(document.data.get("model"), str):
+        document = document.with_value(("model",), {"inherits": document.data["model"]}, place)
     return document.with_value(path, value, place)
 
 

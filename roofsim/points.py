@@ -1,0 +1,147 @@
+"""Hold the values of several points of a sweep, and notice where code would decide for all of them by one.
+
+A structure (which graph, which kernels, which stages) is decided in plain Python: ``if degree > 1``. Where the values of several
+points are worked on together, such a decision is right for all of them or for none: `Points` makes it where they agree and raises
+`Diverged` where they do not, with what each point says, so that the sweep can part them and go on.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+class Diverged(Exception):  # noqa: N818 - not an error: the points that disagree are evaluated apart
+    """The points of a group do not agree on what decides the structure.
+
+    Attributes
+    ----------
+    labels
+        One number per point: points with the same number agree.
+    """
+
+    def __init__(self, labels: NDArray[Any]) -> None:
+        super().__init__("points of one group differ in what decides the structure of their program")
+        self.labels = labels
+
+
+class Points(np.ndarray[Any, Any]):
+    """Numbers of several points; the first axis counts them.
+
+    >>> batches = points([1.0, 2.0, 4.0])
+    >>> bool(batches > 0.0)
+    True
+    >>> bool(batches > 1.0)
+    Traceback (most recent call last):
+    ...
+    roofsim.points.Diverged: points of one group differ in what decides the structure of their program
+    """
+
+    def __bool__(self) -> bool:
+        return bool(agreed(self != 0.0))
+
+    def __float__(self) -> float:
+        return float(agreed(self))
+
+    def __int__(self) -> int:
+        return int(agreed(self))
+
+    def __index__(self) -> int:
+        value = agreed(self)
+        if value != int(value):
+            raise TypeError(f"{value} is not a whole number")
+        return int(value)
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(float(self))
+
+    def __ceil__(self) -> Any:
+        return np.ceil(self)
+
+    def __floor__(self) -> Any:
+        return np.floor(self)
+
+    def __trunc__(self) -> Any:
+        return np.trunc(self)
+
+    def __round__(self, digits: int = 0) -> Any:
+        return np.round(self, digits)
+
+    def __format__(self, form: str) -> str:
+        return format(float(self), form)
+
+
+def points(values: Any) -> Any:
+    """Return numbers, one per point along the first axis, as `Points`.
+
+    >>> points([1, 2]) * 2.0
+    Points([2., 4.])
+    """
+    return np.asarray(values, dtype=np.float64).view(Points)
+
+
+def agreed(values: Any) -> Any:
+    """Return the value that all points have.
+
+    Raises
+    ------
+    Diverged
+        Where they have several.
+    """
+    rows = np.asarray(values)
+    if rows.size == 1:
+        return rows.item()
+    rows = rows.reshape(len(rows), -1)
+    if not rows.size:
+        raise ValueError("no points")
+    if (rows == rows[0, 0]).all():
+        return rows[0, 0].item()
+    _, labels = np.unique(rows, axis=0, return_inverse=True)
+    raise Diverged(np.ravel(labels))
+
+
+def anywhere(condition: Any) -> bool:
+    """Tell whether a condition holds for any of several contexts or sizes; of points, each for itself, and all must agree.
+
+    >>> anywhere(np.array([False, True])), anywhere(False)
+    (True, False)
+    """
+    if isinstance(condition, Points) and condition.ndim:
+        return bool(agreed(np.asarray(condition).reshape(len(condition), -1).any(axis=1)))
+    return bool(np.any(condition))
+
+
+def everywhere(condition: Any) -> bool:
+    """Tell whether a condition holds for all of several contexts or sizes; of points, each for itself, and all must agree.
+
+    >>> everywhere(np.array([False, True])), everywhere(True)
+    (False, True)
+    """
+    if isinstance(condition, Points) and condition.ndim:
+        return bool(agreed(np.asarray(condition).reshape(len(condition), -1).all(axis=1)))
+    return bool(np.all(condition))
+
+
+def like(result: Any, *given: Any) -> Any:
+    """Return an array as `Points` where one of those that it was made of is.
+
+    numpy's functions that choose and join (``where``, ``stack``) return plain arrays.
+    """
+    if isinstance(result, np.ndarray) and any(isinstance(one, Points) for one in given):
+        return result.view(Points)
+    return result
+
+
+def whole(value: Any) -> int:
+    """Return a number as an int, the same for all points.
+
+    Raises
+    ------
+    Diverged
+        Where points have several.
+    """
+    return int(float(value))

@@ -1,0 +1,59 @@
+"""Print the table of a sweep: a row per point with its values, its step, what limits it and its memory, or why it cannot be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from rich.box import SIMPLE
+from rich.table import Table
+from rich.text import Text
+
+from roofsim.report import words
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from roofsim.search.table import SweepTable
+
+#: Points that are printed; `to_rows` has all.
+MOST: Final = 60
+
+
+def print_sweep(console: Console, found: SweepTable) -> None:
+    """Print the points of a sweep, the first of many."""
+    rows = found.to_rows()
+    table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
+    for path in found.axes:
+        table.add_column(Text(path), justify="left", overflow="fold")
+    for head in ("step", "limited by", "memory"):
+        table.add_column(Text(head), justify="left" if head == "limited by" else "right", overflow="fold")
+    for row in rows[:MOST]:
+        own = [Text(_value(row[path])) for path in found.axes]
+        table.add_row(*own, *map(Text, _cells(row)), style=None if row["feasible"] and row["memory.fits"] else "dim")
+    console.print(table)
+    console.print(Text(summary(found)))
+    if len(rows) > MOST:
+        console.print(Text(f"The first {MOST} points are shown; to_rows() has all.", style="dim"))
+
+
+def summary(found: SweepTable) -> str:
+    """Return how many points there are, and how many of them are possible and fit."""
+    said = [f"{words.count(len(found))} points", f"{words.count(int(found.feasible.sum()))} possible"]
+    if "memory.fits" in found.rows:
+        fits = sum(value is True for value in found["memory.fits"].ravel().tolist())
+        said.append(f"{words.count(fits)} fit in memory")
+    return ", ".join(said)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return "own" if value is None else str(value)
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
+    if not row["feasible"]:
+        return "-", f"not possible: {row['reason']}", "-"
+    room = "" if row["memory.fits"] else " (does not fit)"
+    bound = words.BOUND_WORDS.get(row["bound"] or "", "-")
+    return words.seconds(row["step_time"]), bound, f"{words.gibibytes(row['memory.peak'])}{room}"

@@ -1,0 +1,156 @@
+"""Read the axes of a sweep: which keys of a scenario take which values, and the document of each point."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.quantity import unit_of
+from roofsim.spec.reading.source import plain
+from roofsim.spec.reading.validate import field_at, keys_at
+from roofsim.spec.scenario.document import SECTIONS, section_path, with_override
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pydantic import BaseModel
+
+    from roofsim.spec.reading.source import Document
+
+
+#: What the paths of ``hardware.override`` begin with.
+_HARDWARE: Final[dict[str, type[BaseModel]]] = {"gpu": Gpu, "system": System}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One key of a scenario and its values.
+
+    Attributes
+    ----------
+    given
+        The key as the caller wrote it.
+    path
+        Where it stands in a scenario.
+    values
+        What it takes, in order; None: what the scenario has without it.
+    unit
+        Of what a bare number is; None: the key is no quantity.
+    """
+
+    given: str
+    path: tuple[str, ...]
+    values: tuple[Any, ...]
+    unit: str | None = None
+
+    def written(self, value: Any) -> Any:
+        """Return a value as a scenario file has it: bare numbers of a quantity are in SI units."""
+        plain_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return f"{value!r} {self.unit}" if plain_number and self.unit is not None else value
+
+    @property
+    def origin(self) -> str:
+        """What names the place of its values in messages."""
+        return f"axis {self.given}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """All combinations of the values of some axes, counted with the last axis running fastest."""
+
+    axes: tuple[Axis, ...]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each axis."""
+        return tuple(len(axis.values) for axis in self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of points."""
+        return math.prod(self.shape)
+
+    def values(self, place: int) -> Iterator[tuple[Axis, Any]]:
+        """Yield each axis with its value at a point."""
+        stride = self.size
+        for axis in self.axes:
+            stride //= len(axis.values)
+            yield axis, axis.values[place // stride % len(axis.values)]
+
+    def document(self, base: Document, place: int) -> Document:
+        """Return the scenario of a point.
+
+        Raises
+        ------
+        SpecError
+            When a key lies below a value that is no mapping.
+        """
+        for axis, value in self.values(place):
+            if value is not None:
+                base = with_override(base, axis.given, axis.written(value), axis.origin)
+        return base
+
+
+def read_axes(given: Mapping[str, Iterable[Any]]) -> Space:
+    """Read the axes of a sweep.
+
+    Parameters
+    ----------
+    given
+        Key of a scenario (``parallel.tensor``, ``hardware.gpu``, ``hardware.override.gpu.memory.bandwidth``, ``model.num_layers``,
+        or a short key of the command line) -> its values.
+
+    Raises
+    ------
+    SpecError
+        For a key that no scenario has, two axes of one key, or values that are no list.
+    """
+    if not isinstance(given, Mapping):
+        raise SpecError(
+            Problem(f"expected a mapping of keys to lists of values; got {type(given).__name__}", path="axes")
+        )
+    axes = tuple(_axis(str(key), values) for key, values in given.items())
+    seen: dict[tuple[str, ...], Axis] = {}
+    for axis in axes:
+        if axis.path in seen:
+            message = f"{seen[axis.path].given} and {axis.given} are the same key; give one"
+            raise SpecError(Problem(message, path="axes"))
+        seen[axis.path] = axis
+    return Space(axes)
+
+
+def _axis(key: str, values: Any) -> Axis:
+    place = Place(f"axis {key}")
+    path = section_path(key, place)
+    head, *rest = path
+    if head in SECTIONS and field_at(SECTIONS[head], tuple(rest)) is None:
+        known = keys_at(SECTIONS[head], tuple(rest[:-1]))
+        raise SpecError(Problem(f"unknown key {key!r}", place, "axes", did_you_mean(rest[-1], known)))
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        raise SpecError(
+            Problem(f"expected a list of values; got {values!r}", place, "axes", f"For one value: [{values!r}].")
+        )
+    found = tuple(plain(value) for value in values)
+    if not found:
+        raise SpecError(Problem("has no values", place, "axes", "Give at least one, or leave the axis out."))
+    return Axis(key, path, found, _unit_of(path))
+
+
+def _unit_of(path: tuple[str, ...]) -> str | None:
+    """Return the unit of the quantity that a key is, or None."""
+    head, *rest = path
+    if path[:2] == ("hardware", "override") and len(path) == 3:
+        part, *rest = path[2].split(".")
+        schema = _HARDWARE.get(part)
+    else:
+        schema = SECTIONS.get(head)
+    field = None if schema is None else field_at(schema, tuple(rest))
+    return (
+        None
+        if field is None
+        else unit_of(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation)
+    )

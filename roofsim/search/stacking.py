@@ -1,0 +1,123 @@
+"""Put scenarios that differ in numbers alone into one whose numbers are `Points`, and say which may be put together."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from pydantic import BaseModel
+
+from roofsim.points import points
+from roofsim.spec.settle.hardware import flat_override
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Sequence
+
+    from roofsim.spec.resolve import Resolved
+
+#: Texts of a scenario that decide nothing.
+_TEXTS: Final = ("assumed", "warnings", "origins")
+#: Degrees of parallelism that change the graph where they exceed 1.
+_DEGREES: Final = (
+    "tensor", "pipeline", "virtual_stages", "data", "context", "context_heads", "expert", "expert_tensor",
+)  # fmt: skip
+#: Stands for any number in the form of a scenario.
+_NUMBER: Final = "number"
+
+
+@dataclass(frozen=True)
+class Structure:
+    """What decides the program of a scenario before any of its numbers is looked at: points of one structure are priced together.
+
+    Attributes
+    ----------
+    split
+        The degrees of parallelism that exceed 1.
+    accumulates
+        Whether a training step has several micro batches.
+    form
+        All of the scenario but its numbers: model family, phase, engine and its words, card, system, sharding, recomputation,
+        schedule, precision.
+    """
+
+    split: frozenset[str]
+    accumulates: bool
+    form: Hashable
+
+
+def structure_of(resolved: Resolved, forms: dict[int, tuple[object, Hashable]] | None = None) -> Structure:
+    """Return the structure of a scenario; `forms` keeps those of parts that scenarios share."""
+    return Structure(
+        split=frozenset(name for name in _DEGREES if (getattr(resolved.parallel, name) or 1) > 1),
+        accumulates=_accumulates(resolved),
+        form=_form_of_scenario(resolved, {} if forms is None else forms),
+    )
+
+
+def _accumulates(resolved: Resolved) -> bool:
+    workload, parallel = resolved.workload, resolved.parallel
+    whole, own = workload.global_batch_size, workload.micro_batch_size
+    return whole is not None and own is not None and whole > own * (parallel.data or 1)
+
+
+def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashable]]) -> Hashable:
+    found: list[Hashable] = [tuple(path for path, _ in flat_override(resolved.override))]
+    for name in _parts(resolved):
+        part = getattr(resolved, name)
+        if not isinstance(part, BaseModel):
+            found.append(_form(part))
+            continue
+        if id(part) not in forms:
+            forms[id(part)] = part, _form(part)
+        found.append(forms[id(part)][1])
+    return tuple(found)
+
+
+def _parts(resolved: Resolved) -> list[str]:
+    """Return the fields of a scenario that decide what is computed."""
+    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice")]
+
+
+def _form(value: Any) -> Hashable:
+    found: Hashable = repr(value)
+    if value is None or isinstance(value, str | bool):
+        found = value
+    elif isinstance(value, int | float):
+        found = _NUMBER
+    elif isinstance(value, BaseModel):
+        found = type(value), tuple(_form(part) for part in value.__dict__.values())
+    elif isinstance(value, dict):
+        found = tuple((str(key), _form(part)) for key, part in value.items())
+    elif isinstance(value, list | tuple):
+        found = tuple(_form(part) for part in value)
+    elif is_dataclass(value):
+        found = type(value), tuple(_form(getattr(value, field.name)) for field in fields(value))
+    return found
+
+
+def stacked(scenarios: Sequence[Resolved]) -> Resolved:
+    """Return one scenario for several of the same `structure_of`: numbers that differ are `Points`, one element per scenario."""
+    first = scenarios[0]
+    update: dict[str, Any] = {name: _stack([getattr(one, name) for one in scenarios]) for name in _parts(first)}
+    return replace(first, **update | dict.fromkeys(_TEXTS, ()))
+
+
+def _stack(values: list[Any]) -> Any:
+    first = values[0]
+    found = first
+    if all(value is first for value in values):
+        return first
+    if isinstance(first, int | float) and not isinstance(first, bool):
+        found = first if all(value == first for value in values) else points(values)
+    elif isinstance(first, BaseModel):
+        columns = {name: _stack([value.__dict__[name] for value in values]) for name in first.__dict__}
+        update = {name: value for name, value in columns.items() if value is not first.__dict__[name]}
+        found = first.model_copy(update=update)
+    elif isinstance(first, dict):
+        found = {key: _stack([value[key] for value in values]) for key in first}
+    elif isinstance(first, list | tuple):
+        found = type(first)(_stack(list(column)) for column in zip(*values, strict=True))
+    elif is_dataclass(first):
+        names = [field.name for field in fields(first) if field.init]
+        found = replace(first, **{name: _stack([getattr(value, name) for value in values]) for name in names})  # type: ignore[type-var]
+    return found

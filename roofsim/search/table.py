@@ -1,0 +1,182 @@
+"""Hold the answers of a sweep: an array per figure over all points, which points have an answer, and why others have none."""
+
+from __future__ import annotations
+
+import importlib
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from roofsim.analyze.printed import Printed
+from roofsim.errors import SpecError, did_you_mean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from roofsim.search.axes import Space
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """How the points of a sweep were computed.
+
+    Attributes
+    ----------
+    together
+        Points that were evaluated as elements of arrays.
+    alone
+        Points that were evaluated one by one.
+    refused
+        Points whose scenario is not possible.
+    structures
+        Programs that were built for the points together.
+    """
+
+    together: int = 0
+    alone: int = 0
+    refused: int = 0
+    structures: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SweepTable(Printed):
+    """The answers of a sweep; ``table["step_time"]`` is an array with one dimension per axis.
+
+    Attributes
+    ----------
+    axes
+        Key of the scenario, as it was given -> its values. The first axis is the first dimension of every array.
+    rows
+        Dotted key of a result (``step_time``, ``memory.peak``, ``step_time_interval``) -> array of the shape of the axes. Seconds,
+        bytes and FLOPs as in a result; NaN, or None in arrays of texts, where a point has no such figure.
+    feasible
+        Whether a point has an answer: whether `roofsim.run` of it gives one. Shape of the axes.
+    reason
+        Why not, as `roofsim.run` says; None where it is feasible.
+    evaluated
+        How many points were computed which way.
+    """
+
+    axes: dict[str, list[Any]]
+    rows: Mapping[str, NDArray[Any]]
+    feasible: NDArray[np.bool_]
+    reason: NDArray[np.object_]
+    evaluated: Evaluated = field(default_factory=Evaluated)
+
+    def __len__(self) -> int:
+        return int(self.feasible.size)
+
+    def __getitem__(self, key: str) -> NDArray[Any]:
+        try:
+            return self.rows[key]
+        except KeyError:
+            raise SpecError(f"no figure {key!r} in this table. {did_you_mean(key, self.rows)}".rstrip()) from None
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.to_rows())
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of values of each axis."""
+        return self.feasible.shape
+
+    def to_rows(self) -> list[dict[str, Any]]:
+        """Return one flat mapping per point: its value on each axis, `feasible`, `reason`, and every figure by dotted key.
+
+        ``pandas.DataFrame(table.to_rows())`` is a frame. Keys of axes win over figures of the same name.
+        """
+        columns = {key: _listed(values, len(self.shape)) for key, values in self.rows.items()}
+        feasible, reason = self.feasible.ravel().tolist(), self.reason.ravel().tolist()
+        found = []
+        for place, index in enumerate(np.ndindex(self.shape)):
+            point = {path: values[at] for (path, values), at in zip(self.axes.items(), index, strict=True)}
+            figures = {key: column[place] for key, column in columns.items()}
+            found.append(point | {"feasible": feasible[place], "reason": reason[place]} | figures | point)
+        return found
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data: the axes, and the rows of all points."""
+        return {"axes": self.axes, "rows": self.to_rows()}
+
+    def to_pandas(self) -> Any:
+        """Return a pandas frame with one row per point (pandas is imported here)."""
+        return importlib.import_module("pandas").DataFrame(self.to_rows())
+
+    def to_polars(self) -> Any:
+        """Return a polars frame with one row per point (polars is imported here)."""
+        return importlib.import_module("polars").DataFrame(self.to_rows(), infer_schema_length=None)
+
+    def to_xarray(self) -> Any:
+        """Return an xarray data set with one dimension per axis (xarray is imported here)."""
+        names = list(self.axes)
+        arrays = {"feasible": self.feasible, "reason": self.reason, **self.rows}
+        ends = {len(self.shape): (), len(self.shape) + 1: ("end",)}
+        return importlib.import_module("xarray").Dataset(
+            {key: ((*names, *ends[values.ndim]), values) for key, values in arrays.items() if key not in self.axes},
+            coords={name: [_label(value) for value in values] for name, values in self.axes.items()},
+        )
+
+
+def _label(value: Any) -> Any:
+    return value if isinstance(value, int | float | str) else str(value)
+
+
+def _listed(values: NDArray[Any], rank: int) -> list[Any]:
+    """Return a column as plain values, one per point; None for NaN."""
+    if values.ndim > rank:
+        rows = values.reshape(-1, values.shape[-1]).tolist()
+        return [None if math.isnan(row[0]) else row for row in rows]
+    return [None if isinstance(value, float) and math.isnan(value) else value for value in values.ravel().tolist()]
+
+
+class Columns:
+    """The figures of a sweep as they come, a group of points at a time."""
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self._parts: dict[str, list[tuple[Any, Any]]] = {}
+
+    def put(self, places: Any, figures: Mapping[str, Any]) -> None:
+        """Take the figures of some points: each a value for all of them, or an array with one element per point."""
+        for key, value in figures.items():
+            self._parts.setdefault(key, []).append((places, value))
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return one array per figure, in the shape of the axes."""
+        return {key: self._array(parts) for key, parts in self._parts.items()}
+
+    def _array(self, parts: list[tuple[Any, Any]]) -> NDArray[Any]:
+        size = self.space.size
+        if any(isinstance(value, tuple) for _, value in parts):
+            pairs = np.full((size, 2), np.nan)
+            for places, value in parts:
+                if value is not None:
+                    pairs[places] = np.stack([np.broadcast_to(end, np.shape(places)) for end in value], axis=-1)
+            return pairs.reshape(*self.space.shape, 2)
+        kinds = {_kind(value) for _, value in parts} - {"none"}
+        whole = kinds == {"bool"} and sum(np.size(places) for places, _ in parts) == size
+        found: NDArray[Any]
+        if whole:
+            found = np.zeros(size, dtype=bool)
+        elif kinds <= {"number"}:
+            found = np.full(size, np.nan)
+        else:
+            found = np.full(size, None, dtype=object)
+        for places, value in parts:
+            if value is not None:
+                found[places] = value
+        return found.reshape(self.space.shape)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, np.ndarray):
+        return {"b": "bool", "f": "number", "i": "number", "u": "number"}.get(value.dtype.kind, "text")
+    if isinstance(value, bool | np.bool_):
+        return "bool"
+    return "number" if isinstance(value, int | float | np.number) else "text"

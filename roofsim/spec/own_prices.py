@@ -1,0 +1,130 @@
+"""Read the prices that a user pays (``h100=2.50``), and put them in the place of published ones."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.errors import Place, Problem, SpecError, UnitError
+from roofsim.spec.settle.cards import read_cards
+from roofsim.units import parse
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from roofsim.spec.hardware.price import Price
+    from roofsim.spec.resolve import Resolved
+    from roofsim.spec.settle.cards import Card
+
+_EXAMPLE: Final = "h100=2.50"
+_MOST: Final = 10.0**6
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnPrice:
+    """Dollars per hour of one card, or of one node."""
+
+    card: Card
+    hourly: float
+
+    def of(self, card: Card) -> bool:
+        """Tell whether an entry of a list is what this price is for: the card in any number, with the same changes if any."""
+        own = self.card
+        same = own.name == card.name if own.kind == card.kind else own.kind == "gpu" and own.name == card.gpu
+        return same and (not own.override or own.override == card.override)
+
+
+def price_settings(texts: Iterable[str], origin: str = "--price") -> dict[str, str]:
+    """Return ``NAME=AMOUNT`` texts, which commas may join, as a mapping.
+
+    >>> price_settings(["h100=2.50,a100=1.80"])
+    {'h100': '2.50', 'a100': '1.80'}
+    """
+    found: dict[str, str] = {}
+    for text in texts:
+        for part in _parts(text):
+            name, equals, amount = part.rpartition("=")
+            if not equals or not name.strip() or not amount.strip():
+                message = f"expected CARD=USD_PER_HOUR, for example {_EXAMPLE}; got {part.strip()[:60]!r}"
+                raise SpecError(Problem(message, Place(origin)))
+            if name.strip() in found:
+                raise SpecError(Problem(f"{name.strip()} has two prices", Place(origin)))
+            found[name.strip()] = amount.strip()
+    return found
+
+
+def _parts(text: str) -> list[str]:
+    """Split at the commas outside braces."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter == "{") - (letter == "}")
+        if letter == "," and depth <= 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part for part in parts if part.strip()]
+
+
+def own_prices(given: Mapping[str, Any], cards: Sequence[Card], origin: str = "--price") -> tuple[OwnPrice, ...]:
+    """Return the prices of cards that are compared.
+
+    Raises
+    ------
+    SpecError
+        For an unknown card, one that is not in the list, and for an amount that is none.
+    """
+    found = []
+    for name, amount in given.items():
+        entries = read_cards(str(name), origin)
+        if len(entries) != 1 or entries[0].count is not None:
+            message = f"expected the name of one card or system before '='; got {str(name)[:60]!r}"
+            hint = f"The price is that of one card, or of one node: {_EXAMPLE}."
+            raise SpecError(Problem(message, Place(origin), "", hint))
+        price = OwnPrice(card=entries[0], hourly=_amount(name, amount, origin))
+        if not any(price.of(card) for card in cards):
+            shown = ", ".join(dict.fromkeys(card.label() for card in cards))
+            message = f"{name} stands for {entries[0].label()}, which is not compared"
+            raise SpecError(Problem(message, Place(origin), "", f"Compared: {shown}."))
+        found.append(price)
+    return tuple(found)
+
+
+def _amount(name: str, amount: Any, origin: str) -> float:
+    """Read dollars per hour; a bare number is one, as nothing else is asked for."""
+    value = math.nan
+    text = str(amount).strip()
+    try:
+        value = float(text.removeprefix("$").removesuffix("/h")) if not isinstance(amount, bool) else math.nan
+    except ValueError:
+        try:
+            value = parse(text, "USD/h")
+        except UnitError:
+            value = math.nan
+    if not 0.0 < value <= _MOST:
+        message = f"expected dollars per hour above zero for {name}, for example {_EXAMPLE}; got {text[:60]!r}"
+        raise SpecError(Problem(message, Place(origin)))
+    return value
+
+
+def priced(resolved: Resolved, card: Card, prices: Sequence[OwnPrice]) -> Resolved:
+    """Return a scenario with the user's price of its card or node, if there is one; that of the very entry goes first."""
+    mine = [price for price in prices if price.of(card)]
+    if not mine:
+        return resolved
+    best = max(mine, key=lambda price: (price.card.override == card.override, price.card.kind == card.kind))
+    if best.card.kind == "gpu":
+        return replace(resolved, gpu=resolved.gpu.model_copy(update={"price": _own(resolved.gpu.price, best.hourly)}))
+    system = resolved.system.model_copy(update={"price": _own(resolved.system.price, best.hourly)})
+    return replace(resolved, system=system)
+
+
+def _own(price: Price, hourly: float) -> Price:
+    changes = {
+        "hourly": hourly,
+        "hourly_kind": "own",
+        "hourly_date": None,
+        "hourly_seller": None,
+        "hourly_region": None,
+    }
+    return price.model_copy(update=changes)

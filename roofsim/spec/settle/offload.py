@@ -1,0 +1,168 @@
+"""Check what is offloaded against the phase, the sharding and what is known of the host."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.errors import Problem, SpecError
+from roofsim.numeric import Real, minimum
+from roofsim.units import humanize, parse
+
+if TYPE_CHECKING:
+    from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.hardware.schema import Gpu, System
+    from roofsim.spec.model.base import ModelSpec
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.workload import Offload, Parallel, Workload
+
+#: Parts of the state that may lie elsewhere.
+PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value_cache")
+
+#: Those of inference.
+SERVED: Final = ("parameters", "key_value_cache")
+
+#: Bytes per second of host memory where nobody states it: two channels of DDR4-3200, as in a desktop of 2020 to 2022 (DDR5
+#: has up to twice as much, servers four to eight times).
+DESKTOP_MEMORY: Final = parse("51.2 GB/s", "B/s")
+
+
+def places(offload: Offload) -> dict[str, str]:
+    """Return where each part lies that is not on the device."""
+    found = {name: getattr(offload, name) for name in PARTS} | {"parameters": offload.parameters_at}
+    return {name: place for name, place in found.items() if place != "none"}
+
+
+def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real) -> Real:
+    """Return the share of a forward pass's arithmetic that copies of weights run behind.
+
+    One layer is fetched ahead. Of the first layers alone that is behind their own arithmetic; an engine that computes host
+    layers, and copies them for long passes, fetches nothing ahead.
+    """
+    if phase == "train" or offload.parameters_at == "none":
+        return 1.0
+    if engine.offload.layers == "computed":
+        return 0.0
+    if offload.layers is None or offload.key_value_cache != "none":
+        return 1.0
+    return minimum(offload.layers / num_layers, 1.0)
+
+
+def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
+    """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note."""
+    layers = engine.offload.layers == "computed" and parallel.offload.parameters_at != "none"
+    attends = engine.offload.cache == "computed" and parallel.offload.key_value_cache != "none"
+    computes = phase != "train" and (layers or attends)
+    if not computes or system.host.memory_bandwidth is not None:
+        return system, []
+    host = system.host.model_copy(update={"memory_bandwidth": DESKTOP_MEMORY})
+    shown = humanize(DESKTOP_MEMORY, "B/s", 3)
+    note = f"system.host.memory_bandwidth: {shown}, two channels of DDR4-3200, for what is computed there"
+    return system.model_copy(update={"host": host}), [note]
+
+
+def check_offload(
+    parallel: Parallel,
+    workload: Workload,
+    system: System,
+    gpu: Gpu,
+    model: ModelSpec,
+    engine: Engine,
+    document: Document,
+) -> None:
+    """Refuse an offload that no engine runs, or whose time nobody can tell.
+
+    Raises
+    ------
+    SpecError
+        Names what goes with it, or the number of the system that is missing.
+    """
+    moved = places(parallel.offload)
+    refusal = _part(parallel.offload, workload, model)
+    if refusal is None and moved:
+        refusal = _combination(parallel, workload, moved) or _served(workload, moved, model, engine)
+        refusal = refusal or _unknown(system, gpu, moved, workload.phase)
+    if refusal is not None:
+        part, message, hint = refusal
+        path = ("parallel", "offload", part)
+        raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
+
+
+def _part(offload: Offload, workload: Workload, model: ModelSpec) -> tuple[str, str, str] | None:
+    """Return what is wrong with asking for a part of the weights only."""
+    if not offload.partial:
+        return None
+    key, layers = "parameters" if offload.layers is None else "layers", getattr(model, "num_layers", None)
+    if workload.phase == "train":
+        return key, "a part of the parameters can be offloaded in inference only", "Offload all of them, or none."
+    if offload.layers is None:
+        return None
+    if model.family != "decoder" or layers is None:
+        return (
+            key,
+            f"{model.name} is a {model.family}, not one stack of layers",
+            "Give a share: parameters: {host: 0.5}.",
+        )
+    if offload.layers > layers:
+        return key, f"{offload.layers} layers, but {model.name} has {layers}", f"Give 0 to {layers}."
+    return None
+
+
+def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine: Engine) -> tuple[str, str, str] | None:
+    """Return what inference cannot do with what is moved."""
+    if workload.phase == "train":
+        return None
+    if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
+        return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
+    if engine.offload.layers == "computed" and moved.get("parameters") == "nvme":
+        message = f"engine {engine.name} computes the layers that are not on the device from host memory"
+        return "parameters", message, "Use parameters: host."
+    return None
+
+
+def _combination(parallel: Parallel, workload: Workload, moved: dict[str, str]) -> tuple[str, str, str] | None:
+    """Return the part that cannot be offloaded so, why, and what would be possible."""
+    if workload.phase != "train":
+        other = next((part for part in moved if part not in SERVED), "")
+        hint = f"{' and '.join(SERVED)} can be."
+        return (other, f"{other} cannot be offloaded in phase {workload.phase}", hint) if other else None
+    if "key_value_cache" in moved:
+        return (
+            "key_value_cache",
+            "training keeps no cache of keys and values",
+            "Leave it out; activations can be offloaded.",
+        )
+    updated = next((part for part in ("optimizer_state", "gradients") if part in moved), "")
+    whole = parallel.sharding in ("optimizer", "gradients")
+    message, hint, part = "", "", next(iter(moved))
+    if workload.optimizer == "none" and updated:
+        message, hint, part = "no optimizer uses it (optimizer: none)", "Leave it out, or choose an optimizer.", updated
+    elif workload.optimizer != "none" and "optimizer_state" not in moved and part != "activations":
+        message, hint = f"{part} off the device are updated by the host", "Offload optimizer_state too."
+    elif workload.optimizer == "muon" and updated:
+        message, hint = "muon's matrix products on the host are not priced by this version", "Use adamw."
+    elif "parameters" in moved and whole:
+        message, hint = f"sharding {parallel.sharding} keeps whole parameters on every device", "Use sharding: full."
+    return (part, message, hint) if message else None
+
+
+def _unknown(system: System, gpu: Gpu, moved: dict[str, str], phase: str) -> tuple[str, str, str] | None:
+    """Return which number is needed and not stated."""
+    first = next(iter(moved))
+    links = (system.host_link, gpu.host_link)
+    if all(link is None or link.bandwidth is None for link in links):
+        return first, *_missing(
+            system, "host_link.bandwidth", "31.5 GB/s", "host_link: {name: pcie4, bandwidth: 31.5 GB/s}"
+        )
+    if "optimizer_state" in moved and system.host.memory_bandwidth is None:
+        return "optimizer_state", *_missing(system, "host.memory_bandwidth", "200 GB/s", "")
+    stored = next((part for part, place in moved.items() if place == "nvme"), None)
+    if stored is not None and system.storage.read is None:
+        return stored, *_missing(system, "storage.read", "7 GB/s", "")
+    if stored is not None and system.storage.write is None and phase == "train":
+        return stored, *_missing(system, "storage.write", "5 GB/s", "")
+    return None
+
+
+def _missing(system: System, key: str, example: str, inline: str) -> tuple[str, str]:
+    shown = inline or f"hardware.override: {{system.{key}: {example}}}"
+    return f"system {system.name} does not state {key}", f"State it, for example {shown}."

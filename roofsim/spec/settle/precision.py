@@ -1,0 +1,151 @@
+"""Choose the precision of a scenario: the one that it states, its checkpoint's own, or the card's usual 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from roofsim.errors import Problem, SpecError
+from roofsim.spec.precision.formats import weight_format
+from roofsim.spec.precision.roles import (
+    PATH,
+    Precision,
+    PrecisionRoles,
+    Stack,
+    formatted_precision,
+    known_precision,
+    named_precision,
+    no_arithmetic,
+    resolve_precision,
+    unknown_precision,
+)
+from roofsim.spec.precision.stored_weights import StoredWeights
+from roofsim.spec.settle.stored_formats import check_loads
+
+if TYPE_CHECKING:
+    from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.hardware.schema import Gpu
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.workload import Workload
+
+
+def choose_precision(
+    workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None, document: Document
+) -> tuple[Precision, list[str], list[str]]:
+    """Return the precision, what was assumed, and warnings.
+
+    Raises
+    ------
+    SpecError
+        For a precision that is unknown, or that card or engine do not run.
+    """
+    wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
+    recipe: dict[str, Any] = {
+        "recipe": engine.precision.recipe, "gradient_type": engine.training.gradient_type, "stack": stack,
+    }  # fmt: skip
+    try:
+        if stored is not None and workload.phase != "train" and (wanted is None or _names_its_own(wanted, stored)):
+            found = stored_precision(stored, **recipe)
+        elif isinstance(wanted, PrecisionRoles) and wanted.name is not None:
+            found = restored_precision(wanted, stored, stack)
+        else:
+            chosen = wanted or next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
+            found = resolve_precision(chosen, **recipe)
+    except SpecError as error:
+        problem = error.problems[0]
+        place = document.place(tuple(problem.path.split(".")))
+        raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
+    notes = _notes(workload, stored, found)
+    assumed, warnings = ([], notes) if wanted else (notes, [])
+    asked = wanted if isinstance(wanted, str) else found.parameters
+    if asked in engine.precision.weight_formats:
+        assumed = [*assumed, f"precision {asked}: {engine.precision.weight_formats[asked]}, as {engine.name} has it"]
+    if found.weights is not None and workload.phase != "train":
+        family = None if found.stored is None else found.stored.family
+        place = document.place(("workload", "precision"))
+        warnings = [*warnings, *check_loads(engine, found.weights, gpu.architecture, place, family)]
+    return found, [*assumed, *found.notes], warnings
+
+
+def _names_its_own(wanted: str | PrecisionRoles, stored: StoredWeights) -> bool:
+    """Whether a precision is the name that answers give the checkpoint's own weights, and no other has."""
+    return isinstance(wanted, str) and wanted == stored.label and not known_precision(wanted)
+
+
+def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
+    """Return what a card and an engine make of a precision name."""
+    return Stack(
+        phase=phase,
+        gpu=gpu.name,
+        arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
+        engine=engine.name,
+        sixteen="bf16" if engine.precision.default == "bf16" else "fp16",
+        meanings=engine.precision.weight_formats,
+        expands=engine.precision.expands_foreign_formats,
+    )
+
+
+def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    """Return the types of inference on a checkpoint's own weights.
+
+    Raises
+    ------
+    SpecError
+        When nobody can say what they take, or the card has not their arithmetic.
+    """
+    if stored.unread:
+        hint = "State the precision that is nearest to it: --precision int4, int8, fp8, nf4 ... or 16 bits (bf16)."
+        raise SpecError(Problem(stored.unread, path=PATH, hint=hint))
+    found = stored.weight_format()
+    usual = stack.sixteen if found is not None else "bf16"  # engines load files of 32 bits in 16
+    stack = replace(stack, sixteen=usual if stored.dtype in (None, "fp32") else str(stored.dtype))
+    if found is None:
+        return named_precision(stack.wide(), recipe, gradient_type, stack)
+    given = formatted_precision(found.name, found, recipe, gradient_type, stack)
+    cache = given.key_value_cache if stored.key_value_cache is None else stored.key_value_cache
+    return replace(given, stored=found, key_value_cache=cache)
+
+
+def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Stack) -> Precision:
+    """Return a precision whose roles a result wrote out.
+
+    Raises
+    ------
+    SpecError
+        When the card has not its arithmetic, or no format has the name of its weights.
+    """
+    name, math, weights = str(wanted.name), str(wanted.math), wanted.weights
+    own = None if stored is None or stored.label != weights else stored.weight_format()
+    if weights is not None and own is None and weight_format(weights) is None:
+        hint = unknown_precision(weights)
+        raise SpecError(Problem(f"unknown weight format {weights!r}", path=f"{PATH}.weights", hint=hint))
+    if not stack.has(math):
+        raise no_arithmetic(name, math, stack)
+    return Precision(
+        name=name, compute=wanted.compute, math=math, parameters=str(wanted.parameters), gradients=str(wanted.gradients),
+        optimizer_state=str(wanted.optimizer_state), master_parameters=wanted.master_parameters,
+        key_value_cache=wanted.key_value_cache or wanted.compute, autocast=bool(wanted.autocast), weights=weights, stored=own,
+        operands=wanted.operands,
+    )  # fmt: skip
+
+
+def _notes(workload: Workload, stored: StoredWeights | None, found: Precision) -> list[str]:
+    """Say which precision was taken where none is stated, and where the checkpoint's own was not taken."""
+    phase, wanted = workload.phase, workload.precision
+    if wanted is not None:
+        if stored is None or not (stored.bits or stored.unread) or phase == "train" or found.stored is not None:
+            return []
+        own = stored.label
+        if own not in (wanted, found.weights):
+            return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
+        leaves = f"precision {found.name} as stated, in every linear layer; the checkpoint's own {own}, which is the default, "
+        return [f"{leaves}leaves some of them in {stored.dtype or '16 bits'}"] if stored.only or stored.wide else []
+    if stored is None or stored == StoredWeights():
+        return [f"precision: {found.name}"]
+    own = stored.label
+    if phase == "train" and (stored.bits is not None or stored.unread):
+        why = f"training updates no {own} weights, the checkpoint is expanded first"
+        if workload.adapter is not None:
+            why = f"the frozen base is not kept as {own}, the checkpoint is expanded first (qlora stores it as nf4 or int8)"
+        return [f"precision: {found.name}; {why}"]
+    return [f"precision: {found.name}" + ("" if found.name == own else f"; the checkpoint's own type is {own}")]

@@ -1,0 +1,89 @@
+"""Sweeps: tables over any key of a scenario, each point as a single run says, what is not possible included."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import roofsim
+from roofsim.errors import SpecError
+from tests.scenarios import TINY
+
+
+def test_axes_are_dimensions_and_rows_are_flat():
+    axes = {"parallel.tensor": [1, 2], "hardware.override.gpu.memory.bandwidth": [1e12, "2x", "3 TB/s"]}
+    table = roofsim.sweep(TINY, axes, gpu="h100")
+    assert table.axes == {"parallel.tensor": [1, 2], "hardware.override.gpu.memory.bandwidth": [1e12, "2x", "3 TB/s"]}
+    assert table["step_time"].shape == table.feasible.shape == table.reason.shape == (2, 3)
+    rows = table.to_rows()
+    assert len(rows) == len(table) == 6
+    assert rows[1]["hardware.override.gpu.memory.bandwidth"] == "2x"
+    assert rows[0]["feasible"] is True
+    assert rows[0]["reason"] is None
+    assert rows[4]["step_time"] == table["step_time"][1, 1]
+    low, high = rows[0]["step_time_interval"]
+    assert low < rows[0]["step_time"] < high
+    assert {"bound", "memory.peak", "cost.usd_per_hour", "elasticity.memory_bandwidth"} <= set(rows[0])
+    assert sum(table.evaluated.__dict__[name] for name in ("together", "alone", "refused")) == 6
+
+
+def test_what_a_run_refuses_is_not_feasible_and_says_why():
+    table = roofsim.sweep(TINY, {"parallel.tensor": [1, 5], "hardware.gpu": ["h100", "h10O"]})
+    assert table.feasible.tolist() == [[True, False], [False, False]]
+    with pytest.raises(SpecError) as error:
+        roofsim.run(TINY, parallel__tensor=5, gpu="h100")
+    assert table.reason[1, 0] == error.value.reason
+    assert "unknown gpu 'h10O'" in table.reason[0, 1]
+    assert np.isnan(table["step_time"][1, 0])
+    assert table.to_rows()[2]["step_time"] is None
+
+
+def test_a_field_of_a_named_model_is_an_axis_and_a_flag():
+    table = roofsim.sweep("gpt2", {"model.num_layers": [6, 12]}, gpu="h100")
+    assert table["step_time"][0] == pytest.approx(
+        roofsim.run("gpt2", model__num_layers=6, gpu="h100").step_time, rel=1e-9
+    )
+    assert table["step_time"][1] == pytest.approx(roofsim.run("gpt2", gpu="h100").step_time, rel=1e-9)
+    with pytest.raises(SpecError, match="Did you mean 'num_layers'"):
+        roofsim.run("gpt2", model__num_layer=6)
+    with pytest.raises(SpecError, match="expected the name or the file of a model"):
+        roofsim.run({"model": {"inherits": 3}})
+
+
+def test_no_value_stands_for_the_scenarios_own():
+    table = roofsim.sweep(TINY, {"workload.micro_batch_size": [None, 4]}, workload__micro_batch_size=2)
+    assert table["step_time"][0] == pytest.approx(roofsim.run(TINY, workload__micro_batch_size=2).step_time, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("axes", "message"),
+    [
+        ({"parallel.tensr": [1]}, "Did you mean 'tensor'"),
+        ({"nothing.here": [1]}, "unknown key"),
+        ({"parallel.tensor": 4}, "expected a list of values"),
+        ({"parallel.tensor": "124"}, "expected a list of values"),
+        ({"parallel.tensor": []}, "has no values"),
+        ({"parallel.tensor": [1], "tp": [2]}, "are the same key"),
+        ([1, 2], "expected a mapping"),
+    ],
+)
+def test_axes_that_are_wrong_are_refused(axes, message):
+    with pytest.raises(SpecError, match=message):
+        roofsim.sweep(TINY, axes)
+
+
+def test_an_unknown_figure_is_refused():
+    with pytest.raises(SpecError, match="Did you mean 'step_time'"):
+        roofsim.sweep(TINY, {})["step_tim"]
+
+
+def test_it_prints_and_becomes_a_frame():
+    table = roofsim.sweep(TINY, {"parallel.tensor": [1, 5]}, gpu="h100")
+    text = str(table)
+    assert "parallel.tensor" in text
+    assert "not possible: tensor 5" in text
+    assert "2 points, 1 possible, 1 fit in memory" in text
+    assert "2 points" in repr(table)
+    pandas = pytest.importorskip("pandas")
+    assert list(table.to_pandas()["parallel.tensor"]) == [1, 5]
+    assert len(pandas.DataFrame(table.to_rows())) == 2
