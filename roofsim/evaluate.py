@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,9 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
+from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
+from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
@@ -313,7 +314,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
     kept = engine.data_parallel.pipelined_shards == "kept" and not one(layout.pipeline)
     full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
     return Schedule(
-        name=parallel.schedule,
+        pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,
         overlap=engine.communication.overlap,
         sharded=full and not kept,

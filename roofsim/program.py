@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,9 @@ from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
-from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
+from roofsim.records import dataclass, replace
+from roofsim.schedule.pipeline.registry import schedule_named
+from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.adapter import Adapter
@@ -226,7 +227,8 @@ def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pas
     """Return one kind of pipeline stage with its own passes."""
     layout = layout_of(resolved.parallel)
     take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
-    held = in_flight(resolved.parallel.schedule, plan.index, layout.pipeline, layout.virtual_stages, num_micro_batches)
+    schedule, virtual = schedule_named(resolved.parallel.schedule, layout.virtual_stages), layout.virtual_stages
+    held = schedule.in_flight(plan.index, layout.pipeline, virtual, num_micro_batches)
     return Stage(name=plan.name, graph=run_passes(graph, [take, *passes]), positions=plan.positions, in_flight=held)
 
 

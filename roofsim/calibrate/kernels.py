@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+<<<<<<< HEAD
 from dataclasses import dataclass
+=======
+import argparse
+import sys
+>>>>>>> main
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +24,7 @@ from roofsim.calibrate.kernel_fit import (
 from roofsim.calibrate.kernel_shapes import CLASSES
 from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, read_rows
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

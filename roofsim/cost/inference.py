@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.attention import padded_heads, price_attention
@@ -24,6 +23,7 @@ from roofsim.graph.ops import (
     Normalization,
     Softmax,
 )
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,6 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.catalog import names
 from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import FAMILIES, family_schema
+from roofsim.spec.scenario.schedules import SCHEDULES
 from roofsim.spec.scenario.workload import Scenario
 from tests.fuzz.inputs import Input
 from tests.fuzz.laws import broken_by_result
@@ -133,7 +134,7 @@ def layout(random: Random, phase: str, *, experts: bool) -> dict[str, Any]:
             found[name] = random.choice((1, 1, 2, 4))
     if found.get("pipeline", 1) > 1:
         if random.random() < 0.4:
-            found["schedule"] = random.choice(("gpipe", "1f1b", "interleaved", "zero-bubble"))
+            found["schedule"] = random.choice(tuple(SCHEDULES))
         if random.random() < 0.2:
             found["virtual_stages"] = 2
         if random.random() < 0.2:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
+<<<<<<< HEAD:evidence/roofsim_evidence/collectives/fit.py
 from roofsim_evidence.collectives.measured import predict
 from roofsim_evidence.collectives.start import start
+=======
+from roofsim.calibrate.collective_start import start
+from roofsim.calibrate.collectives import predict
+from roofsim.records import dataclass
+>>>>>>> main:roofsim/calibrate/collective_fit.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

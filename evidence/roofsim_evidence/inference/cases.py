@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,11 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, serve
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
+<<<<<<< HEAD:evidence/roofsim_evidence/inference/cases.py
 from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
+=======
+from roofsim.records import dataclass, replace
+>>>>>>> main:roofsim/calibrate/inference_cases.py
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

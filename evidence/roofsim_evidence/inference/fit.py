@@ -9,7 +9,6 @@ import csv
 import io
 import sys
 from copy import deepcopy
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,8 +16,12 @@ import numpy as np
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
+<<<<<<< HEAD:evidence/roofsim_evidence/inference/fit.py
 from roofsim_evidence.cases import folder
 from roofsim_evidence.inference.cases import READ, TIME, load_inference_cases
+=======
+from roofsim.records import dataclass
+>>>>>>> main:roofsim/calibrate/inference_fit.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

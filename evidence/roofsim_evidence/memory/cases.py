@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,11 @@ from roofsim.analyze.intervals import memory_intervals, regime_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
+<<<<<<< HEAD:evidence/roofsim_evidence/memory/cases.py
 from roofsim_evidence.cases import FIT_SHARE, engine_name, folder
+=======
+from roofsim.records import dataclass, replace
+>>>>>>> main:roofsim/calibrate/memory_cases.py
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

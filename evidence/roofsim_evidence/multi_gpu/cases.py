@@ -6,16 +6,20 @@ import argparse
 import csv
 import json
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.output import save_text
+<<<<<<< HEAD:evidence/roofsim_evidence/multi_gpu/cases.py
 from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
 from roofsim_evidence.places import checkout, constants
 from roofsim_evidence.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
+=======
+from roofsim.records import replace
+from roofsim.spec import catalog
+>>>>>>> main:roofsim/calibrate/multi_cases.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

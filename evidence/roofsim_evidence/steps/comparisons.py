@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+<<<<<<< HEAD:evidence/roofsim_evidence/steps/comparisons.py
 from roofsim_evidence.cases import engine_name
 from roofsim_evidence.score import grouped, spearman
+=======
+from roofsim.calibrate.cases import engine_name
+from roofsim.calibrate.score import grouped, spearman
+from roofsim.records import dataclass
+>>>>>>> main:roofsim/calibrate/comparisons.py
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from roofsim.cost.device import WIDTH_ENERGY, reach
 from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
+from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.step import NORM, throttled
 from roofsim.spec.constants.kernels import Deviation, youth
 

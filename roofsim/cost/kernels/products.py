@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
