@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from roofsim.output import save_text
+from roofsim.records import dataclass
 from roofsim_evidence.places import checkout
 
 if TYPE_CHECKING:

@@ -3,22 +3,12 @@
 from __future__ import annotations
 
 import json
-<<<<<<< HEAD
-from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any, Final
-=======
-from functools import cache
-from typing import TYPE_CHECKING, Any
->>>>>>> main
 
 from roofsim.api import resolve
 from roofsim.errors import Place, Problem, SpecError, UnitError, UnknownNameError, did_you_mean
 from roofsim.evaluate import Evaluation, evaluate
-<<<<<<< HEAD
-=======
-from roofsim.records import dataclass, replace
-from roofsim.spec import catalog
->>>>>>> main
+from roofsim.records import dataclass, fields
 from roofsim.spec.engine.choice import read_choice
 from roofsim.units import parse
 

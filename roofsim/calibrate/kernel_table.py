@@ -6,11 +6,7 @@ import csv
 import gzip
 import io
 import json
-<<<<<<< HEAD
-from dataclasses import dataclass
 from importlib import resources
-=======
->>>>>>> main
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np

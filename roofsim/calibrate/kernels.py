@@ -2,12 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from dataclasses import dataclass
-=======
-import argparse
-import sys
->>>>>>> main
 from functools import partial
 from typing import TYPE_CHECKING, Any
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.analyze.intervals import interval, memory_intervals
@@ -10,6 +9,7 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.api import serve
 from roofsim.calibrate.cases import BYTES, SERVED
 from roofsim.errors import NoDataError
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

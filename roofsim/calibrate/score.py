@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
 from roofsim.calibrate.predict import Prediction
-=======
-from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
-
-import numpy as np
-
-from roofsim.analyze.throughput import units_per_step
-from roofsim.api import answer
 from roofsim.records import dataclass
->>>>>>> main
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

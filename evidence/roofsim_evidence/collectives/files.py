@@ -9,11 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.output import save_text
-<<<<<<< HEAD:evidence/roofsim_evidence/collectives/files.py
-=======
 from roofsim.records import replace
-from roofsim.spec import catalog
->>>>>>> main:roofsim/calibrate/collective_files.py
 from roofsim.spec.constants.links import shipped_links
 from roofsim.units import humanize, parse
 from roofsim_evidence.collectives.fit import fit
@@ -24,13 +20,7 @@ from roofsim_evidence.places import checkout, constants
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-<<<<<<< HEAD:evidence/roofsim_evidence/collectives/files.py
-    from pydantic import BaseModel
-
-=======
-    from roofsim.calibrate.collectives import Collectives
     from roofsim.schema.base import BaseModel
->>>>>>> main:roofsim/calibrate/collective_files.py
     from roofsim.spec.constants.links import Links
     from roofsim_evidence.collectives.measured import Collectives
 

@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-<<<<<<< HEAD:evidence/roofsim_evidence/collectives/fit.py
+from roofsim.records import dataclass
 from roofsim_evidence.collectives.measured import predict
 from roofsim_evidence.collectives.start import start
-=======
-from roofsim.calibrate.collective_start import start
-from roofsim.calibrate.collectives import predict
-from roofsim.records import dataclass
->>>>>>> main:roofsim/calibrate/collective_fit.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -18,6 +18,7 @@ import numpy as np
 from roofsim.calibrate.kernel_classes import compute_units, peak
 from roofsim.calibrate.kernel_table import Group, KernelTable
 from roofsim.errors import NoDataError, Place, Problem, SpecError
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.units import parse
 from roofsim_evidence.external_kernels.meaning import (
@@ -29,15 +30,6 @@ from roofsim_evidence.external_kernels.meaning import (
     known_format,
     reason_left_out,
 )
-<<<<<<< HEAD:evidence/roofsim_evidence/external_kernels/reader.py
-=======
-from roofsim.calibrate.kernel_classes import compute_units, peak
-from roofsim.calibrate.kernel_table import Group, KernelTable
-from roofsim.errors import NoDataError, Place, Problem, SpecError
-from roofsim.records import dataclass, field
-from roofsim.spec import catalog
-from roofsim.units import parse
->>>>>>> main:roofsim/calibrate/aiconfigurator.py
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,15 +10,9 @@ import numpy as np
 
 from roofsim.calibrate.kernel_constants import SECONDS
 from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
-<<<<<<< HEAD:evidence/roofsim_evidence/external_kernels/scores.py
 from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, read_rows
 from roofsim.calibrate.kernels import GroupErrors, load_kernels
-=======
-from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, measured_file, read_rows
-from roofsim.calibrate.kernels import MEASURED, Score, load_kernels, without_card
 from roofsim.records import dataclass, field
-from roofsim.spec import catalog
->>>>>>> main:roofsim/calibrate/aiconfigurator_scores.py
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
 from roofsim_evidence.external_kernels.reader import Chunk, Counts, data_folder, read_chunks

@@ -12,11 +12,8 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve, serve
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
-<<<<<<< HEAD:evidence/roofsim_evidence/inference/cases.py
-from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
-=======
 from roofsim.records import dataclass, replace
->>>>>>> main:roofsim/calibrate/inference_cases.py
+from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

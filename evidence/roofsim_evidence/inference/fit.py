@@ -16,12 +16,9 @@ import numpy as np
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-<<<<<<< HEAD:evidence/roofsim_evidence/inference/fit.py
+from roofsim.records import dataclass
 from roofsim_evidence.cases import folder
 from roofsim_evidence.inference.cases import READ, TIME, load_inference_cases
-=======
-from roofsim.records import dataclass
->>>>>>> main:roofsim/calibrate/inference_fit.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

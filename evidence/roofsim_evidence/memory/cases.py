@@ -12,11 +12,8 @@ from roofsim.analyze.intervals import memory_intervals, regime_of
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
-<<<<<<< HEAD:evidence/roofsim_evidence/memory/cases.py
-from roofsim_evidence.cases import FIT_SHARE, engine_name, folder
-=======
 from roofsim.records import dataclass, replace
->>>>>>> main:roofsim/calibrate/memory_cases.py
+from roofsim_evidence.cases import FIT_SHARE, engine_name, folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

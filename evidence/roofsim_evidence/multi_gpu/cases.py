@@ -11,15 +11,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.output import save_text
-<<<<<<< HEAD:evidence/roofsim_evidence/multi_gpu/cases.py
+from roofsim.records import replace
 from roofsim_evidence.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
 from roofsim_evidence.places import checkout, constants
 from roofsim_evidence.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
-=======
-from roofsim.records import replace
-from roofsim.spec import catalog
->>>>>>> main:roofsim/calibrate/multi_cases.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

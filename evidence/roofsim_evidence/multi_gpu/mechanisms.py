@@ -21,12 +21,8 @@ if TYPE_CHECKING:
     from roofsim.cost.links.collectives import Fabric
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
-<<<<<<< HEAD:evidence/roofsim_evidence/multi_gpu/mechanisms.py
-    from roofsim.schedule.simulation import StageTimes
-    from roofsim_evidence.cases import Case
-=======
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
->>>>>>> main:roofsim/calibrate/mechanisms.py
+    from roofsim_evidence.cases import Case
 
 #: (module, dotted name in it, what stands there instead; a function of what stood there, if `wraps`).
 Swap = tuple[str, str, Any]

@@ -7,14 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-<<<<<<< HEAD:evidence/roofsim_evidence/steps/comparisons.py
+from roofsim.records import dataclass
 from roofsim_evidence.cases import engine_name
 from roofsim_evidence.score import grouped, spearman
-=======
-from roofsim.calibrate.cases import engine_name
-from roofsim.calibrate.score import grouped, spearman
-from roofsim.records import dataclass
->>>>>>> main:roofsim/calibrate/comparisons.py
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,12 +10,8 @@ import yaml
 
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-<<<<<<< HEAD:evidence/roofsim_evidence/steps/files.py
-=======
 from roofsim.records import replace
 from roofsim.schema.base import BaseModel
-from roofsim.spec import catalog
->>>>>>> main:roofsim/calibrate/step_files.py
 from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize
 from roofsim_evidence.cases import load_cases

@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-<<<<<<< HEAD:evidence/roofsim_evidence/steps/fit.py
-=======
-from roofsim.calibrate.step_table import FORMATS, StepTable, predict
 from roofsim.records import dataclass
->>>>>>> main:roofsim/calibrate/steps.py
 from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
 from roofsim_evidence.steps.table import FORMATS, StepTable, predict

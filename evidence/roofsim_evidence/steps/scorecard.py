@@ -7,13 +7,10 @@ import io
 from typing import TYPE_CHECKING, Final
 
 from roofsim.output import save_text
-<<<<<<< HEAD:evidence/roofsim_evidence/steps/scorecard.py
+from roofsim.records import dataclass
 from roofsim_evidence import cases as shipped_cases
 from roofsim_evidence.score import GROUPINGS, Prediction, Score, score
 from roofsim_evidence.steps.baseline import Baseline, fit_baseline
-=======
-from roofsim.records import dataclass
->>>>>>> main:roofsim/calibrate/scorecard.py
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
