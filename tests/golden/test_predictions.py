@@ -32,10 +32,7 @@ def stored(path):
         (
             "memory.csv",
             peaks,
-            (
-                "`make golden` writes tests/golden/memory.csv anew, `python -m roofsim_evidence.memory.cases --page` "
-                "docs/memory-accuracy.md"
-            ),
+            ("`make golden` writes tests/golden/memory.csv anew, `evidence page memory` docs/memory-accuracy.md"),
         ),
     ],
     ids=["steps", "memory"],

@@ -1,4 +1,4 @@
-"""Write fitted constants of links, and score them: ``python -m roofsim_evidence.collectives.files --write``."""
+"""Write fitted constants of links, and score them: ``evidence fit collectives --write``."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from roofsim.spec.constants.links import Links
     from roofsim_evidence.collectives.measured import Collectives
 
-COMMAND: Final = "python -m roofsim_evidence.collectives.files --write"
+COMMAND: Final = "evidence fit collectives --write"
 HEADER: Final = f"""\
 # What links and networks achieve in collectives; `{COMMAND}` wrote it from
-# measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/constants/links.py.
+# evidence/measurements/collectives.csv.gz. The meaning of each number is in roofsim/spec/constants/links.py.
 schema: 1
 """
 #: Fields in seconds, bytes per second and bytes; `ramp` of a link is a bandwidth, of a network a share.
@@ -117,7 +117,7 @@ def _clean(score: Score) -> bool:
 INTRODUCTION: Final = """\
 # Accuracy of collectives
 
-`python -m roofsim_evidence.collectives.files --page` writes this page. {counts}: every third row, when sorted by source,
+`evidence page collectives` writes this page. {counts}: every third row, when sorted by source,
 system, operation, ranks and size, except published logs. Errors are |predicted / measured - 1|. Sources of the data:
 [measurements/README.md](../measurements/README.md); how the time is computed:
 [concepts/collectives.md](concepts/collectives.md)."""

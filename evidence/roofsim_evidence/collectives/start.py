@@ -67,7 +67,7 @@ BELIEFS: Final[dict[str, Any]] = {
 
 SOURCES: Final = {
     "links": (
-        "nvlink3, nvlink4, nvlink5, pcie3, pcie4, pcie5, bridges: fitted to measurements/collectives.csv.gz, but for the "
+        "nvlink3, nvlink4, nvlink5, pcie3, pcie4, pcie5, bridges: fitted to evidence/measurements/collectives.csv.gz, but for the "
         "exchange constants of PCIe and bridges (assumed); nvlink, pcie: geometric means, for kinds without measurements; "
         "xgmi: 48 of 64 GB/s a link (ROCm blog, Understanding RCCL bandwidth and xGMI performance on MI300X, 2025), the rest "
         "assumed; roce (between accelerators of a node): assumed"

@@ -1,7 +1,7 @@
 """Say what the tables of aiconfigurator-core mean in the columns of `kernel_table`: sizes, formats, what is left out.
 
 The meaning of the columns follows from github.com/ai-dynamo/aiconfigurator, `collector` (Apache-2.0), which writes them.
-Every row of that source in measurements/kernels.csv.gz comes out of this mapping again, digit by digit.
+Every row of that source in evidence/measurements/kernels.csv.gz comes out of this mapping again, digit by digit.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _head(found: Examination, version: str) -> str:
 The shipped kernel constants (`hardware/constants/kernels.yaml`, sha256 {_fingerprint()}) against all kernels in
 aiconfigurator-core {version} (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigurator): {read:,} rows read,
 {skipped:,} left out ([rows read](#rows-read)). {shipped:,} rows of that project, on {cards} cards, ship in
-`measurements/kernels.csv.gz` and were fitted; they are not scored here. The [accuracy page](accuracy.md) scores whole steps.
+`evidence/measurements/kernels.csv.gz` and were fitted; they are not scored here. The [accuracy page](accuracy.md) scores whole steps.
 
 {LEGEND}
 """
@@ -121,7 +121,7 @@ def _measured_cards(tally: Tally) -> str:
             ),
             "*Host-bound* marks groups of GEMMs none of which takes less than",
             f"{humanize(HOST_BOUND, 's')}: the measured time is that of the host that issues them.",
-            "`measurements/kernels.csv.gz` excludes such tables.",
+            "`evidence/measurements/kernels.csv.gz` excludes such tables.",
             "",
         ]
     )  # fmt: skip

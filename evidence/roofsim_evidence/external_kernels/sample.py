@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array
     from roofsim_evidence.external_kernels.reader import Chunk
 
-#: Card -> its label in measurements/kernels.csv.gz.
+#: Card -> its label in evidence/measurements/kernels.csv.gz.
 SAMPLED: Final = {
     "b300-sxm-288gb": "B300-SXM", "gb200": "GB200", "gb300": "GB300", "h200-sxm-141gb": "H200-SXM", "l40s": "L40S",
     "rtx-pro-6000-blackwell-server": "RTX-PRO-6000-Server",
@@ -58,7 +58,7 @@ MICROSECOND: Final = parse("1 us", "s")
 
 
 def sampled(chunks: Iterable[Chunk]) -> list[dict[str, str]]:
-    """Return rows for measurements/kernels.csv.gz: of the newest version of each engine in each table."""
+    """Return rows for evidence/measurements/kernels.csv.gz: of the newest version of each engine in each table."""
     newest: dict[tuple[str, str], dict[Group, tuple[tuple[int, ...], str, KernelTable]]] = defaultdict(dict)
     for chunk in chunks:
         if not _drawn(chunk.gpu, chunk.name):

@@ -1,4 +1,4 @@
-"""Load and predict the shipped measurements of inference: ``python -m roofsim_evidence.inference.cases --write``."""
+"""Load and predict the shipped measurements of inference: ``evidence fit inference --write``."""
 
 from __future__ import annotations
 

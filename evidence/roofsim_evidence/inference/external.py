@@ -39,7 +39,7 @@ LABELS: Final = {
 HEAD: Final = """\
 # External validation of inference
 
-`{command}` writes this page. {total} published measurements (`measurements/inference_elsewhere.csv`,
+`{command}` writes this page. {total} published measurements (`evidence/measurements/external-inference.jsonl`,
 [measurements/README.md](../measurements/README.md)) were collected after the inference constants were fixed; none of them is,
 or may be, fitted. They cover other versions, cards and models than [those of the accuracy page](inference-accuracy.md): H200,
 GH200, L40S, MI300X; Mistral, Mixtral, Llama 405B; FP8 static batches of 2023, servers of 2025 and 2026. "measured / predicted"

@@ -1,4 +1,4 @@
-"""Fit the widths of inference's intervals and write its page: ``python -m roofsim_evidence.inference.cases --write``."""
+"""Fit the widths of inference's intervals and write its page: ``evidence fit inference --write``."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     Rows = Sequence[InferencePrediction]
     Unpriced = Sequence[tuple[InferenceCase, str]]
 
-COMMAND: Final = "python -m roofsim_evidence.inference.cases --write"
+COMMAND: Final = "evidence fit inference --write"
 PAGE: Final = "docs/inference-accuracy.md"
 WORST: Final = 15
 #: Fitted rows from which an engine's regime has a width of its own.
@@ -35,7 +35,7 @@ ENOUGH: Final = 8
 NARROWEST: Final = 0.03
 HEADER: Final = f"""\
 # How far predicted inference is off: half widths of 80 % intervals, as logarithms (0.1: 10 % to either side);
-# `{COMMAND}` wrote it from measurements/inference.csv.
+# `{COMMAND}` wrote it from evidence/measurements/inference.jsonl.
 # The meaning of each number is in roofsim/spec/constants/inference_spreads.py.
 schema: 1
 """
@@ -92,7 +92,7 @@ def text_of(rows: Rows) -> str:
     fitted = sum(row.case.fits for row in times(rows))
     lines += [
         "sources:",
-        f'  one_gpu: "residuals of every third row of measurements/inference.csv, {fitted} of {len(times(rows))} in all"',
+        f'  one_gpu: "residuals of every third row of evidence/measurements/inference.jsonl, {fitted} of {len(times(rows))} in all"',
         "  many_gpus: as one_gpu",
         f"  engines: as one_gpu, of engines with {ENOUGH} such rows",
         "fitted:",

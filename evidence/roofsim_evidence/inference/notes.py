@@ -25,7 +25,7 @@ HEAD: Final = """\
 # Accuracy of inference
 
 `{command}` writes this page. {total} published inference measurements are listed with their scenario and citation in
-`measurements/inference.csv` ([measurements/README.md](../measurements/README.md)): decode steps, prefills, generation of static
+`evidence/measurements/inference.jsonl` ([measurements/README.md](../measurements/README.md)): decode steps, prefills, generation of static
 batches, passes of encoders, diffusion from prompt to picture, memory, and servers. {priced} of them can be predicted today,
 {servers} of these on servers; {waiting} cannot. {fitted} of the predicted ones, every third when sorted by source, card, model,
 precision, engine and a hash of the name, may be used to fit; the others are only scored. Errors are |predicted / measured - 1|;

@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 COMMAND: Final = "evidence fit kernels --write"
 KERNELS: Final = f"""\
 # Constants of the kernel models (roofsim/cost/kernels/models), written by `{COMMAND}`
-# from measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
+# from evidence/measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
 # rows that a fit to the other half had not seen.
 {ABOUT}"""
 TILINGS: Final = f"""\
 # How the matrix products of each generation are tiled, written by `{COMMAND} --tilings`
-# from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
+# from evidence/measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
 # roofsim/cost/kernels/models/gemm.py (Tiling). shared: medians, for generations without measurements.
 schema: 1
 """
 INFERENCE: Final = f"""\
 # What kernels of inference achieve, by operation, architecture, kernel generation and arithmetic; written by
 # `{COMMAND}`
-# from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
+# from evidence/measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
 # roofsim/cost/kernels/models. any: medians over generations; shared: medians over architectures, narrow: over those with
 # the matrix units of workstation and consumer cards. Cards of an architecture of
 # which several were measured follow by name; the others of that architecture take after the one whose compute units have the

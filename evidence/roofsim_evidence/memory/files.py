@@ -1,4 +1,4 @@
-"""Fit the widths of memory's intervals and score memory: ``python -m roofsim_evidence.memory.cases --write``."""
+"""Fit the widths of memory's intervals and score memory: ``evidence fit memory --write``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from roofsim_evidence.memory.cases import MemoryPrediction
 
-COMMAND: Final = "python -m roofsim_evidence.memory.cases --write"
+COMMAND: Final = "evidence fit memory --write"
 PAGE: Final = "docs/memory-accuracy.md"
 REGIMES: Final = ("train", "infer")
 WORST: Final = 15
@@ -28,7 +28,7 @@ WORST: Final = 15
 NARROWEST: Final = 0.005
 HEADER: Final = f"""\
 # How far predicted memory is off: half widths of 80 % intervals, as logarithms (0.01: 1 % to either side);
-# `{COMMAND}` wrote it from measurements/memory.csv.
+# `{COMMAND}` wrote it from evidence/measurements/memory.jsonl.
 # The meaning of each number is in roofsim/spec/constants/memory_spreads.py.
 schema: 1
 """

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 INTRODUCTION: Final = """\
 # Accuracy of memory
 
-`python -m roofsim_evidence.memory.cases --page` writes this page: {rows} published peaks of memory on one device, each compared
+`evidence page memory` writes this page: {rows} published peaks of memory on one device, each compared
 with the figure of the answer that corresponds to what its source measured: tensors (`allocated`), the allocator's pools
 (`reserved`), or the whole card (`device`). Errors are |predicted / measured - 1|; bias is the median signed error: above zero,
 predictions are too high. No time constants are involved; the facts of engines determine the result. Every third row ({fitted})
@@ -40,8 +40,8 @@ GROUPS: Final = {
 
 #: For hardware/constants/memory.yaml.
 SOURCES: Final = {
-    "train": "measurements/memory.csv; litgpt and simumax print allocated memory, torchtitan reserved memory; BLOOM used a monitor",
-    "infer": "measurements/memory.csv; AutoAWQ and exllama print allocated memory; FasterTransformer used a monitor",
+    "train": "evidence/measurements/memory.jsonl; litgpt and simumax print allocated memory, torchtitan reserved memory; BLOOM used a monitor",
+    "infer": "evidence/measurements/memory.jsonl; AutoAWQ and exllama print allocated memory; FasterTransformer used a monitor",
 }
 
 CHOSEN: Final = (

@@ -1,4 +1,4 @@
-"""Score steps of several GPUs, fit the width of their intervals: ``python -m roofsim_evidence.multi_gpu.cases --write``."""
+"""Score steps of several GPUs, fit the width of their intervals: ``evidence fit multi-gpu --write``."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from roofsim_evidence.score import NOMINAL_COVERAGE, Prediction, grouped, predic
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-COMMAND: Final = "python -m roofsim_evidence.multi_gpu.cases --write"
+COMMAND: Final = "evidence fit multi-gpu --write"
 PAGE: Final = "docs/multi-gpu-accuracy.md"
 WORST: Final = 15
 #: Degrees that split a model; without them ranks only share state and batch.
 SPLITS: Final = ("tensor", "pipeline", "context", "expert")
 HEADER: Final = f"""\
 # How far steps of several GPUs are off: half widths of 80 % intervals, as logarithms;
-# `{COMMAND}` wrote it from measurements/multi.csv.
+# `{COMMAND}` wrote it from evidence/measurements/multi-gpu.jsonl.
 # The meaning of each number is in roofsim/spec/constants/many_gpus.py.
 schema: 1
 """
@@ -85,7 +85,7 @@ def text_of(rows: Sequence[Prediction]) -> str:
     fitted = sum(row.case.fits for row in rows)
     lines += [
         "sources:",
-        f'  sharded: "residuals of every third row of measurements/multi.csv, {fitted} of {len(rows)} in all"',
+        f'  sharded: "residuals of every third row of evidence/measurements/multi-gpu.jsonl, {fitted} of {len(rows)} in all"',
         "  model_parallel: as sharded",
         "fitted:",
         f'  command: "{COMMAND}"',

@@ -34,7 +34,7 @@ HEAD: Final = """\
 # Accuracy of steps on several GPUs
 
 `{command}` writes this page. {total} published steps on 1 to 6,144 GPUs are listed with their scenario and citation in
-`measurements/multi.csv` ([measurements/README.md](../measurements/README.md)); {fitted} of them, every third when sorted by
+`evidence/measurements/multi-gpu.jsonl` ([measurements/README.md](../measurements/README.md)); {fitted} of them, every third when sorted by
 source, card, family, precision, software and a hash of the name, may be used to fit constants; the others are only scored.
 Errors are |predicted / measured - 1|; bias is the median signed error (above zero: predicted too slow); rank is Spearman's
 correlation; "in interval" is the share inside the 80 % interval, whose width comes from every third row, or from single GPUs

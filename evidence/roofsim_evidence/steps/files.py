@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array
 
 DIGITS: Final = 4
-COMMAND: Final = "python -m roofsim_evidence.steps.files --write"
+COMMAND: Final = "evidence fit steps --write"
 HEAD: Final = f"""\
 # What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
-# measurements/cases.csv. The meaning of each number is in roofsim/spec/constants/kernels.py.
+# evidence/measurements/steps.jsonl. The meaning of each number is in roofsim/spec/constants/kernels.py.
 """
 
 
@@ -43,7 +43,7 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
     spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
     notes = {
         "command": COMMAND,
-        "fitted": f"{int(use.sum())} of {len(cases)} steps in measurements/cases.csv, every third when sorted by source, "
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by source, "
         "card, family, precision, software and a hash",
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",

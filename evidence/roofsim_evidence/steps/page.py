@@ -52,7 +52,7 @@ def _head(card: Scorecard) -> str:
 
 This page compares predictions with {total} published measurements of whole steps on one GPU. They come from public
 repositories and are listed with their sources in [measurements/README.md](../measurements/README.md). `roofsim validate` scores
-them again; `roofsim validate --csv` prints every row. No row of `measurements/cases.csv` is excluded, however it looks; that
+them again; `roofsim validate --csv` prints every row. No row of `evidence/measurements/steps.jsonl` is excluded, however it looks; that
 README lists what was read in the sources and did not become a row, with the reason. Memory is scored on
 [a separate page](memory-accuracy.md), steps on several GPUs on [another](multi-gpu-accuracy.md), and decode, prefill, encoders
 and diffusion on [a third](inference-accuracy.md).

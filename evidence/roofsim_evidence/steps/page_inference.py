@@ -41,7 +41,7 @@ GOALS: Final = (
 )  # fmt: skip
 
 ABOUT: Final = """\
-`python -m roofsim_evidence.inference.cases --write` writes these tables on [a separate page](inference-accuracy.md), which also
+`evidence fit inference --write` writes these tables on [a separate page](inference-accuracy.md), which also
 says what was measured, what matters most, and which errors are known. Measurements that nothing was fitted to are on
 [another page](inference-elsewhere.md).
 """
