@@ -80,7 +80,7 @@ class Flavour:
     @property
     def attention(self) -> str:
         """How attention runs; a kernel of its own for decode steps is a fused one."""
-        facts = self.engine.attention.implementation
+        facts = self.engine.attention
         return "flash" if facts.decode_generation not in (None, *SEVERAL_KERNELS) else facts.implementation
 
 
