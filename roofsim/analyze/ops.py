@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES, Made, Part, made_of
 from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import OpCost

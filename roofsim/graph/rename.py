@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.component import Component
 from roofsim.graph.tensor import Tensor
+from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

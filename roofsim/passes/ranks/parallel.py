@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from roofsim.graph.tensor import DTYPES, DType
@@ -11,6 +10,7 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
 from roofsim.passes.ranks.whole_gradients import CopyIntoBuckets, KeepWholeGradients
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
