@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from roofsim.graph.diagram import add_ops, empty, is_node, part_of, shape_text
 from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.text import class_text
 from roofsim.graph.unroll import written_out
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,12 +7,12 @@ joint of it, joints and nodes of a row are ordered by the mean of their neighbou
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass, field
 from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.diagram import generations
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
