@@ -27,7 +27,9 @@ def empty(**facts: Plain) -> Diagram:
     """Return a graph without nodes that says something of itself."""
     import networkx as nx  # heavy: only for who asks for a graph
 
-    return nx.DiGraph(**facts)
+    diagram: Diagram = nx.DiGraph()
+    diagram.graph.update(facts)
+    return diagram
 
 
 def add_ops(
@@ -105,7 +107,7 @@ def part_of(diagram: Diagram, **wanted: str | None) -> Diagram:
     if not chosen:
         return diagram
     kept = [node for node, has in diagram.nodes(data=True) if all(has[key] == value for key, value in chosen.items())]
-    return diagram.subgraph(kept).copy()  # type: ignore[return-value]
+    return diagram.subgraph(kept).copy()
 
 
 def rows_of(diagram: Diagram) -> list[dict[str, Any]]:

@@ -49,7 +49,9 @@ def _speakable(diagram: Diagram) -> Diagram:
     """Return the diagram without characters that XML cannot hold."""
     import networkx as nx
 
-    shown = nx.relabel_nodes(diagram, {node: visible(node) for node in diagram if visible(node) != node}, copy=True)
+    shown: Diagram = nx.relabel_nodes(
+        diagram, {node: visible(node) for node in diagram if visible(node) != node}, copy=True
+    )
     for has in (shown.graph, *(has for _, has in shown.nodes(data=True)), *(has for *_, has in shown.edges(data=True))):
         has.update({key: visible(value) for key, value in has.items() if isinstance(value, str)})
     return shown

@@ -62,7 +62,7 @@ def layout_of(diagram: Diagram) -> Layout:
     left, height = 0.0, 0
     kept: list[tuple[str, str]] = []
     for phases in TOGETHER:
-        part = diagram.subgraph([node for node, phase in diagram.nodes(data="phase") if phase in phases])
+        part = diagram.subgraph([node for node in diagram if diagram.nodes[node]["phase"] in phases])
         ranks = _ranks(part)
         starts = _columns(part, ranks)
         kept += part.edges
@@ -97,9 +97,9 @@ def _columns(diagram: Diagram, ranks: dict[str, int]) -> list[int]:
     """Return the first row of each column, and one more than the last row; columns end between blocks, or where few edges go on."""
     count = max(ranks.values(), default=-1) + 1
     extents: dict[str, list[int]] = defaultdict(list)
-    for node, block in diagram.nodes(data="block"):
-        if block:
-            extents[block].append(ranks[node])
+    for node, has in diagram.nodes(data=True):
+        if has["block"]:
+            extents[has["block"]].append(ranks[node])
     columns = ceil(count / (ROWS + LEEWAY / 2.0))
     starts = [0]
     for column in range(1, columns):

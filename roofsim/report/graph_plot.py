@@ -57,7 +57,7 @@ def draw_diagram(diagram: Diagram, path: Path) -> None:
         _box(axes, layout.nodes[node], has, longest, has["repeat"] if each else 1.0)
     _title(figure, diagram, layout, each=each)
     _legend(figure, {fill_of(has) for _, has in diagram.nodes(data=True)})
-    save_figure(figure, path)
+    save_figure(figure, path, repeatable=True)
 
 
 def _of_one_layer(diagram: Diagram) -> bool:
@@ -108,7 +108,7 @@ def _edge(axes: Any, points: list[tuple[float, float]]) -> None:
         start, end = (x0 + BOX_WIDTH / 2.0, y0), (x1 - BOX_WIDTH / 2.0, y1)
         middle = (start[0] + end[0]) / 2.0
         line = Line([start, (middle, y0), (middle, y1), end], [Line.MOVETO, Line.CURVE4, Line.CURVE4, Line.CURVE4])
-        look = {"color": "#b8b8b8", "linewidth": 0.6, "linestyle": "--"}
+        look: dict[str, Any] = {"color": "#b8b8b8", "linewidth": 0.6, "linestyle": "--"}
     else:
         places = [(x0, y0 + half)]
         for x, y in between:
@@ -170,7 +170,7 @@ def _title(figure: Any, diagram: Diagram, layout: Layout, *, each: bool) -> None
     if each:
         _, has = next(iter(diagram.nodes(data=True)))
         facts.append(f"times are those of one layer, shares those of all {words.count(has['repeat'])}")
-    elif any(repeat > 1.0 for _, repeat in diagram.nodes(data="repeat")):
+    elif any(has["repeat"] > 1.0 for _, has in diagram.nodes(data=True)):
         facts.append("times of layers that repeat are those of all of them")
     if layout.hidden:
         facts.append(f"{words.count(layout.hidden)} edges to a later phase (what backward keeps) are not drawn")
