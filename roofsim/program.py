@@ -121,7 +121,7 @@ def build(resolved: Resolved) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved)
-    if workload.phase == "forward" and hasattr(resolved.model, "num_inference_steps"):
+    if workload.phase == "forward" and resolved.model.networks:
         return _diffusion(resolved)
     if workload.phase == "forward":
         return Program(stages=tuple(_forward(resolved)))
@@ -171,7 +171,7 @@ def decoder_precision(resolved: Resolved) -> Precision:
     PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32).
     """
     precision = resolved.precision
-    if not getattr(resolved.model, "vae_upcast", False) or precision.compute != "fp16":
+    if not resolved.model.traits().decodes_images_wide or precision.compute != "fp16":
         return precision
     math = "tf32" if "tf32" in resolved.gpu.peak else "fp32"
     return replace(precision, compute="fp32", math=math, parameters="fp32", weights=None, operands=None, autocast=False)
@@ -275,7 +275,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
     graph = _lowered(resolved, call)
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
-    depth = real(getattr(resolved.model, "num_layers", 1))
+    depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
     settings = {"name": call.phase, "phase": call.phase} | settings
     if one(layout.pipeline):
@@ -321,7 +321,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
     """
     chunk, workload, rule = resolved.engine.prefill_chunk, resolved.workload, resolved.engine.serving_pipeline.prefill
     tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
-    if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
+    if chunk is None or not resolved.model.decoder_only() or not any_above(tokens, float(chunk)):
         parts = _parts(resolved, rule, real(workload.prompt_length))
         return _served(resolved, _part_of(call_of(resolved, "prefill"), parts), times=parts, parts=parts)
     passes = maximum(ceil(tokens / chunk), 1.0)

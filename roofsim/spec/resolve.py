@@ -156,7 +156,7 @@ class Resolver:
             phase = "generate" if model is not None and model.generates else "forward"
             self.assumed.append(f"phase: {phase}, the inference of this model")
             scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"phase": phase})})
-        if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
+        if model is None or not model.networks or scenario.workload.phase != "generate":
             return scenario
         self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})

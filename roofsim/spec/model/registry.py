@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.spec.model.base import ModelSpec
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: family -> (module under roofsim.spec.model, class)
 FAMILIES: Final[dict[str, tuple[str, str]]] = {
@@ -51,3 +54,12 @@ def family_schema(family: str) -> type[ModelSpec]:
     found: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.model.{module}"), name)
     assert issubclass(found, ModelSpec)
     return found
+
+
+def families_that(do: Callable[[type[ModelSpec]], bool]) -> list[str]:
+    """Return the families whose schema says so, for messages.
+
+    >>> families_that(lambda schema: schema.encodes)
+    ['encoder-decoder']
+    """
+    return [name for name in FAMILIES if do(family_schema(name))]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.spec.model.traits import Traits
 from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
@@ -58,6 +60,18 @@ class TransformerModel(ModelSpec):
     def _own_head_size(self) -> int | None:
         """Return the head size that the fields give, if any."""
         return self.head_size
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        heads, shared = self.num_attention_heads, self.num_key_value_heads
+        return Traits(
+            layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            attention_heads=heads,
+            key_value_heads=heads if shared is None else shared,
+            tensor_splits=(("num_attention_heads", heads),),
+            longest_sequence=self.max_sequence_length,
+        )
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
@@ -114,7 +128,9 @@ class DecoderModel(TransformerModel):
     """A decoder-only language model, dense or with experts, with multi-head, grouped-query or latent attention."""
 
     generates: ClassVar[bool] = True
-
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+    stacked: ClassVar[bool] = True
     structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
 
     family: Literal["decoder"] = "decoder"
@@ -238,6 +254,25 @@ class DecoderModel(TransformerModel):
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
         return self
 
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        traits, net = super().traits(), self.delta_net
+        splits = () if net is None else (("delta_net.key_heads", net.key_heads),)
+        return replace(
+            traits,
+            tensor_splits=(*traits.tensor_splits, *splits),
+            windowed=self.sliding_window is not None,
+            recurrent=net is not None,
+            experts=self.num_experts,
+            experts_per_token=self.experts_per_token,
+            expert_width=self.completed().expert_intermediate_size,
+            parameters_beside=float(sum(network.parameters for network in self.beside)),
+        )
+
+    def one_layer(self) -> Self:
+        """Return this model with a single layer, one with experts if it has any."""
+        return self.with_sizes(num_layers=1, **({"num_dense_layers": 0} if self.num_experts else {}))
+
     def caveats(self) -> tuple[str, ...]:
         """Return what of this model is not priced, or was never measured."""
         found = []
@@ -283,6 +318,10 @@ class DecoderModel(TransformerModel):
 class EncoderModel(TransformerModel):
     """A bidirectional encoder of the BERT kind (normalisation after each residual sum)."""
 
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+    stacked: ClassVar[bool] = True
+
     family: Literal["encoder"] = "encoder"
     max_sequence_length: Size = 512
     normalization_first: bool = Field(
@@ -324,6 +363,11 @@ class EncoderModel(TransformerModel):
             raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
         return self
 
+    def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
+        """Return the tokens and the head size of its layers."""
+        del image_size
+        return int(sequence_length or self.max_sequence_length), self.hidden_size // self.num_attention_heads
+
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
         filled = super().completed()
@@ -338,6 +382,8 @@ class EncoderDecoderModel(TransformerModel):
     """An encoder and a decoder with cross attention (T5, Whisper), norms before attention and MLP."""
 
     generates: ClassVar[bool] = True
+    encodes: ClassVar[bool] = True
+    splits_tensor: ClassVar[bool] = True
 
     family: Literal["encoder-decoder"] = "encoder-decoder"
     num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")
@@ -366,6 +412,11 @@ class EncoderDecoderModel(TransformerModel):
                 "frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)"
             )
         return self
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        target = self.max_sequence_length if self.max_target_length is None else self.max_target_length
+        return replace(super().traits(), longest_target=target, target_start=self.decoder_prompt_length)
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
