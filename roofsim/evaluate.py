@@ -175,7 +175,7 @@ def ways_of(
 
 def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue:
     """Return what keeps the engine's host from issuing micro batches to the stages of a pipeline."""
-    facts, ahead = resolved.engine.serving_pipeline, None
+    facts, ahead = resolved.engine.schedule.pipeline, None
     if facts.run_ahead is not None:
         kernels = [graph.kernels() for _, graph in stages]
         most = reduce(maximum, [mean_over_contexts(one) if stages[0][0].averaged else one for one in kernels])
@@ -259,7 +259,7 @@ def _with_scatter(
     resolved: Resolved, found: dict[tuple[str, str], Traffic], stage: Stage, cost: PassCost
 ) -> dict[tuple[str, str], Traffic]:
     """Add what collectives of tensor ranks wait for the slowest of them, where the engine's ranks are not alike."""
-    scatter, key = resolved.engine.rank_wait.scatter, ("forward", "tensor")
+    scatter, key = resolved.engine.communication.rank_wait.scatter, ("forward", "tensor")
     if scatter == 0.0 or stage.phase == "step" or key not in found:
         return found
     waits = scatter * largest_of(layout_of(resolved.parallel).tensor) * (cost.device_time("forward") - stage.overhead)
@@ -275,7 +275,7 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
     depth = real(resolved.model.traits().depth)
     beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
-    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside)
+    return host_shown(flows, cost, resolved.engine.communication.overlap, kernels, beside)
 
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
@@ -294,13 +294,13 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     from roofsim.cost.links.collectives import fabric_of  # one device needs no links
 
     engine, serves = resolved.engine, resolved.workload.phase != "train"
-    waits = engine.rank_wait
+    waits = engine.communication.rank_wait
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
-        split_messages=engine.pipeline_message == "split",
-        bucket=engine.gradient_bucket or 0.0,
-        own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
+        split_messages=engine.communication.pipeline_message == "split",
+        bucket=engine.data_parallel.gradient_bucket or 0.0,
+        own_kernels=engine.name if serves and engine.communication.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
         averaged=averaged,
     )
@@ -311,12 +311,12 @@ def schedule_of(resolved: Resolved) -> Schedule:
     parallel, engine = resolved.parallel, resolved.engine
     layout = layout_of(parallel)
     # Shards that are kept whole from the first micro batch of a pipeline to the last travel once a step.
-    kept = engine.pipelined_shards == "kept" and not one(layout.pipeline)
+    kept = engine.data_parallel.pipelined_shards == "kept" and not one(layout.pipeline)
     full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
     return Schedule(
         pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,
-        overlap=engine.overlap,
+        overlap=engine.communication.overlap,
         sharded=full and not kept,
         reduces_each=parallel.sharding == "gradients",
     )

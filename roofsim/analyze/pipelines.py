@@ -29,7 +29,7 @@ def _kept_shards(evaluation: Evaluation) -> list[str]:
     """Say that full sharding in a pipeline keeps what it gathered, where the engine does."""
     resolved = evaluation.resolved
     full = resolved.parallel.sharding == "full" or isinstance(resolved.parallel.sharding, ShardedOver)
-    if not full or resolved.engine.pipelined_shards != "kept":
+    if not full or resolved.engine.data_parallel.pipelined_shards != "kept":
         return []
     name = resolved.engine.name
     return [

@@ -91,7 +91,9 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 float(evaluation.step.host),
                 np.inf if gpu.tdp is None else gpu.tdp,
                 evaluation.resolved.architecture.process_energy,
-                youth(evaluation.resolved.engine.library_released, evaluation.resolved.architecture.kernels_since),
+                youth(
+                    evaluation.resolved.engine.kernels.library_released, evaluation.resolved.architecture.kernels_since
+                ),
                 0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 evaluation.resolved.architecture.clock_headroom,
                 gpu.name,

@@ -13,6 +13,7 @@ from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving import share_launches
 from roofsim.cost.serving_experts import merge_routers, order_tokens
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Attention,
     CacheAppend,
@@ -118,7 +119,7 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
 
 def _rotates(op: AbstractOp) -> bool:
     """Tell whether an op is rotary embedding, in one kernel or of the chain of small ones."""
-    if any(scope in op.name for scope in (".rotate_query.", ".rotate_key.")):
+    if op.within(Purpose.ROTATE_QUERY, Purpose.ROTATE_KEY):
         return True
     parts = op.parts if isinstance(op, Fused) else (op,)
     return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roofsim.cost.links.communication import Traffic
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.pipeline.protocol import PipelineSchedule
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 
 @dataclass(frozen=True, kw_only=True)

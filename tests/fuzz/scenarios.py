@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import roofsim
 from roofsim.spec import catalog
 from roofsim.spec.catalog import names
-from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import FAMILIES, family_schema
-from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.schedules import SCHEDULES
 from roofsim.spec.scenario.workload import Scenario
 from tests.fuzz.inputs import Input
@@ -93,7 +92,7 @@ def model_paths(family: str) -> tuple[list[tuple[tuple[str, ...], dict[str, Any]
 @cache
 def engines(phase: str) -> list[str]:
     """Return the engines that run a phase."""
-    known = {name: validate(Engine, catalog.load("engine", name)) for name in catalog.names("engine")}
+    known = {name: catalog_engine(name) for name in catalog.names("engine")}
     return sorted(name for name, engine in known.items() if phase in engine.phases)
 
 

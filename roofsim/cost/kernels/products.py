@@ -11,12 +11,13 @@ from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, g
 from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
 from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
 from roofsim.cost.kernels.table import constants_for
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Hashable, Iterable, Sequence
 
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Projections of one input that an engine may run as one product: fact -> leaves of their names.
-MERGED: Final = (
-    ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
-)  # fmt: skip
+#: Projections of one input that an engine may run as one product, by the fact that says so.
+TOGETHER: Final[tuple[tuple[str, tuple[Purpose | None, ...]], ...]] = (
+    ("qkv", (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)),
+    ("qkv", (Purpose.QUERY_DOWN, Purpose.KEY_VALUE_DOWN)),
+    ("gate_up", (Purpose.GATE, Purpose.UP)),
+)
 #: Four-bit formats whose products were measured.
 FOUR_BITS: Final = ("nvfp4",)
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
@@ -64,28 +67,31 @@ def _projections(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> Iterable[list[int]]:
     """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
         if not _weighted(op) and not np.any(_as_library(op, context)):
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
-        groups.setdefault((scope, leaves[0]), []).append(place)
+        groups.setdefault(_side_by_side(op, serving) or place, []).append(place)
     return groups.values()
+
+
+def _side_by_side(op: Matmul, serving: Serving) -> Hashable | None:
+    """Return what the projections share that an engine runs as one with this one; None: it runs alone."""
+    together = next((one for fact, one in TOGETHER if fact in serving.merged and op.purpose in one), None)
+    return None if together is None or op.component is None else (op.block, op.component.parent, together)
 
 
 def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
     """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[Hashable, list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or packed_weight(op) is None:
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        for fact, leaves in MERGED:
-            if fact in serving.merged and leaf in leaves:
-                groups.setdefault((scope, leaves[0], works[place].bandwidth_key), []).append(place)
+        together = _side_by_side(op, serving)
+        if together is not None:
+            groups.setdefault((together, works[place].bandwidth_key), []).append(place)
     for places in groups.values():
         for place in places:
             op, launches = ops[place], works[place].launches
