@@ -9,7 +9,7 @@ import numpy as np
 
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import DTYPES
-from roofsim.lower.dispatch import lower
+from roofsim.lower.dispatch import lower, lower_networks
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
@@ -122,7 +122,7 @@ def build(resolved: Resolved) -> Program:
     if workload.phase == "train":
         return _training(resolved)
     if workload.phase == "forward" and resolved.model.networks:
-        return _diffusion(resolved)
+        return _networks(resolved)
     if workload.phase == "forward":
         return Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
@@ -136,33 +136,17 @@ def build(resolved: Resolved) -> Program:
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
-def _diffusion(resolved: Resolved) -> Program:
-    """Build the networks of a diffusion pipeline: text encoders, denoiser once a step, image decoder."""
-    from roofsim.lower.diffusion import pipeline as parts  # other models need none of it
-
-    model, call = resolved.model.completed().as_reals(), call_of(resolved, "forward")
-    assert isinstance(model, parts.PipelineModel)
-    precision = resolved.precision
-    decoded, images, wide = call, real(1.0), decoder_precision(resolved)
-    if model.vae_slicing:
-        decoded, images = replace(call, batch=1.0), call.batch
-    decoder = parts.lower_image_decoder(model, replace(decoded, compute=DTYPES[wide.compute]))
-    texts, prompts = parts.lower_text_encoders(model, call), parts.prompts_per_image(model)
-    found = (
-        *((name, graph, prompts, precision) for name, graph in texts.items()),
-        ("denoise", parts.lower_denoiser(model, call), real(resolved.workload.num_inference_steps), precision),
-        ("decode_image", decoder, images, wide),
-    )
-    stages = tuple(
-        Stage(
-            name=name,
-            graph=run_passes(_with_maps(resolved, graph), inference_passes(types, resolved.engine, decodes=False)),
-            times=times,
-            grows=name == "decode_image",
-        )
-        for name, graph, times, types in found
-    )
-    return Program(stages=stages, networks=True)
+def _networks(resolved: Resolved) -> Program:
+    """Build a model of several networks, such as a diffusion pipeline: each runs once or several times per step."""
+    precision, wide = resolved.precision, decoder_precision(resolved)
+    steps = real(resolved.workload.num_inference_steps or 1)
+    networks = lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps)
+    stages = []
+    for one_network in networks:
+        passes = inference_passes(wide if one_network.wide else precision, resolved.engine, decodes=False)
+        graph = run_passes(_with_maps(resolved, one_network.graph), passes)
+        stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
+    return Program(stages=tuple(stages), networks=True)
 
 
 def decoder_precision(resolved: Resolved) -> Precision:

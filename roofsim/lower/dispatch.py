@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import DType
     from roofsim.lower.call import Call
+    from roofsim.lower.network import Network
+    from roofsim.numeric import Real
     from roofsim.spec.model.base import ModelSpec
 
 #: family -> (module under roofsim.lower, function)
@@ -37,12 +42,32 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+#: The same of models of several networks: the function that builds all of them.
+NETWORKS: Final[dict[str, tuple[str, str]]] = {
+    "diffusion-pipeline": ("diffusion.pipeline", "lower_networks"),
+    "dit-pipeline": ("diffusion.pipeline", "lower_networks"),
+}
+
+
 def lower(model: ModelSpec, call: Call) -> OpGraph:
     """Build the forward graph of one pass of `model`.
 
     The scenario's sizes have been checked: only families that generate prefill and decode.
     """
-    module, function = LOWERINGS[model.family]
-    lowering = getattr(importlib.import_module(f"roofsim.lower.{module}"), function)
-    graph: OpGraph = lowering(model.completed().as_reals(), call)
+    graph: OpGraph = _imported(LOWERINGS[model.family])(model.completed().as_reals(), call)
     return graph
+
+
+def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> list[Network]:
+    """Build the networks of a model of several, in the order in which they run.
+
+    `wide` is the type that those compute in which need a wider one; `steps` is how often a denoiser runs.
+    """
+    networks: list[Network] = _imported(NETWORKS[model.family])(model.completed().as_reals(), call, wide, steps)
+    return networks
+
+
+def _imported(place: tuple[str, str]) -> Callable[..., Any]:
+    module, function = place
+    found: Callable[..., Any] = vars(importlib.import_module(f"roofsim.lower.{module}"))[function]
+    return found

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 #: family -> (module under roofsim.spec.model, class)
 FAMILIES: Final[dict[str, tuple[str, str]]] = {
     "decoder": ("transformer", "DecoderModel"),
-    "encoder": ("transformer", "EncoderModel"),
-    "encoder-decoder": ("transformer", "EncoderDecoderModel"),
+    "encoder": ("encoders", "EncoderModel"),
+    "encoder-decoder": ("encoders", "EncoderDecoderModel"),
     "vit": ("vision_transformer", "VitModel"),
     "swin": ("vision_transformer", "SwinModel"),
     "mixer": ("vision_transformer", "MixerModel"),
