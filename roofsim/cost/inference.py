@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.kernels.attention import padded_heads, price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
@@ -24,6 +23,7 @@ from roofsim.graph.ops import (
     Normalization,
     Softmax,
 )
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
 
 Works = list[tuple[int, "KernelWork"]]
-
-#: Activations of gated MLPs.
-ACTIVATIONS: Final = ("silu", "gelu", "gelu_tanh", "gelu_new", "quick_gelu", "relu")
 
 
 def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: Serving) -> Works:
@@ -55,8 +52,6 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
         narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
     if "residual_norm" in serving.merged:
         _residual_norms(ops_of, priced)
-    if "gated_activation" in serving.merged:
-        _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     order_tokens(ops_of, priced, context, serving)
     merge_routers(ops_of, priced, serving)
@@ -87,16 +82,6 @@ def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) ->
         out = op.outputs[0]
         if out in normed or any(out is leaving for _, leaving in op.block.carries):
             works[place] = replace(works[place], launches=0.0, traffic=works[place].traffic - out.bytes)
-
-
-def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
-    """Let the activation of a gated MLP run inside the product with its other half."""
-    gates = {
-        tensor for op in ops.values() if isinstance(op, Elementwise) and op.function == "mul" for tensor in op.inputs
-    }
-    for place, op in ops.items():
-        if isinstance(op, Elementwise) and op.function in ACTIVATIONS and op.outputs[0] in gates:
-            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic)
 
 
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.cost.serving import share_launches
 from roofsim.graph.base import Kind
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Gather, Matmul
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing

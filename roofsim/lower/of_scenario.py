@@ -86,7 +86,6 @@ def flavour_of(resolved: Resolved, phase: str) -> Flavour:
         cross_entropy=engine.fusion.cross_entropy,
         split_cross_entropy=engine.fusion.split_cross_entropy,
         loss_metrics=engine.training.loss_metrics if training else 0,
-        fused=frozenset(engine.fusion.groups) & {"qkv", "gate_up", "gated_activation"} if training else frozenset(),
         training=training,
         dropout=resolved.workload.dropout,
         batch_norm_ranks=layout_of(resolved.parallel).replicas

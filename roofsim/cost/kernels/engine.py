@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.device import Device, device_of
@@ -11,6 +10,7 @@ from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
+from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:

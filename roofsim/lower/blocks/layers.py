@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
@@ -23,6 +22,7 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
 from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -47,8 +47,6 @@ class Flavour:
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0
-    fused: frozenset[str] = frozenset()
-    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.builder import Builder
@@ -16,6 +15,7 @@ from roofsim.lower.language.encoder import lower_encoder
 from roofsim.lower.language.encoder_decoder import lower_encoder_alone
 from roofsim.lower.network import Network
 from roofsim.numeric import Real, real, same
+from roofsim.records import replace
 from roofsim.spec.model.diffusion_pipelines import DiffusionPipelineModel, DitPipelineModel
 from roofsim.spec.model.encoders import EncoderDecoderModel, EncoderModel
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.records import replace
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Size
 from roofsim.spec.model.diffusion import DiffusionUnetModel, DitModel
 from roofsim.spec.model.traits import Traits

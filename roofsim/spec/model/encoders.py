@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.records import replace
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Rate, Size
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.model.transformer import TransformerModel

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.records import replace
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, Rate, Size
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.model.transformer import Activation
