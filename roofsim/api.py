@@ -268,7 +268,7 @@ def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     A host that stands for several cards which nobody sells in one is left out: it follows from their number.
     """
     choice, system = resolved.choice, resolved.system.name
-    described = system if system in catalog.names("system") else choice.system
+    described = system if catalog.has("system", system) else choice.system
     return {
         "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
         "system": choice.system if isinstance(choice.system, dict) else described,

@@ -14,6 +14,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
@@ -144,7 +145,7 @@ def _networks(resolved: Resolved) -> Program:
     stages = []
     for one_network in networks:
         passes = inference_passes(wide if one_network.wide else precision, resolved.engine, decodes=False)
-        graph = run_passes(_with_maps(resolved, one_network.graph), passes)
+        graph = run_passes(_with_maps(resolved, one_network.graph), with_plugged(passes, resolved, "forward"))
         stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
     return Program(stages=tuple(stages), networks=True)
 
@@ -184,6 +185,7 @@ def _training(resolved: Resolved) -> Program:
     )
     passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
     passes = offloaded(passes, resolved.parallel.offload, resolved.precision, num_micro_batches)
+    passes = with_plugged(passes, resolved, "train")
     layout = layout_of(resolved.parallel)
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
@@ -261,6 +263,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
     depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
+    passes = with_plugged(passes, resolved, call.phase)
     settings = {"name": call.phase, "phase": call.phase} | settings
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]

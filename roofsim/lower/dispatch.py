@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from roofsim.errors import SpecError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +56,10 @@ def lower(model: ModelSpec, call: Call) -> OpGraph:
 
     The scenario's sizes have been checked: only families that generate prefill and decode.
     """
-    graph: OpGraph = _imported(LOWERINGS[model.family])(model.completed().as_reals(), call)
+    whole = model.completed().as_reals()
+    if model.family not in LOWERINGS:
+        return cast("OpGraph", _by_plugin(model, lambda family: family.lower(whole, call)))
+    graph: OpGraph = _imported(LOWERINGS[model.family])(whole, call)
     return graph
 
 
@@ -63,8 +68,32 @@ def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> li
 
     `wide` is the type that those compute in which need a wider one; `steps` is how often a denoiser runs.
     """
-    networks: list[Network] = _imported(NETWORKS[model.family])(model.completed().as_reals(), call, wide, steps)
+    whole = model.completed().as_reals()
+    if model.family not in NETWORKS:
+        return cast("list[Network]", _by_plugin(model, lambda family: family.lower_networks(whole, call, wide, steps)))
+    networks: list[Network] = _imported(NETWORKS[model.family])(whole, call, wide, steps)
     return networks
+
+
+def _by_plugin(model: ModelSpec, build: Callable[[Any], Any]) -> Any:
+    """Return what a plug-in builds of a model of its family.
+
+    Raises
+    ------
+    PluginError
+        When its code fails; names the plug-in.
+    """
+    from roofsim.spec.model.plugged import plugged_family
+
+    added = plugged_family(model.family, LOWERINGS)
+    assert added is not None
+    family, plugin = added
+    try:
+        return build(family)
+    except SpecError:
+        raise
+    except Exception as error:  # whatever the code of others raises
+        raise plugin.refusal(f"cannot build {model.name}: {type(error).__name__}: {str(error)[:200]}") from error
 
 
 def _imported(place: tuple[str, str]) -> Callable[..., Any]:

@@ -45,15 +45,29 @@ def family_schema(family: str) -> type[ModelSpec]:
     ------
     UnknownNameError
         With near matches.
+    PluginError
+        For a family of a plug-in that cannot be used.
     """
     if family not in FAMILIES:
+        from roofsim.spec.model.plugged import plugged_family
+
+        added = plugged_family(family, FAMILIES)
+        if added is not None:
+            return added[0].schema
         raise UnknownNameError(
-            Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, FAMILIES))
+            Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, all_families()))
         )
     module, name = FAMILIES[family]
     found: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.model.{module}"), name)
     assert issubclass(found, ModelSpec)
     return found
+
+
+def all_families() -> list[str]:
+    """Return the names of all families, those of plug-ins behind roofsim's own."""
+    from roofsim import plugins
+
+    return [*FAMILIES, *plugins.plugged("families", FAMILIES)]
 
 
 def families_that(do: Callable[[type[ModelSpec]], bool]) -> list[str]:
