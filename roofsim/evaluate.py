@@ -105,7 +105,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
 def idle_bytes(resolved: Resolved) -> Real:
     """Return the bytes of parameters that are loaded and never run."""
-    idle = real(getattr(resolved.model, "idle_parameters", 0))
+    idle = real(resolved.model.traits().idle_parameters)
     return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
@@ -273,7 +273,7 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
-    depth = real(getattr(resolved.model, "num_layers", 1))
+    depth = real(resolved.model.traits().depth)
     beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
     return host_shown(flows, cost, resolved.engine.communication.overlap, kernels, beside)
 
