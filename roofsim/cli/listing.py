@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json
 from roofsim.cli.request import as_rows, console
+from roofsim.cli.words import Argument
 
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 
 What = Annotated[
     str | None,
-    typer.Argument(
-        metavar="CATALOG", autocompletion=choices(KINDS),
+    Argument(
+        metavar="CATALOG", complete=choices(KINDS),
         help=f"One of: {', '.join(KINDS)}. Left out: how many entries each has.",
     ),
 ]  # fmt: skip

@@ -5,10 +5,9 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofsim.cli.flags import Csv
 from roofsim.cli.request import as_rows, console
+from roofsim.cli.words import Option
 from roofsim.output import save_text
 
 if TYPE_CHECKING:
@@ -20,13 +19,13 @@ if TYPE_CHECKING:
 
 Source = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="NAME", help="Score the measurements of one source only. May be repeated."),
+    Option("--source", metavar="NAME", help="Score the measurements of one source only. May be repeated."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per measurement.")]
-Write = Annotated[bool, typer.Option("--write", help="Write docs/accuracy.md and its plots (in a checkout).")]
+Json = Annotated[bool, Option("--json", help="Print JSON: one object per measurement.")]
+Write = Annotated[bool, Option("--write", help="Write docs/accuracy.md and its plots (in a checkout).")]
 LeaveOut = Annotated[
     bool,
-    typer.Option(
+    Option(
         "--leave-cards-out",
         help="First fit again without each GPU in turn, for the page (takes minutes; in a checkout).",
     ),
@@ -128,4 +127,4 @@ def _write(rows: Sequence[Prediction], docs: Path) -> None:
     drawn = draw(card, pictures)
     path = docs / "accuracy.md"
     save_text(path, page(card))
-    typer.echo(f"wrote {', '.join(str(file.relative_to(docs.parent)) for file in (path, *drawn))}", err=True)
+    sys.stderr.write(f"wrote {', '.join(str(file.relative_to(docs.parent)) for file in (path, *drawn))}\n")
