@@ -106,7 +106,7 @@ def _wire(precision: Precision, engine: Engine) -> DType | None:
 
 def _place(passes: list[Pass]) -> int:
     """Return the place behind autograd and recomputation."""
-    return 1 + max(at for at, one in enumerate(passes) if one.name in ("autograd", "recompute"))
+    return 1 + max(at for at, one in enumerate(passes) if one.ensures & {"backward", "recomputed"})
 
 
 def _behind_accumulation(passes: list[Pass], at: int) -> int:
