@@ -101,8 +101,7 @@ class FieldOf:
         """The type of the field as it was written."""
         if not isinstance(self.text, str):
             return self.text
-        names = vars(sys.modules[self.owner.__module__])
-        return eval(self.text, dict(names), dict(vars(self.owner)))
+        return eval(self.text, vars(sys.modules[self.owner.__module__]), vars(self.owner))
 
     def _evaluate(self) -> None:
         if self._annotation is UNSET:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Final, Protocol, cast
 
-from pydantic_core import PydanticCustomError
-
 from roofsim.errors import Problem, UnknownNameError, did_you_mean, one_of
 from roofsim.numeric import Real
 
@@ -61,6 +59,8 @@ def known(name: str) -> str:
         Lists the schedules.
     """
     if name not in SCHEDULES:
+        from pydantic_core import PydanticCustomError  # heavy: only where something is wrong
+
         raise PydanticCustomError(
             "literal_error", "expected one of {expected}", {"expected": one_of(map(repr, SCHEDULES))}
         )
