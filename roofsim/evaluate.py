@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -15,12 +15,13 @@ from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
+from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
-from roofsim.program import Program, Stage, build
+from roofsim.program import Program, Stage, build, whole_model
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -41,6 +42,12 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array, Real
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
+
+
+#: Programs of the latest structures.
+_PROGRAMS: Final[Kept[Program]] = Kept(16)
+_WHOLE: Final[Kept[OpGraph]] = Kept(16)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,10 +90,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    program = build(resolved) if program is None else program
+    program = program_of(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(
-        with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
+        with_micro_batches(
+            profile(stage.graph, with_curve=True) if with_curve else _profile(stage.graph), stage.in_flight
+        )
+        for stage in program.stages
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))
@@ -101,6 +111,36 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
         phases=phases,
         paces=paces,
     )
+
+
+def program_of(resolved: Resolved) -> Program:
+    """Return the programs of a scenario; those of the latest structures are kept."""
+    return _kept(resolved, build, _PROGRAMS)
+
+
+def whole_graph(resolved: Resolved) -> OpGraph:
+    """Return `roofsim.program.whole_model` of a scenario; those of the latest structures are kept."""
+    return _kept(resolved, whole_model, _WHOLE)
+
+
+def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T]) -> T:
+    """Return what depends on the model, the work, the layout, engine and types, and on no more of the hardware than here."""
+    try:
+        key = key_of(
+            resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
+            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor,
+        )  # fmt: skip
+    except NoKeyError:  # sizes are arrays
+        return make(resolved)
+    return made.get(key, lambda: make(resolved))
+
+
+def _profile(graph: OpGraph) -> MemoryProfile:
+    """Return what is alive when, without its curve; of a graph that is kept, worked out once."""
+    if "profile" not in graph.kept:
+        graph.kept["profile"] = profile(graph)
+    found: MemoryProfile = graph.kept["profile"]
+    return found
 
 
 def idle_bytes(resolved: Resolved) -> Real:

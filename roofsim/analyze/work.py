@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 from roofsim.analyze.utilization import flops_of
 from roofsim.cost.links.communication import FREE
 from roofsim.cost.pricing import Scales
-from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
+from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of, whole_graph
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
-from roofsim.program import whole_model
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -70,7 +69,7 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     resolved = evaluation.resolved
     if evaluation.program.networks:
         return _of_networks(evaluation)
-    graph = whole_model(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
+    graph = whole_graph(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:

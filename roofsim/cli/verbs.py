@@ -127,7 +127,7 @@ VERBS: Final = {
     ),
     "validate": Verb(
         "roofsim.cli.validate:validate",
-        "Score predictions against published measurements.",
+        "Score predictions against measurements: your own, or those that were published.",
         ("roofsim validate", "roofsim validate --source timm-train --csv", "roofsim validate --json"),
     ),
     "calibrate": Verb(

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 from typing import Final, Literal
 
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
-from roofsim.spec.reading.source import Document, parse_value, read_yaml
+from roofsim.spec.reading.source import Document, parse_value, read_kept
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
 
@@ -105,11 +105,11 @@ def _meant(kind: Kind, key: str) -> list[str]:
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:
-    """Read the catalog file of a name or alias.
+    """Read the catalog file of a name or alias, once; the document is shared and must not be changed.
 
     Raises
     ------
     UnknownNameError
         When there is none.
     """
-    return read_yaml(names(kind)[resolve_name(kind, name, place, path)])
+    return read_kept(names(kind)[resolve_name(kind, name, place, path)])
