@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,13 +15,11 @@ from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
-from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
-from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.memory.profile import profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
-from roofsim.program import Program, Stage, build, whole_model
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -33,21 +31,18 @@ from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
+from roofsim.structures import profile_of, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array, Real
+    from roofsim.program import Program, Stage
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
-
-
-#: Programs of the latest structures.
-_PROGRAMS: Final[Kept[Program]] = Kept(16)
-_WHOLE: Final[Kept[OpGraph]] = Kept(16)
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +89,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(
         with_micro_batches(
-            profile(stage.graph, with_curve=True) if with_curve else _profile(stage.graph), stage.in_flight
+            profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
         )
         for stage in program.stages
     )
@@ -111,36 +106,6 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
         phases=phases,
         paces=paces,
     )
-
-
-def program_of(resolved: Resolved) -> Program:
-    """Return the programs of a scenario; those of the latest structures are kept."""
-    return _kept(resolved, build, _PROGRAMS)
-
-
-def whole_graph(resolved: Resolved) -> OpGraph:
-    """Return `roofsim.program.whole_model` of a scenario; those of the latest structures are kept."""
-    return _kept(resolved, whole_model, _WHOLE)
-
-
-def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T]) -> T:
-    """Return what depends on the model, the work, the layout, engine and types, and on no more of the hardware than here."""
-    try:
-        key = key_of(
-            resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
-            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor,
-        )  # fmt: skip
-    except NoKeyError:  # sizes are arrays
-        return make(resolved)
-    return made.get(key, lambda: make(resolved))
-
-
-def _profile(graph: OpGraph) -> MemoryProfile:
-    """Return what is alive when, without its curve; of a graph that is kept, worked out once."""
-    if "profile" not in graph.kept:
-        graph.kept["profile"] = profile(graph)
-    found: MemoryProfile = graph.kept["profile"]
-    return found
 
 
 def idle_bytes(resolved: Resolved) -> Real:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import threading
 
@@ -10,15 +9,15 @@ import numpy as np
 import pytest
 
 import roofsim
+from roofsim import structures
 from roofsim.errors import PassError
 from roofsim.graph.opgraph import OpGraph
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.passes.manager import run_passes
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_kept
+from roofsim.structures import forget, program_of
 from tests.scenarios import TINY_LLAMA
-
-priced = importlib.import_module("roofsim.evaluate")
 
 CASES = [
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64}, "hardware": {"gpu": "a100"}},
@@ -30,11 +29,6 @@ CASES = [
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64}, "parallel": {"pipeline": 2}, "hardware": {"gpu": "a100", "gpus": 4}},
     {"model": "resnet18", "workload": {"batch_size": 8}, "hardware": {"gpu": "h100"}},
 ]  # fmt: skip
-
-
-def forget():
-    priced._PROGRAMS.clear()
-    priced._WHOLE.clear()
 
 
 def fresh(case):
@@ -68,7 +62,7 @@ def test_answers_of_threads_are_those_of_one():
 def test_a_structure_is_built_once_for_all_cards(monkeypatch):
     forget()
     built = []
-    monkeypatch.setattr(priced, "build", lambda resolved: built.append(1) or build(resolved))
+    monkeypatch.setattr(structures, "build", lambda resolved: built.append(1) or build(resolved))
     from roofsim.program import build
 
     for gpu in ("a100", "h100", "l4"):
@@ -124,6 +118,6 @@ class Breaks:
 @pytest.mark.parametrize("verify", [True, False])
 def test_a_pass_that_breaks_a_graph_is_named(monkeypatch, verify):
     monkeypatch.setenv("ROOFSIM_VERIFY", "1" if verify else "")
-    graph = priced.program_of(roofsim.resolve(CASES[0])).stages[0].graph
+    graph = program_of(roofsim.resolve(CASES[0])).stages[0].graph
     with pytest.raises(PassError, match="breaks left a broken graph"):
         run_passes(graph, [Breaks()])

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from roofsim.analyze.utilization import flops_of
 from roofsim.cost.links.communication import FREE
 from roofsim.cost.pricing import Scales
-from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of, whole_graph
+from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
+from roofsim.structures import whole_graph
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation

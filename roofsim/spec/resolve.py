@@ -282,7 +282,7 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        model = validate(schema, _named(document, name), prefix=prefix)
+        model = validate(schema, document.named(name), prefix=prefix)
         self.warnings += model.caveats()
         return model
 
@@ -370,14 +370,6 @@ class Resolver:
 
 def _phases(engine: str) -> tuple[str, ...]:
     return catalog_engine(engine).phases
-
-
-def _named(document: Document, name: str) -> Document:
-    """Return a model's document with a name, where it has none of its own."""
-    made = None if document.made is None else dict[Any, Any]()
-    return document.once(
-        ("named", name), lambda: Document({"name": name, **document.data}, document.source, document.places, made)
-    )
 
 
 class _Collector:

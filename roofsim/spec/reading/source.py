@@ -57,6 +57,11 @@ class Document:
         found: T = self.made[key]
         return found
 
+    def named(self, name: str) -> Document:
+        """Return a mapping with a name, where it has none of its own."""
+        made = None if self.made is None else dict[Any, Any]()
+        return self.once(("named", name), lambda: Document({"name": name, **self.data}, self.source, self.places, made))
+
     def place(self, path: Path_) -> Place:
         """Return where the deepest known part of a path stands."""
         for length in range(len(path), -1, -1):
