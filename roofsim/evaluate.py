@@ -18,9 +18,8 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
-from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.memory.profile import profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
-from roofsim.program import Program, Stage, build
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -32,13 +31,16 @@ from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
+from roofsim.structures import profile_of, program_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array, Real
+    from roofsim.program import Program, Stage
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
 
@@ -83,10 +85,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    program = build(resolved) if program is None else program
+    program = program_of(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(
-        with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
+        with_micro_batches(
+            profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
+        )
+        for stage in program.stages
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))

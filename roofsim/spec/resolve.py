@@ -283,7 +283,7 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        model = validate(schema, document.named(name), prefix=prefix)
         self.warnings += model.caveats()
         return model
 
