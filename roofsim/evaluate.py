@@ -44,6 +44,9 @@ if TYPE_CHECKING:
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
 
+    #: By whether messages have an axis of contexts: how they travel, and those that were priced.
+    Links = dict[bool, tuple[Messages, dict[tuple[object, ...], Traffic]]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
@@ -243,8 +246,9 @@ def _shown(
     if not several and not offloads:
         return []
     schedule, shown = schedule_of(resolved), []
+    links: Links = {}
     for (stage, graph), cost in zip(stages, costs, strict=True):
-        found = _traffic(resolved, stage, graph.graph, scales) if several else {}
+        found = _traffic(resolved, stage, graph.graph, scales, links) if several else {}
         shown.append(schedule.shown(_with_scatter(resolved, found, stage, cost), cost, program.num_micro_batches))
     if not offloads:
         return shown
@@ -254,9 +258,12 @@ def _shown(
     ]
 
 
-def _traffic(resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
-    """Return the traffic of one run of a stage; the mean over its contexts."""
-    found = messages_of(resolved, averaged=stage.averaged).traffic(graph, scales)
+def _traffic(
+    resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales, links: Links
+) -> dict[tuple[str, str], Traffic]:
+    """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
+    messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
+    found = messages.traffic(graph, scales, seen)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
 
 
