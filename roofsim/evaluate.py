@@ -9,18 +9,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofsim.cost.engine_kernels import device_for, issue_times, pricing_of
-from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
+from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
-from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
+from roofsim.numeric import any_above, is_scalar, maximum, real
 from roofsim.program import Program, Stage, build
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.ranks import Schedule
@@ -33,7 +32,6 @@ from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
 
     from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
@@ -206,21 +204,17 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     samples = (
         real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
     )
-    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales, without_axis))
+    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales))
 
 
 def stage_costs(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
-    costs = [
-        _scheduled(
-            _averaged(graph.totals(scales), averaged=stage.averaged and _has_contexts(resolved, graph.graph)),
-            stage,
-            scales,
-        )
-        for stage, graph in zip(program.stages, priced, strict=True)
-    ]
+    costs = []
+    for stage, graph in zip(program.stages, priced, strict=True):
+        cost = graph.totals(scales.lifted()) if stage.averaged else graph.totals(scales)
+        costs.append(_scheduled(_averaged(cost) if stage.averaged else cost, stage, scales))
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
 
@@ -250,7 +244,8 @@ def _shown(
 
 def _traffic(resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts."""
-    found = messages_of(resolved, averaged=stage.averaged).traffic(graph, scales)
+    messages = messages_of(resolved, averaged=stage.averaged)
+    found = messages.traffic(graph, scales.lifted() if stage.averaged else scales)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
 
 
@@ -267,8 +262,8 @@ def _with_scatter(
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
     """Return what a stage shows of copies to and from its host, and of the host's work."""
-    change: Callable[[Real], Real] = _with_axis if stage.averaged else without_axis
-    flows = host_flows(graph, host_path_of(resolved, averaged=stage.averaged).scaled(scales, change))
+    path = host_path_of(resolved, averaged=stage.averaged)
+    flows = host_flows(graph, path.scaled(scales.lifted() if stage.averaged else scales))
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
@@ -280,10 +275,6 @@ def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
     layout = layout_of(resolved.parallel)
     return host_path(resolved.system, gpu, layout.ranks, layout.pipeline)
-
-
-def _with_axis(scale: Real) -> Real:
-    return scale
 
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
@@ -299,7 +290,6 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
         bucket=engine.gradient_bucket or 0.0,
         own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
-        averaged=averaged,
     )
 
 
@@ -324,24 +314,13 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
     if is_scalar(stage.overhead) and stage.overhead == 0.0:
         return cost
     forward = dict(cost.device["forward"])
-    # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    overhead = stage.overhead / without_axis(scales.host_issue_rate)
+    overhead = stage.overhead / scales.host_issue_rate
     forward["launch"] = forward["launch"] + overhead
     return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
 
 
-def _has_contexts(resolved: Resolved, graph: OpGraph) -> bool:
-    """Tell whether prices of a stage have the axis of its contexts: not where the host alone attends to them."""
-    if not uses_host(graph) or not is_scalar(resolved.gpu.memory.bandwidth):
-        return True
-    device = (op for op in graph if not isinstance(op, HostCompute | HostTransfer))
-    return any(np.ndim(size) > 0 for op in device for size in (op.flops(), op.bytes_read(), op.bytes_written()))
-
-
-def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
+def _averaged(cost: PassCost) -> PassCost:
     """Average a price over its last axis, the contexts of a decode."""
-    if not averaged:
-        return cost
     device = {
         phase: {part: mean_over_contexts(value) for part, value in parts.items()}
         for phase, parts in cost.device.items()
@@ -357,10 +336,8 @@ def mean_over_contexts(value: Real) -> Real:
     """Average over the last axis by the trapezoid rule: evenly spaced contexts, end points for half an interval."""
     if isinstance(value, float):
         return value
-    if value.shape[-1] == 1:
-        only: Real = value[..., 0]
-        return only
     weights = np.ones(value.shape[-1])
     weights[[0, -1]] = 0.5
-    mean: Array = (value * weights).sum(axis=-1) / weights.sum()
+    alone = value.shape[-1] == 1
+    mean: Array = value[..., 0] if alone else (value * weights).sum(axis=-1) / weights.sum()
     return float(mean) if np.ndim(mean) == 0 else mean

@@ -130,11 +130,6 @@ def is_none(count: Real) -> bool:
     return type(count) is float and count <= 0.0
 
 
-def without_axis(value: Real) -> Real:
-    """Drop the last axis, that of ops, which an array of configurations carries behind its own."""
-    return value if isinstance(value, float) else value[..., 0]
-
-
 def any_above(a: Real, b: Real) -> bool:
     """Tell whether `a` exceeds `b` anywhere: for structure that the largest element decides (of `Points`, each point's own).
 
