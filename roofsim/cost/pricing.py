@@ -151,8 +151,9 @@ class PricedGraph:
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
         kinds = [(ops[index].phase, ops[index].kind is Kind.ATTENTION) for index, _ in self.works]
-        self._of_points = is_of_points([*around, *(getattr(work, name) for work in works for name in FIELDS)])
-        self._stacks = stacks_of(works, kinds, around)
+        numbers = (getattr(work, name) for work in works for name in FIELDS)
+        self._of_points = is_of_points([*around, *self.counts, *numbers])
+        self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
 
     def _holds_products(self) -> bool:

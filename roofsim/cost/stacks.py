@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.numeric import is_scalar
 from roofsim.points import Points, like
 
 if TYPE_CHECKING:
@@ -77,20 +76,22 @@ def _with_room(column: Array, room: tuple[int, ...]) -> Array:
     return column.reshape(len(column), *room, *column.shape[1:]) if room else column
 
 
-def stacks_of(works: Sequence[KernelWork], kinds: Sequence[tuple[Phase, bool]], outside: Sequence[Real]) -> list[Stack]:
+def stacks_of(
+    works: Sequence[KernelWork], counts: Sequence[Real], kinds: Sequence[tuple[Phase, bool]], outside: Sequence[Real]
+) -> list[Stack]:
     """Return kernels in stacks.
 
     Parameters
     ----------
-    works, kinds
-        The kernels in program order, and of each its phase and whether it is attention.
+    works, counts, kinds
+        The kernels in program order, and of each how often it runs, its phase and whether it is attention.
     outside
         Other numbers that enter every price: the card's.
     """
     around = np.broadcast_shapes(*map(np.shape, outside))
     groups: dict[tuple[Any, ...], list[int]] = {}
-    for place, (work, kind) in enumerate(zip(works, kinds, strict=True)):
-        groups.setdefault((*kind, _shape(work, around)), []).append(place)
+    for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
+        groups.setdefault((*kind, _shape(work, count, around)), []).append(place)
     return [
         Stack(
             phase=phase, attends=attends, places=tuple(places), shape=shape,
@@ -100,8 +101,8 @@ def stacks_of(works: Sequence[KernelWork], kinds: Sequence[tuple[Phase, bool]], 
     ]  # fmt: skip
 
 
-def _shape(work: KernelWork, around: tuple[int, ...]) -> tuple[int, ...]:
-    numbers = [getattr(work, name) for name in FIELDS]
+def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
+    numbers = [count, *(getattr(work, name) for name in FIELDS)]
     shapes = {value.shape for value in numbers if isinstance(value, np.ndarray)} | {around}
     return np.broadcast_shapes(*shapes) if len(shapes) > 1 else around
 
@@ -146,8 +147,3 @@ def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool)
         rows: list[Any] = array.tolist()
         return rows
     return [settled(row, of_points=of_points) for row in array]
-
-
-def all_scalar(works: Sequence[KernelWork]) -> bool:
-    """Tell whether every number of some kernels is a plain float."""
-    return all(is_scalar(*(getattr(work, name) for name in FIELDS if name not in ("on_tensor", "apart"))) for work in works)

@@ -75,7 +75,7 @@ def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashabl
 
 def _parts(resolved: Resolved) -> list[str]:
     """Return the fields of a scenario that decide what is computed."""
-    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice")]
+    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice", "points")]
 
 
 def _form(value: Any) -> Hashable:
@@ -99,7 +99,7 @@ def stacked(scenarios: Sequence[Resolved]) -> Resolved:
     """Return one scenario for several of the same `structure_of`: numbers that differ are `Points`, one element per scenario."""
     first = scenarios[0]
     update: dict[str, Any] = {name: _stack([getattr(one, name) for one in scenarios]) for name in _parts(first)}
-    return replace(first, **update | dict.fromkeys(_TEXTS, ()))
+    return replace(first, points=len(scenarios), **update | dict.fromkeys(_TEXTS, ()))
 
 
 def _stack(values: list[Any]) -> Any:

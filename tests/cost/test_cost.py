@@ -63,7 +63,7 @@ def test_kernels_priced_together_and_one_by_one_agree():
     priced = evaluation.priced[0]
     phases: dict[str, float] = {}
     for (index, work), cost in zip(priced.works, priced.prices(), strict=True):
-        single = stacks_of([work], [(Phase.FORWARD, False)], (1.0,))[0]
+        single = stacks_of([work], [1.0], [(Phase.FORWARD, False)], (1.0,))[0]
         alone = priced._price(single.work, Scales())
         assert cost.time == pytest.approx(float(alone.time[0]), rel=1e-12)
         assert cost.bound == float(alone.bound[0])
