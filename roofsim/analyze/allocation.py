@@ -66,7 +66,7 @@ def allocation_of(evaluation: Evaluation) -> Allocation | None:
     None for arrays of sizes, an engine without such an allocator, and pipelines: how the micro batches of a stage follow
     one another is not written out.
     """
-    kind = evaluation.resolved.engine.allocator
+    kind = evaluation.resolved.engine.memory.allocator
     events = None if kind == "planned" or evaluation.program.pipelined else events_of(evaluation)
     if events is None:
         return None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.ops import op_table
 from roofsim.analyze.printed import Printed
 from roofsim.cost.device import reach
-from roofsim.cost.kernels import kernels_of_all
+from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar
@@ -17,7 +17,7 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from roofsim.analyze.result import Result
     from roofsim.cost.device import Device
-    from roofsim.cost.work import KernelWork
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.graph.base import AbstractOp
 
@@ -200,7 +200,7 @@ def _limits(evaluation: Evaluation) -> Explanation:
             _seconds(float(step.host)),
             f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
             f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
-            resolved.engine.sources.get("host_call_time", ""),
+            resolved.engine.source("host_call_time"),
         ),
     ]
     return root
@@ -311,7 +311,7 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
     )
     notes = {
         "context": evaluation.resolved.architecture.sources.get("context", ""),
-        "fragmentation": evaluation.resolved.engine.sources.get("reserved_overhead", ""),
+        "fragmentation": evaluation.resolved.engine.source("reserved_overhead"),
     }
     root.parts = [
         Explanation(name.replace("_", " "), _text(float(amount), "B"), "", notes.get(name, ""))

@@ -122,7 +122,7 @@ def checkpoint_bytes(resolved: Resolved) -> float:
     alone = replace(resolved, gpus=1, parallel=Parallel(data=1, sharding="none", offload=Offload()), workload=workload)
     (stage,) = build(alone).stages
     # Engines that keep fp32 shards write those; copies to compute with are made anew.
-    shards = resolved.engine.precision_recipe == "sharded"
+    shards = resolved.engine.precision.recipe == "sharded"
     total = 0.0
     for tensor, reader in stage.graph.sources.items():
         copied = shards and tensor.role is Role.PARAMETER and float(tensor.dtype.itemsize) < _FULL

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.component import MERGED, Purpose
+
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
 
 #: The products of a layer that a fused module merges, by fusion group.
-_MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
+_PARTS: Final = {"qkv": MERGED[Purpose.QUERY_KEY_VALUE], "gate_up": MERGED[Purpose.GATE_UP]}
 
 
 def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
@@ -19,14 +21,14 @@ def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
     None where the engine merges weights in place, or file by file.
     """
     engine = evaluation.resolved.engine
-    if engine.merged_weights != "beside_parts":
+    if engine.memory.merged_weights != "beside_parts":
         return None
-    names = tuple(f".{part}.weight" for group in engine.fusion for part in _MERGED.get(group, ()))
+    merged = {part for group in engine.fusion.groups for part in _PARTS.get(group, ())}
     weights: Real = 0.0
     parts: Real = 0.0
     for tensor, copies in graph.parameters().items():
         size = tensor.numel * tensor.dtype.itemsize * copies
         weights = weights + size
-        if tensor.name.endswith(names):
+        if tensor.purpose in merged and len(tensor.shape) > 1:
             parts = parts + size
     return weights, parts

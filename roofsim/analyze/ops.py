@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES, Made, Part, made_of
-from roofsim.cost.roofline import BOUNDS
+from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.errors import Problem, SpecError, did_you_mean
 
 if TYPE_CHECKING:
@@ -81,8 +81,7 @@ def _key(cost: OpCost, by: str) -> str:
 
 def _component(op: AbstractOp) -> str:
     """Return the part of the model that an op belongs to: of a backward op, that of its forward."""
-    name = op.origin or op.name
-    return name.rpartition(".")[0] or name
+    return op.name if op.component is None else str(op.component)
 
 
 def _add(rows: dict[str, dict[str, Any]], part: Part, cost: OpCost, key: str, times: float, seconds: float) -> None:

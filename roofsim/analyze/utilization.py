@@ -14,8 +14,8 @@ from roofsim.spec.scenario.layout import layout_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.cost.pricing import PricedGraph
-    from roofsim.cost.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.graph.base import AbstractOp
 

@@ -24,7 +24,7 @@ from roofsim.calibrate.kernel_classes import attends, silicon
 from roofsim.calibrate.kernel_fit import class_of
 from roofsim.calibrate.kernel_shapes import attention_shape, expert_shape, gemm_shape
 from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, KernelTable
-from roofsim.cost.kernel_models.experts import active_experts
+from roofsim.cost.kernels.models.experts import active_experts
 from roofsim.units import parse
 
 if TYPE_CHECKING:

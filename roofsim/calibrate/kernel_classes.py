@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import Columns, Parameter
-from roofsim.cost.kernel_models.silicon import USUAL_RATE, Silicon, power_share
+from roofsim.cost.kernels.models.silicon import USUAL_RATE, Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.units import parse
 

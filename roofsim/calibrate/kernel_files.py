@@ -10,8 +10,8 @@ from roofsim.calibrate.kernel_classes import EIGHT_BITS, arithmetic, generation,
 from roofsim.calibrate.kernel_fit import KernelFit, class_of
 from roofsim.calibrate.kernel_shapes import TILING_NAMES
 from roofsim.calibrate.kernel_table import Group, card
-from roofsim.cost.inference_constants import NARROW, WIDE_UNITS
-from roofsim.cost.kernel_models.silicon import sustained_share
+from roofsim.cost.kernels.models.silicon import sustained_share
+from roofsim.cost.kernels.table import NARROW, WIDE_UNITS
 from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.units import humanize
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 SECONDS: Final = ("floor", "block", "row", "walk", "expert")
 COMMAND: Final = "python -m roofsim.calibrate.kernels --write"
 KERNELS: Final = f"""\
-# Constants of the kernel models (roofsim/cost/kernel_models), written by `{COMMAND}`
+# Constants of the kernel models (roofsim/cost/kernels/models), written by `{COMMAND}`
 # from measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
 # rows that a fit to the other half had not seen.
 # measured: constants of one card, operation, format and measuring engine (floors hold that engine's launch cost).
@@ -37,14 +37,14 @@ schema: 1
 TILINGS: Final = f"""\
 # How the matrix products of each generation are tiled, written by `{COMMAND} --tilings`
 # from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
-# roofsim/cost/kernel_models/gemm.py (Tiling). shared: medians, for generations without measurements.
+# roofsim/cost/kernels/models/gemm.py (Tiling). shared: medians, for generations without measurements.
 schema: 1
 """
 INFERENCE: Final = f"""\
 # What kernels of inference achieve, by operation, architecture, kernel generation and arithmetic; written by
 # `{COMMAND}`
 # from measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
-# roofsim/cost/kernel_models. any: medians over generations; shared: medians over architectures, narrow: over those with
+# roofsim/cost/kernels/models. any: medians over generations; shared: medians over architectures, narrow: over those with
 # the matrix units of workstation and consumer cards. Cards of an architecture of
 # which several were measured follow by name; the others of that architecture take after the one whose compute units have the
 # most similar share of the memory bandwidth (bytes_per_clock). compute of ada and blackwell-rtx: share of what power sustains.

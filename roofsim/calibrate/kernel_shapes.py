@@ -23,17 +23,17 @@ from roofsim.calibrate.kernel_classes import (
     silicon,
 )
 from roofsim.calibrate.least_squares import Columns, Parameter
-from roofsim.cost.kernel_models.attention import (
+from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
     PrefillConstants,
     decode_time,
     prefill_time,
 )
-from roofsim.cost.kernel_models.convolution import ConvolutionConstants, ConvolutionShape, convolution_time
-from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
-from roofsim.cost.kernel_models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
-from roofsim.cost.kernel_models.streaming import StreamConstants, StreamShape, stream_time
+from roofsim.cost.kernels.models.convolution import ConvolutionConstants, ConvolutionShape, convolution_time
+from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
+from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, stream_time
 from roofsim.numeric import Array
 
 if TYPE_CHECKING:

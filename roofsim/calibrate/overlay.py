@@ -9,8 +9,8 @@ import numpy as np
 import yaml
 
 from roofsim.calibrate.kernel_table import kernel_table
-from roofsim.cost.kernel_models.gemm import tile_efficiency
-from roofsim.cost.kernel_models.tilings import tiling_of
+from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.models.tilings import tiling_of
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import shipped

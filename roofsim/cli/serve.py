@@ -46,7 +46,7 @@ def serve(
 
         show(served, console())
     else:
-        from roofsim.serve.data import curve_rows
+        from roofsim.serve.served import curve_rows
 
         as_rows(curve_rows(served), json=False, csv=True)
     if plot is not None:

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from roofsim.analyze.result import Result
     from roofsim.compare.instead import Alternative
-    from roofsim.compare.winners import Lead
     from roofsim.evaluate import Evaluation
     from roofsim.spec.hardware.price import Quote
     from roofsim.spec.settle.cards import Card
@@ -190,3 +189,29 @@ class Comparison(Printed):
     def to_rows(self) -> list[dict[str, Any]]:
         """Return the rows as flat mappings of dotted keys."""
         return [flattened(row.to_dict()) for row in self.rows]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lead:
+    """Who is first, and by how much.
+
+    Attributes
+    ----------
+    market
+        Of costs: the prices that were compared, in words.
+    next, factor
+        The second, and how many times its figure the first has; None where there is no second.
+    inside_intervals
+        Whether the 80 % intervals overlap, so that the order may be the other way round; None where none is known.
+    """
+
+    label: str
+    value: float
+    market: str | None = None
+    next: str | None = None
+    factor: float | None = None
+    inside_intervals: bool | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data."""
+        return dict(self.__dict__)

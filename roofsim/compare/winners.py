@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
+from roofsim.compare.rows import Lead
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 
 if TYPE_CHECKING:
@@ -53,32 +54,6 @@ _SAME: Final = {
     "name": "label",
 }
 SORTS: Final = (AS_GIVEN, *ORDERS, "label")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lead:
-    """Who is first, and by how much.
-
-    Attributes
-    ----------
-    market
-        Of costs: the prices that were compared, in words.
-    next, factor
-        The second, and how many times its figure the first has; None where there is no second.
-    inside_intervals
-        Whether the 80 % intervals overlap, so that the order may be the other way round; None where none is known.
-    """
-
-    label: str
-    value: float
-    market: str | None = None
-    next: str | None = None
-    factor: float | None = None
-    inside_intervals: bool | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
-        return dict(self.__dict__)
 
 
 def checked_sort(key: str | None, place: str = "--sort") -> str:

@@ -1,17 +1,19 @@
-"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernel_models)."""
+"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernels/models)."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.cost.kernels.attention import padded_heads, price_attention
+from roofsim.cost.kernels.convolutions import price_convolutions
+from roofsim.cost.kernels.experts import price_experts
+from roofsim.cost.kernels.products import price_products
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving import share_launches
-from roofsim.cost.serving_attention import padded_heads, price_attention
-from roofsim.cost.serving_convolutions import price_convolutions
-from roofsim.cost.serving_experts import merge_routers, order_tokens, price_experts
-from roofsim.cost.serving_products import price_products
+from roofsim.cost.serving_experts import merge_routers, order_tokens
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Attention,
     CacheAppend,
@@ -26,8 +28,8 @@ from roofsim.graph.ops import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
 
 Works = list[tuple[int, "KernelWork"]]
@@ -117,7 +119,7 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
 
 def _rotates(op: AbstractOp) -> bool:
     """Tell whether an op is rotary embedding, in one kernel or of the chain of small ones."""
-    if any(scope in op.name for scope in (".rotate_query.", ".rotate_key.")):
+    if op.within(Purpose.ROTATE_QUERY, Purpose.ROTATE_KEY):
         return True
     parts = op.parts if isinstance(op, Fused) else (op,)
     return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.ops import Attention, Cast, Matmul
 
 if TYPE_CHECKING:
-    from roofsim.cost.work import KernelWork
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.ops import Convolution, Fused, Matmul, Normalization, Softmax
 
 if TYPE_CHECKING:
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
 
 #: Kernels of a softmax or a norm whose two reductions and last pass run one by one, each reading its input.

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.cost.device import reach
-from roofsim.cost.kernels import kernels_of_all
-from roofsim.cost.roofline import Price, price
+from roofsim.cost.kernels.ops import kernels_of_all
+from roofsim.cost.kernels.roofline import Price, price
+from roofsim.cost.kernels.sustained import Sustained, sustained, window
 from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, stacks_of, total
-from roofsim.cost.sustained import Sustained, sustained, window
 from roofsim.graph.base import Kind
 from roofsim.numeric import Real, is_scalar, minimum, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from roofsim.cost.work import KernelWork, Pricing
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array
@@ -213,7 +213,9 @@ class PricedGraph:
             return None
         found: dict[int, Real] = {}
         for stack, shares in zip(self._stacks, self._windows, strict=True):
-            found |= zip(stack.places, rows_of(shares, len(shares), stack.shape, of_points=self._of_points), strict=True)
+            found |= zip(
+                stack.places, rows_of(shares, len(shares), stack.shape, of_points=self._of_points), strict=True
+            )
         return [found[place] for place in range(len(self.works))]
 
     def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
@@ -283,7 +285,9 @@ class PricedGraph:
 class _Sums:
     """Sums over the kernels of a phase."""
 
-    parts: dict[str, Any] = field(default_factory=lambda: dict.fromkeys((*PARTS, "launches", "power", "attention"), 0.0))
+    parts: dict[str, Any] = field(
+        default_factory=lambda: dict.fromkeys((*PARTS, "launches", "power", "attention"), 0.0)
+    )
     apart: Sustained | None = None
 
     def add(

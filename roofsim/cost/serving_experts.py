@@ -1,80 +1,29 @@
-"""Price mixtures of experts in inference: grouped products, the tokens' way into the order of experts and back, routing."""
+"""Say what mixtures of experts run beside their products in inference: tokens into the order of experts and back, routing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import numpy as np
-
-from roofsim.cost.inference_constants import constants_for
-from roofsim.cost.kernel_models.experts import ExpertConstants, ExpertShape, expert_limits
-from roofsim.cost.quantised import packed_weight
-from roofsim.cost.serving import arithmetic_of, card, rated, share_launches, sustained, unit_share
+from roofsim.cost.serving import share_launches
 from roofsim.graph.base import Kind
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Gather, Matmul
 
 if TYPE_CHECKING:
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.cost.serving import Serving
-    from roofsim.cost.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
-    from roofsim.graph.ops import GroupedMatmul
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real
 
 Ops = dict[int, "AbstractOp"]
 Works = dict[int, "KernelWork"]
 
-#: Grouped products of a layer of experts: up (with the gate) and down.
-PRODUCTS_OF_A_LAYER: Final = 2.0
-#: How experts of 8 bits were measured: with scales for blocks of 128 weights, as the published checkpoints have (DeepSeek-V3,
-#: Qwen3, MiniMax-M2, GLM-4.5).
-BLOCKS: Final = "fp8_block"
-#: Scopes of the ops that bring tokens into the order of experts, and back.
-INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
-
-
-def _experts_kind(op: GroupedMatmul, context: Pricing) -> str | None:
-    """Return the name under which kernels of experts with these operands were measured; None: nobody measured such.
-
-    Nobody measured weights of 8 bits that are expanded on the way: they are multiplied no faster than those of 16 bits.
-    """
-    stored, kind = op.inputs[1].dtype, arithmetic_of(op)
-    if packed_weight(op) is None:
-        return BLOCKS if kind == "fp8" else kind
-    if stored.itemsize < 1.0:
-        return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
-    return kind if context.quantised.integer is None else None
-
-
-def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
-    """Price the products of all experts that a pass wakes, tokens routed by chance."""
-    kind = _experts_kind(op, context)
-    if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
-        return work
-    engine = None if context.serving is None else context.serving.measured_as
-    _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
-    # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
-    drawn = min(numbers["bandwidth"], 1.0)
-    numbers = {**numbers, "floor": 0.0, "asleep": 0.0, "imbalance": 0.0, "bandwidth": drawn}
-    share = unit_share(numbers["compute"], context) * sustained(context, work.flop_peak, kind)
-    constants = replace(ExpertConstants(**numbers), compute=share)
-    one, none = np.asarray(1.0), np.asarray(0.0)
-    experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
-    shape = ExpertShape(
-        tokens=op.rows * dealt, hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts * dealt, chosen=one,
-        local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
-        itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
-    )  # fmt: skip
-    compute, memory, scheduling = expert_limits(shape, card(context, work.flop_peak), constants)
-    # Measured were whole layers, whose two products share what scheduling the experts takes.
-    floor = context.device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
-    return rated(work, context, (compute, memory), floor, numbers["sharpness"])
-
 
 def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:
     """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
-    found = {place: op for place, op in ops.items() if ROUTER in op.name and not isinstance(op, Matmul)}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.ROUTER) and not isinstance(op, Matmul)}
     share_launches(found, works, serving.router_kernels)
 
 
@@ -83,18 +32,20 @@ def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> 
 
     These read each token's row once (or leave that to the products), and each result once while they weight and sum.
     """
-    found = {place: op for place, op in ops.items() if INTO in op.name or BACK in op.name}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.PERMUTE, Purpose.COMBINE)}
     share_launches(found, works, serving.expert_kernels)
     if serving.expert_rows == "modules":
         return
-    copies = {op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and _leaf(op) == "rows"}
+    copies = {
+        op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and op.purpose is Purpose.ROWS
+    }
     for rows, place in copies.items():
         _move(ops, works, place, rows, copied=serving.expert_rows == "copied")
         # Whole rows move, which is no worse than a stream.
         works[place] = replace(
             works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")
         )
-    _sum_rows({place: op for place, op in found.items() if BACK in op.name}, ops, works)
+    _sum_rows({place: op for place, op in found.items() if op.within(Purpose.COMBINE)}, ops, works)
 
 
 def _sum_rows(parts: Ops, ops: Ops, works: Works) -> None:
@@ -129,7 +80,3 @@ def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> 
             )  # fmt: skip
             written = narrow
     works[place] = replace(works[place], traffic=tokens.bytes + written if copied else 0.0 * written)
-
-
-def _leaf(op: AbstractOp) -> str:
-    return op.name.rpartition(".")[2]

@@ -12,7 +12,7 @@ from roofsim.points import Points, like
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from roofsim.cost.work import KernelWork
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import Phase
     from roofsim.numeric import Array, Real
 

@@ -221,4 +221,5 @@ def _fuse(members: list[AbstractOp], outside: set[Tensor], pattern: str) -> Fuse
     return Fused(
         name=f"{last.name}.fused", inputs=inputs, outputs=outputs, holds=holds, phase=last.phase, block=last.block,
         parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,
+        component=last.component,
     )  # fmt: skip

@@ -17,7 +17,8 @@ from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
 from roofsim.passes.widen import WidenActivations
-from roofsim.spec.precision.formats import ENCODINGS, weight_format
+from roofsim.spec.precision.encodings import ENCODINGS
+from roofsim.spec.precision.formats import weight_format
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -72,9 +73,9 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
 def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
     """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
     passes: list[Pass] = [assign_precision(precision)]
-    if engine.activation_type == "fp32":
+    if engine.precision.activation_type == "fp32":
         passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
-    if "pointwise" in engine.fusion:
+    if "pointwise" in engine.fusion.groups:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
 
@@ -93,23 +94,25 @@ def training_passes(
         passes.append(
             _adapters(adapter, precision, engine)
         )  # on typed layers, and before anything asks what is trained
-    if "bias_dropout_add" in engine.fusion:
+    if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
         passes.append(
             Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers)
         )  # on bare layers
     passes.append(
-        Autograd(silu_backward=engine.silu_backward, casts_again=engine.narrow_operands == "cast_again")
+        Autograd(
+            silu_backward=engine.fusion.silu_backward, casts_again=engine.precision.narrow_operands == "cast_again"
+        )
     )  # once all forward ops stand
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
-    if engine.loss_metrics:
+    if engine.training.loss_metrics:
         passes.append(MetricsLast())  # behind all of the backward pass
-    if "pointwise" in engine.fusion:
+    if "pointwise" in engine.fusion.groups:
         # Last of the step proper: everything that runs is known.
-        passes.append(FusePointwise(only_layers=engine.compiled == "layers"))
+        passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
@@ -146,11 +149,11 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
 
 def _recompute(plan: RecomputePlan, engine: Engine) -> Recompute:
     if plan.policy == "selective":
-        return Recompute(policy=engine.selective_recompute)
+        return Recompute(policy=engine.training.selective_recompute)
     return Recompute(
         first_of_unit=plan.every is not None and plan.every > 1,
         only_leading=plan.layers is not None,
-        early_stop=engine.recompute_stops_early,
+        early_stop=engine.training.recompute_stops_early,
     )
 
 
@@ -160,15 +163,15 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
     if same(num_micro_batches, 1.0) and not wider:
         return []
     buffer: DType | None = DTYPES[precision.gradients] if wider else None
-    fused = engine.gradient_accumulation == "fused"
-    layers = engine.fused_accumulation_in == "layers"
+    fused = engine.training.gradient_accumulation == "fused"
+    layers = engine.training.fused_accumulation_in == "layers"
     return [
         AccumulateGradients(
             share=1.0 - 1.0 / num_micro_batches,
             buffer_type=buffer,
             fused=fused,
             only_layers=layers,
-            casts=engine.gradient_accumulation == "cast_then_add",
+            casts=engine.training.gradient_accumulation == "cast_then_add",
         )
     ]
 
@@ -183,7 +186,7 @@ def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptim
         master_type=None if master is None else DTYPES[master],
         gradient_type=DTYPES[precision.gradients],
         loss_scaling=precision.compute == "fp16" and (precision.autocast or master is not None),
-        clipping=engine.gradient_clipping == "norm",
+        clipping=engine.training.gradient_clipping == "norm",
     )
 
 
@@ -193,7 +196,7 @@ def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
     ``adamw`` alone is the engine's own choice; the other optimizers have one usual implementation each.
     """
     if optimizer == "adamw":
-        return "adamw", engine.adamw
+        return "adamw", engine.training.adamw
     if optimizer.startswith("adamw-"):
         return "adamw", optimizer.removeprefix("adamw-")
     usual = {

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import Problem, SpecError
+from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, minimum, product, where
@@ -13,9 +15,6 @@ from roofsim.numeric import Real, minimum, product, where
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
-
-#: Projections that engines merge, and what they stand for.
-_MERGED = {"query_key_value": ("query", "key", "value"), "gate_up": ("gate", "up")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +54,13 @@ class ServeAdapters:
         return graph.replaced(ops, *self.ensures)
 
     def _chosen(self, op: Matmul) -> bool:
-        leaf = op.name.split(".")[-2]
-        parts = _MERGED.get(leaf, (leaf,))
-        return self.targets is None or any(part in self.targets for part in parts)
+        if self.targets is None:
+            return True
+        return op.purpose is not None and any(part in self.targets for part in MERGED.get(op.purpose, (op.purpose,)))
 
     def _adapted(self, op: Matmul) -> list[AbstractOp]:
         x, out = op.inputs[0], op.outputs[0]
-        scope, rows = op.name.rpartition(".")[0], product(*x.shape[:-1])
+        scope, rows = name_of_layer(op), product(*x.shape[:-1])
         base = out.renamed(f"{out.name}.base")
         middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
         # Requests ask for adapters at random: so many of them are read.
@@ -71,7 +70,8 @@ class ServeAdapters:
             self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
             for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))
         )
-        each = {"m": rows / asked, "batch": asked, "block": op.block}
+        component = Component("lora", Purpose.ADAPTER, op.component)
+        each = {"m": rows / asked, "batch": asked, "block": op.block, "component": component}
         return [
             replace(op, outputs=(base, *op.outputs[1:])),
             Matmul(name=f"{scope}.lora.shrink", inputs=(x, down), outputs=(middle,), n=self.rank, k=op.k, **each),  # type: ignore[arg-type]

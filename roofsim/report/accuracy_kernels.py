@@ -40,7 +40,7 @@ def section() -> str:
         [
             "## Single kernels",
             "",
-            "Kernel models (`roofsim/cost/kernel_models`) against the 33,629 kernels of `measurements/kernels.csv.gz`. A group is",
+            "Kernel models (`roofsim/cost/kernels/models`) against the 33,629 kernels of `measurements/kernels.csv.gz`. A group is",
             "one card, operation, number format and measuring engine; errors are those of held-out rows, the half that a fit to",
             "the other half had not seen. `python -m roofsim.calibrate.kernels` prints medians over rows; with `--transfer`, also",
             "those of each card with constants of the other cards only. Steps use only the tiles and waves of GEMMs from these",

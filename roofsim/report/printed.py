@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
     from roofsim.search.fitting.answer import Fit
     from roofsim.search.table import SweepTable
-    from roofsim.serve.answer import Served
+    from roofsim.serve.served import Served
     from roofsim.views import CollectivesView, MemoryLedger, MemoryView, OpsView
 
 #: Rows of a table that text shows where nobody says how many, and that a notebook shows.

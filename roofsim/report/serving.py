@@ -13,8 +13,8 @@ from roofsim.report.grid import Grid, number
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from roofsim.serve.answer import Served
     from roofsim.serve.load import Steady
+    from roofsim.serve.served import Served
 
 #: Bytes below which no weights are meant.
 _GRANULE = 2.0**20

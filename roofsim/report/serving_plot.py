@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofsim.serve.answer import Served
+    from roofsim.serve.served import Served
 
 _MILLI: Final = 10.0**-3
 

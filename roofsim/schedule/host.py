@@ -10,7 +10,7 @@ from roofsim.numeric import Real, divide, maximum, minimum
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 #: Kernels that wait in a CUDA stream before the next launch blocks the host (NVIDIA forums, "launch queue depth": 1,022 to
 #: 1,024 on all cards that were tried). A host that updates parameters must have issued all kernels before.

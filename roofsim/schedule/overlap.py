@@ -11,7 +11,7 @@ from roofsim.numeric import Real, divide, maximum, minimum, where
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.host import HostShown
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 #: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
 #: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).

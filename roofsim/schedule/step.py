@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host.copies import RESOURCES
-from roofsim.cost.sustained import Sustained
+from roofsim.cost.kernels.sustained import Sustained
 from roofsim.numeric import Real, divide, maximum, smooth_shares
 
 if TYPE_CHECKING:

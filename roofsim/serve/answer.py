@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
-from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
-from roofsim.analyze.printed import Printed
 from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
-from roofsim.serve.host_cache import hits_of
+from roofsim.serve.hits import hits_of
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.plan import Plan, plan_of
-from roofsim.serve.ranges import first_token_range, token_range
 from roofsim.serve.room import Room, room_of
+from roofsim.serve.served import Served
 from roofsim.serve.timing import Timing, timing_of
-from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,112 +26,6 @@ if TYPE_CHECKING:
 STEEP: Final = 0.8
 #: Rounds in which requests that come at a rate, and what of their prefixes is found, agree.
 _GUESSES: Final = 3
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Served(Printed):
-    """The answer. Rates are those of the whole server.
-
-    Attributes
-    ----------
-    steady
-        The steady state under the load; None: there is none, because `highest_rate` is less than what comes, or because not
-        one request fits (`reason` says which).
-    bounds
-        What binds passes over prompts, and decode steps; empty where not one request fits.
-    compute_bound_at, products_bound_at
-        Running requests of a replica from which decode steps wait for arithmetic more than for memory, and from which their
-        products with weights do (each request adds a cache to read, so that whole steps may never); None: never.
-    highest_rate
-        Requests per second that the server sustains at most; 0 where not one request fits.
-    curve
-        Steady states with more and more requests under way; none where not one request fits.
-    """
-
-    plan: Plan
-    room: Room
-    timing: Timing
-    load: Load
-    workers: Workers | None
-    steady: Steady | None
-    bounds: dict[str, dict[str, Any]]
-    compute_bound_at: float | None
-    products_bound_at: float | None
-    highest_rate: float
-    curve: tuple[tuple[float, Steady], ...]
-    notes: tuple[str, ...]
-    simulated: Simulated | None = None
-
-    @property
-    def kind(self) -> str:
-        """Return ``closed``, ``open`` or ``saturated``."""
-        if self.plan.request_rate is not None:
-            return "open"
-        return "closed" if self.plan.concurrency is not None else "saturated"
-
-    @property
-    def max_requests(self) -> float:
-        """Requests that run at once on the whole server."""
-        return _most(self.plan, self.load)
-
-    @property
-    def reason(self) -> str | None:
-        """Why there are no latencies: nothing fits, or more comes than the server can do; None where there are."""
-        if not self.room.fits:
-            return f"does not fit: {_missing(self.plan, self.room)}"
-        if self.steady is None:
-            rate = self.plan.request_rate or 0.0
-            return (
-                f"not sustainable: {rate:.4g} requests/s arrive, the server completes {self.highest_rate:.4g} at most"
-            )
-        return None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
-        from roofsim.serve.data import as_data
-
-        return as_data(self)
-
-    def rates(self, steady: Steady) -> dict[str, float | None]:
-        """Return the rates of a steady state of the whole server."""
-        output = steady.request_rate * self.plan.output
-        each = steady.time_per_output_token
-        return {
-            "requests_per_second": steady.request_rate,
-            "output_tokens_per_second": output,
-            "output_tokens_per_second_per_gpu": output / self.plan.gpus,
-            "input_tokens_per_second": steady.request_rate * self.plan.prompt,
-            "tokens_per_second_per_user": None if not each else 1.0 / each,
-        }
-
-    def money(self) -> dict[str, Any]:
-        """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
-        resolved, steady = self.plan.resolved, self.steady
-        rate = 0.0 if steady is None else steady.request_rate * self.plan.output
-        found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
-        hourly, each = (
-            found["usd_per_hour"],
-            {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
-        )
-        if hourly is not None and steady is not None:
-            second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
-            each = {
-                "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
-                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
-            }
-        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
-        return {name: found[name] for name in kept} | each
-
-    def ranges(self) -> dict[str, tuple[float, float] | None]:
-        """Return the 80 % ranges of the times to the first token, and per token."""
-        steady, resolved = self.steady, self.plan.resolved
-        if steady is None:
-            return {"time_to_first_token": None, "time_per_output_token": None}
-        each = steady.time_per_output_token
-        return {
-            "time_to_first_token": first_token_range(steady, resolved),
-            "time_per_output_token": None if each is None else token_range(each, resolved),
-        }
 
 
 def serve_document(document: Document, resolve: Callable[[Document], Resolved], *, simulated: bool = False) -> Served:
@@ -169,13 +60,6 @@ def _without_room(plan: Plan, room: Room) -> Served:
         plan=plan, room=room, timing=timing, load=load, workers=workers, steady=None, bounds={}, compute_bound_at=None,
         products_bound_at=None, highest_rate=0.0, curve=(), notes=(*plan.resolved.warnings, *room.notes),
     )  # fmt: skip
-
-
-def _missing(plan: Plan, room: Room) -> str:
-    """Say what not one request fits for the lack of."""
-    whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
-    each = " on each GPU" if plan.gpus > 1 else ""
-    return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"
 
 
 def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
@@ -230,7 +114,7 @@ def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> 
         servers = plan.replicas * load.batches
         found = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
         return None if found is None else _whole(found, servers)
-    found = at_concurrency(plan, timing, load, workers, plan.concurrency or _most(plan, load))
+    found = at_concurrency(plan, timing, load, workers, plan.concurrency or load.most_requests(plan.replicas))
     return found if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, found)
 
 
@@ -245,11 +129,6 @@ def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Stead
         return steady
     load = replace(load, request_time=load.request_time + plan.hits.wait(0.0))
     return _whole(whole_run.run(timing, load, plan.prompt, steady, each, under_way), servers)
-
-
-def _most(plan: Plan, load: Load) -> float:
-    """Return the requests that run at once on the whole server."""
-    return load.limit * load.batches * plan.replicas
 
 
 def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
@@ -279,7 +158,7 @@ def _whole(one: Steady, replicas: float) -> Steady:
 def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
     """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
     chosen, value = [], plan.replicas
-    most = _most(plan, load)
+    most = load.most_requests(plan.replicas)
     while value < most:
         chosen.append(value)
         value *= 2.0
@@ -292,9 +171,10 @@ def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> t
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
     found = [*plan.resolved.warnings, *room.notes]
-    if plan.concurrency is not None and plan.concurrency > _most(plan, load):
+    most = load.most_requests(plan.replicas)
+    if plan.concurrency is not None and plan.concurrency > most:
         found.append(
-            f"{plan.concurrency:.0f} requests are in flight, but only {_most(plan, load):.0f} run at once; the others wait for room"
+            f"{plan.concurrency:.0f} requests are in flight, but only {most:.0f} run at once; the others wait for room"
         )
     if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
         found.append(

@@ -81,3 +81,7 @@ class Load:
     alike: bool
     variation: float = 0.0
     batches: float = 1.0
+
+    def most_requests(self, replicas: float) -> float:
+        """Return the requests that run at once on the whole server."""
+        return self.limit * self.batches * replicas

@@ -130,7 +130,7 @@ def final_ops():
 
 
 def test_every_op_has_a_row_in_every_table():
-    from roofsim.cost.kernels import kernels_of
+    from roofsim.cost.kernels.ops import kernels_of
     from roofsim.passes.autograd.tape import ROWS, backward
     from roofsim.passes.precision import autocast_policy
 

@@ -16,8 +16,8 @@ from roofsim.calibrate.kernel_fit import class_of, fit_kernels, fitted_constants
 from roofsim.calibrate.kernel_shapes import CLASSES, convolution_shape
 from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, engine_of, kernel_table, measured_file, read_rows
 from roofsim.calibrate.kernels import fit_scores, held_out, ideal_seconds, load_kernels, report, transfer
-from roofsim.cost.kernel_models import attention, convolution, experts, gemm, streaming, tilings
-from roofsim.cost.kernel_models.silicon import Silicon, corner, power_share
+from roofsim.cost.kernels.models import attention, convolution, experts, gemm, streaming, tilings
+from roofsim.cost.kernels.models.silicon import Silicon, corner, power_share
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roofsim.api import answer
-from roofsim.cost.kernels import kernels_of
+from roofsim.cost.kernels.ops import kernels_of
+from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
+from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.pricing import Scales
 from roofsim.cost.stacks import stacks_of
-from roofsim.cost.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
-from roofsim.cost.work import Pricing
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
@@ -68,7 +68,9 @@ def test_kernels_priced_together_and_one_by_one_agree():
         assert cost.time == pytest.approx(float(alone.time[0]), rel=1e-12)
         assert cost.bound == float(alone.bound[0])
         phase = str(priced.graph.ops[index].phase)
-        phases[phase] = phases.get(phase, 0.0) + (cost.compute + cost.memory_bandwidth + cost.launch) * priced.counts[index]
+        phases[phase] = (
+            phases.get(phase, 0.0) + (cost.compute + cost.memory_bandwidth + cost.launch) * priced.counts[index]
+        )
     totals = priced.totals()
     for phase, seconds in phases.items():
         assert sum(totals.device[phase].values()) == pytest.approx(seconds, rel=1e-12)
@@ -157,7 +159,7 @@ def test_host_time_counts_kernels():
     forward = sum(op.kernels() * op.count for op in graph if op.phase is Phase.FORWARD)
     rest = sum(op.kernels() * op.count for op in graph if op.phase is not Phase.FORWARD)
     engine = resolved(TINY_LLAMA, sequence_length=16).engine
-    host = forward * engine.host_call_time + rest * engine.host_issue_time
+    host = forward * engine.launch.host_call_time + rest * engine.launch.host_issue_time
     assert evaluation.step.host == pytest.approx(host)
     assert evaluation.step.step == pytest.approx(max(evaluation.step.device, host), rel=2 ** (1 / 8) - 1)
     assert evaluation.step.resources["launch"] > 0.9 * evaluation.step.step

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.cost.inference_constants import constants_for, constants_of, factor_of
-from roofsim.cost.kernel_models.silicon import sustained_share
+from roofsim.cost.kernels.models.silicon import sustained_share
+from roofsim.cost.kernels.table import constants_for, constants_of, factor_of
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
 from roofsim.spec.mesh import with_values

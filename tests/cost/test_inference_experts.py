@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roofsim.api import resolve
-from roofsim.cost.inference_constants import constants_of
+from roofsim.cost.kernels.table import constants_of
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Attention, Cast, Collective, GroupedMatmul, Matmul
 

@@ -8,17 +8,8 @@ import pytest
 from roofsim import run
 from roofsim.api import resolve
 from roofsim.errors import SpecError
-from roofsim.spec.precision.formats import (
-    EMBEDDING,
-    ENCODINGS,
-    FORMATS,
-    GGUF,
-    HEAD,
-    LINEAR,
-    Place,
-    mean_bits,
-    weight_format,
-)
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, Place
+from roofsim.spec.precision.formats import FORMATS, GGUF, mean_bits, weight_format
 from roofsim.spec.precision.gguf import mixture, more_bits
 from roofsim.spec.precision.roles import NAMES, TRAINING, Stack, resolve_precision
 from roofsim.units import parse

@@ -9,7 +9,6 @@ from roofsim.cost.host.copies import host_path
 from roofsim.numeric import Real, divide, maximum, minimum, real
 
 if TYPE_CHECKING:
-
     from roofsim.cost.pricing import Scales
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.scenario.layout import Layout

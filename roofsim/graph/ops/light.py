@@ -68,12 +68,15 @@ class Cast(AbstractOp):
         Whether it writes a quantised weight out for the product behind it; backward does so again instead of keeping it.
     keeps_input
         Of such a cast: whether the product keeps its other operand until backward although the weight is frozen.
+    automatic
+        Whether the framework put it before a kernel that wants another type (autocast), and not the model's code.
     """
 
     kind: ClassVar[Kind] = Kind.CAST
 
     dequantises: bool = False
     keeps_input: bool = False
+    automatic: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -91,6 +94,8 @@ class Copy(AbstractOp):
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class View(AbstractOp):
     """Show a storage in another shape: ``split``, ``expand``, ``transpose``, ``slice``, ``reshape``. Launches nothing.
+
+    ``release`` keeps tensors up to here, ``forget_casts`` the cast weights that autocast remembers.
 
     `copies_gradient` says that the gradient must be made contiguous on its way back.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Cast,
     Copy,
@@ -268,12 +269,12 @@ class Layers:
         `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
         tensors that the calling function still holds.
         """
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             if self.flavour.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
             for _ in range(self.flavour.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                with self.b.scope("metrics"):
+                with self.b.scope(Purpose.METRICS):
                     log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
                     metric = self.b.tensor("metric", dtype=FP32)
                     self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
@@ -304,7 +305,7 @@ class Layers:
 
     def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error."""
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             loss = self.b.tensor("loss", dtype=FP32)
             return self._one(Loss, "mse", (prediction, target), loss, function="mse")
 

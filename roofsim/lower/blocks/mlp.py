@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 
 if TYPE_CHECKING:
@@ -20,22 +21,24 @@ def dense_mlp(
     assert model.activation is not None
     bias = bool(model.mlp_bias)
     if model.gated_mlp and gate == "plain" and "gate_up" in layers.flavour.fused:
-        both = layers.linear(x, 2.0 * width, "gate_up", bias=bias)
-        return layers.linear(_gate_of(layers, both, width, model.activation), model.hidden_size, "down", bias=bias)
+        both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
+        return layers.linear(
+            _gate_of(layers, both, width, model.activation), model.hidden_size, Purpose.DOWN, bias=bias
+        )
     if not model.gated_mlp:
-        hidden = layers.activation(layers.linear(x, width, "up", bias=bias), model.activation)
+        hidden = layers.activation(layers.linear(x, width, Purpose.UP, bias=bias), model.activation)
     elif fused:
-        both = layers.linear(x, 2.0 * width, "gate_up", bias=bias)
+        both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
         first, second = layers.split(both, width, width)
         hidden = gated(layers, first, second, model.activation, gate)
     elif gate == "plain":
         # The library's code activates the gate before it projects up.
-        activated = layers.activation(layers.linear(x, width, "gate", bias=bias), model.activation)
-        hidden = layers.mul(activated, layers.linear(x, width, "up", bias=bias))
+        activated = layers.activation(layers.linear(x, width, Purpose.GATE, bias=bias), model.activation)
+        hidden = layers.mul(activated, layers.linear(x, width, Purpose.UP, bias=bias))
     else:
-        first, second = layers.linear(x, width, "gate", bias=bias), layers.linear(x, width, "up", bias=bias)
+        first, second = layers.linear(x, width, Purpose.GATE, bias=bias), layers.linear(x, width, Purpose.UP, bias=bias)
         hidden = gated(layers, first, second, model.activation, gate)
-    return layers.linear(hidden, model.hidden_size, "down", bias=bias)
+    return layers.linear(hidden, model.hidden_size, Purpose.DOWN, bias=bias)
 
 
 def _gate_of(layers: Layers, both: Tensor, width: Real, activation: str) -> Tensor:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Loss, Reduction, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
@@ -33,7 +34,7 @@ def lower_ssd(model: SsdModel, call: Call) -> OpGraph:
     net = _Ssd(model, layers)
     boxes, classes = net.predict(net.maps(layers.image(call.batch, model.in_channels, size)))
     if call.trains:
-        with b.scope("loss"):
+        with b.scope(Purpose.LOSS):
             net.loss(boxes, classes)
     return b.graph()
 

@@ -60,9 +60,9 @@ def streamed(
     """
     result = passes
     if offload.parameters_at != "none":
-        least = engine.host_layers_copied_from
+        least = engine.offload.layers_copied_from
         share = offload.share if offload.layers is None else offload.layers / depth
-        computes = engine.host_layers == "computed"
+        computes = engine.offload.layers == "computed"
         computed: Real = 1.0 if computes else 0.0
         if computes and least is not None:
             computed = where(rows < least, 1.0, 0.0)
@@ -72,7 +72,7 @@ def streamed(
         )  # fmt: skip
         result = [*result, one]
     if offload.key_value_cache != "none":
-        attends = engine.host_cache == "computed"
+        attends = engine.offload.cache == "computed"
         result = [*result, (AttendOnHost if attends else OffloadCache)(place=offload.key_value_cache)]
     return result
 

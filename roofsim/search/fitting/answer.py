@@ -159,7 +159,9 @@ def _server_notes(bench: Bench) -> tuple[str, ...]:
         "static": "memory for weights and cache",
         "free": "memory that weights and activations leave",
     }
-    return (f"{engine.name} takes {engine.preallocated_share:g} of the GPU's {of[engine.server.preallocated_of]}",)
+    return (
+        f"{engine.name} takes {engine.memory.preallocated_share:g} of the GPU's {of[engine.server.preallocated_of]}",
+    )
 
 
 def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:

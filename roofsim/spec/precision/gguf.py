@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.spec.precision.formats import EMBEDDING, ENCODINGS, HEAD, Place
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, Place
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from roofsim.spec.precision.formats import HEAD, LINEAR, Encoding, FormatFamily, WeightFormat
+from roofsim.spec.precision.encodings import HEAD, LINEAR, Encoding
+from roofsim.spec.precision.formats import FormatFamily, WeightFormat
 
 Bits = Annotated[float, Field(ge=0.0, le=10.0**9)]
 Length = Annotated[int, Field(gt=0, le=10**6)]

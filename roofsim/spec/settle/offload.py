@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
-from roofsim.numeric import Real, minimum, real
+from roofsim.numeric import Real, minimum
 from roofsim.units import humanize, parse
 
 if TYPE_CHECKING:
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.reading.source import Document
-    from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.workload import Offload, Parallel, Workload
 
 #: Parts of the state that may lie elsewhere.
@@ -33,26 +32,25 @@ def places(offload: Offload) -> dict[str, str]:
     return {name: place for name, place in found.items() if place != "none"}
 
 
-def beside_copies(resolved: Resolved) -> Real:
+def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real) -> Real:
     """Return the share of a forward pass's arithmetic that copies of weights run behind.
 
     One layer is fetched ahead. Of the first layers alone that is behind their own arithmetic; an engine that computes host
     layers, and copies them for long passes, fetches nothing ahead.
     """
-    offload, depth = resolved.parallel.offload, getattr(resolved.model, "num_layers", 1)
-    if resolved.workload.phase == "train" or offload.parameters_at == "none":
+    if phase == "train" or offload.parameters_at == "none":
         return 1.0
-    if resolved.engine.host_layers == "computed":
+    if engine.offload.layers == "computed":
         return 0.0
     if offload.layers is None or offload.key_value_cache != "none":
         return 1.0
-    return minimum(offload.layers / real(depth), 1.0)
+    return minimum(offload.layers / num_layers, 1.0)
 
 
 def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
     """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note."""
-    layers = engine.host_layers == "computed" and parallel.offload.parameters_at != "none"
-    attends = engine.host_cache == "computed" and parallel.offload.key_value_cache != "none"
+    layers = engine.offload.layers == "computed" and parallel.offload.parameters_at != "none"
+    attends = engine.offload.cache == "computed" and parallel.offload.key_value_cache != "none"
     computes = phase != "train" and (layers or attends)
     if not computes or system.host.memory_bandwidth is not None:
         return system, []
@@ -115,7 +113,7 @@ def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine:
         return None
     if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
         return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
-    if engine.host_layers == "computed" and moved.get("parameters") == "nvme":
+    if engine.offload.layers == "computed" and moved.get("parameters") == "nvme":
         message = f"engine {engine.name} computes the layers that are not on the device from host memory"
         return "parameters", message, "Use parameters: host."
     return None

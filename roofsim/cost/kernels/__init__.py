@@ -1,0 +1,1 @@
+"""What the kernels of a pass ask of a card, and how long they take: one module for each class of kernel."""

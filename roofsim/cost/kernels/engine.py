@@ -1,0 +1,161 @@
+"""Say how an engine's kernels are priced: device, floors, limits and models of one pass, from its facts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.device import Device, device_of
+from roofsim.cost.kernels.quantised import QuantisedProducts
+from roofsim.cost.kernels.work import Pricing
+from roofsim.cost.serving import Serving
+from roofsim.numeric import any_above, maximum
+from roofsim.spec.scenario.layout import layout_of
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
+    from roofsim.spec.hardware.schema import Gpu
+    from roofsim.spec.resolve import Resolved
+
+#: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen
+#: (exafunction.com/blog/ecc-gpu; nvidia-smi), and as much of what is read.
+DATA_SHARE: Final = 15.0 / 16.0
+#: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
+#: Programming Guide, "Compute Capabilities").
+ISSUE_LANES: Final = 128.0
+
+
+def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
+    """Return what pricing one pass needs to know; `gpu` may have a trailing axis of contexts."""
+    engine = resolved.engine
+    launch = engine.launch_on(resolved.architecture.name, decodes=phase == "decode")
+    issue = (0.0, 0.0) if launch == "graphs" else issue_times(resolved)
+    device = device_for(resolved, gpu, issue)
+    serving = _serving(resolved, phase)
+    if serving is not None:
+        device = _with_engine_floor(device, resolved, phase)
+    return Pricing(
+        device,
+        channels_last=engine.convolution.memory_format == "channels_last",
+        half_accumulation=engine.matmul.accumulation == "fp16",
+        quantised=_quantised(resolved, device),
+        stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
+        serving=serving,
+    )
+
+
+def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
+    """Return how the engine multiplies with narrow weights on a card."""
+    facts = resolved.engine.matmul.weight_only
+    found = QuantisedProducts(
+        kernels=facts.kernels,
+        compute=facts.compute,
+        bandwidth=_of_data(resolved, facts.bandwidth),
+        stream_limit=None if facts.bytes_per_clock is None else _stream_limit(resolved, facts.bytes_per_clock),
+        integer=facts.integer,
+        expand_from=_expands_from(resolved, device),
+        parts=facts.parts,
+        tile_rows=facts.tile_rows,
+        expansion_slots=facts.expansion_slots,
+        slot_rate=_slot_rate(resolved),
+    )
+    few = facts.few_rows
+    if few is None:
+        return found
+    other = replace(found, parts=few.parts, tile_rows=few.tile_rows, expansion_slots=few.expansion_slots)
+    return replace(found, few=(float(few.rows), other))
+
+
+def _serving(resolved: Resolved, phase: str) -> Serving | None:
+    """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
+    engine, decodes = resolved.engine, phase == "decode"
+    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
+    if not generates and "train" in engine.phases:
+        return None
+    return Serving(
+        decodes=decodes,
+        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
+        merged=frozenset(engine.fusion.groups),
+        cache_write_kernels=engine.cache.decode_write_kernels if decodes else engine.cache.write_kernels,
+        expert_kernels=engine.experts.kernels,
+        expert_rows=engine.experts.rows,
+        measured_as=engine.kernels.measured_as,
+        router_kernels=1.0 if engine.experts.router == "fused" else None,
+        extra_kernels=engine.kernels.extra_per_layer,
+        stream_share=_of_data(resolved, engine.matmul.stream_share),
+        vector_rows=float(engine.matmul.vector_rows),
+        cache_share=engine.attention.cache_read_share,
+        softmax_on_chip=engine.attention.implementation == "fused_softmax",
+        narrow_products=engine.matmul.narrow_products,
+        narrow_launches=engine.matmul.narrow_product_launches,
+        packs_heads=engine.attention.packs_heads,
+        bias_kernels="biases" in engine.fusion.plain_kernels,
+        mask_kernels="masks" in engine.fusion.plain_kernels,
+        convolution_biases="convolution_biases" in engine.fusion.plain_kernels,
+        convolution_share=engine.convolution.share,
+        split_reductions="reductions" in engine.fusion.plain_kernels,
+    )
+
+
+def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device:
+    """Return the device with the floor of the engine's own kernels, where that is stated in cycles, or grows in pipelines."""
+    cycles, clock = resolved.engine.kernels.floor_cycles, resolved.gpu.clock
+    floor: Real = device.architecture.kernel_floor
+    if cycles is not None and clock is not None:
+        # Where the smallest kernel of the architecture takes longer, so do the engine's.
+        floor = maximum(cycles / clock.boost, floor)
+    if phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
+        floor = floor + resolved.engine.schedule.pipeline.decode_gap
+    return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
+
+
+def _expands_from(resolved: Resolved, device: Device) -> int | None:
+    """Return the rows from which weights are expanded; never where integer kernels are all that the card has, or enough."""
+    engine = resolved.engine
+    if resolved.architecture.name in engine.matmul.never_expands_on:
+        return None
+    wide = device.has("fp16") and device.rate("fp16")[1]
+    return engine.matmul.expand_weights_from if engine.matmul.weight_only.integer is None or wide else None
+
+
+def _stream_limit(resolved: Resolved, each: float | None) -> float:
+    """Return the bytes per second that products of few rows draw at most, from those of a unit and clock."""
+    gpu = resolved.gpu
+    if each is None or gpu.compute_units is None or gpu.clock is None:
+        return math.inf
+    return each * gpu.compute_units * gpu.clock.boost
+
+
+def _of_data(resolved: Resolved, share: float | None) -> float | None:
+    """Return a stated share of the memory bandwidth without that of check bits, where those lie in the same memory.
+
+    Shares of measured library kernels hold it already.
+    """
+    inline = resolved.gpu.memory.error_correction == "inline"
+    return share * DATA_SHARE if inline and share is not None else share
+
+
+def _slot_rate(resolved: Resolved) -> Real | None:
+    """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
+    gpu = resolved.gpu
+    return None if gpu.compute_units is None or gpu.clock is None else ISSUE_LANES * gpu.compute_units * gpu.clock.boost
+
+
+def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:
+    """Return a card with the kernels that the engine runs on it; `issue` as `issue_times`."""
+    engine = resolved.engine
+    return device_of(
+        gpu,
+        resolved.architecture,
+        resolved.constants,
+        issue,
+        library=engine.kernels.library_released,
+        attention=engine.attention_on(resolved.architecture.name),
+    )
+
+
+def issue_times(resolved: Resolved) -> tuple[float, float]:
+    """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
+    engine, factor = resolved.engine, resolved.system.host.issue_factor
+    return engine.launch.host_issue_time * factor, engine.launch.host_call_time * factor

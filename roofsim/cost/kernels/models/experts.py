@@ -1,0 +1,161 @@
+"""Mixture-of-experts layers: two grouped products over the experts that a batch wakes, and moving tokens around."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from roofsim.cost.kernels.models.gemm import resident_bandwidth
+from roofsim.cost.kernels.models.silicon import Silicon, corner
+from roofsim.numeric import Array, Real
+
+#: Bytes per element of tokens on their way to experts and back.
+PERMUTE_BYTES: Final = 2.0
+
+
+def active_experts(tokens: Real, experts: Real, chosen: Real, local: Real) -> Array:
+    """Return how many of `local` experts (of `experts` in all) get at least one token, expected over even routing.
+
+    >>> float(active_experts(1.0, 128.0, 8.0, 128.0))
+    8.0
+    """
+    missed = np.exp(np.asarray(tokens) * np.log1p(-np.minimum(chosen / np.asarray(experts), 1.0 - 1e-12)))
+    return np.asarray(local * (1.0 - missed))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertShape:
+    """Sizes of expert layers.
+
+    Attributes
+    ----------
+    tokens
+        Tokens of the batch, before routing.
+    hidden, intermediate
+        Width of the model, and of one expert on this card.
+    experts, chosen, local
+        Experts in all, per token, and on this card.
+    up, down
+        Products of ``hidden x intermediate`` that lead up (2 with a gate) and down.
+    skew
+        0 for balanced routing; else the exponent of a power law of loads.
+    whole
+        1 for a whole layer with permutations, 0 for bare grouped products.
+    itemsize_a, itemsize_b
+        Bytes per element of activations in the products, and of weights.
+    """
+
+    tokens: Array
+    hidden: Array
+    intermediate: Array
+    experts: Array
+    chosen: Array
+    local: Array
+    up: Array
+    down: Array
+    skew: Array
+    whole: Array
+    itemsize_a: Array
+    itemsize_b: Array
+
+    def routed(self) -> Array:
+        """Return (token, expert) pairs that land on this card."""
+        return self.tokens * self.chosen * self.local / self.experts
+
+    def flops(self) -> Array:
+        """Return FLOPs without padding."""
+        return 2.0 * self.routed() * self.hidden * self.intermediate * (self.up + self.down)
+
+    def weight_bytes(self, active: Array) -> Array:
+        """Return bytes of the weights of `active` experts."""
+        return active * self.hidden * self.intermediate * (self.up + self.down) * self.itemsize_b
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpertConstants:
+    """What expert layers achieve; every field may be an array.
+
+    Attributes
+    ----------
+    floor
+        Seconds of the smallest layer: routing, permutations and two products.
+    compute, bandwidth
+        Shares of matrix peak and memory bandwidth.
+    tile
+        Rows to which the tokens of each expert are padded.
+    width
+        Columns of one tile: with the number of experts it decides how many compute units work.
+    fill
+        Bandwidth that one block per compute unit draws, as a share of the whole.
+    expert
+        Seconds per active expert and compute unit: scheduling of a group.
+    permute
+        Passes over the routed tokens, in and out of expert order, in 16 bits.
+    imbalance
+        Load of the busiest card over the mean, against a Gaussian estimate; with skewed routing only.
+    asleep
+        Share of the experts asleep by chance that a power law adds.
+    cache_speedup, cache_reach, sharpness
+        As in `GemmConstants`.
+    """
+
+    floor: Real
+    compute: Real
+    bandwidth: Real
+    tile: Real = 32.0
+    width: Real = 128.0
+    fill: Real = 1.0
+    expert: Real = 0.0
+    permute: Real = 4.0
+    imbalance: Real = 1.0
+    asleep: Real = 0.3
+    cache_speedup: Real = 2.0
+    cache_reach: Real = 0.7
+    sharpness: Real = 2.0
+
+
+def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> Array:
+    """Return the seconds of each layer, on the card with most work where routing is skewed."""
+    compute, memory, moved = expert_limits(shape, silicon, constants)
+    return np.asarray(constants.floor + corner(compute, memory, constants.sharpness) + moved)
+
+
+def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> tuple[Array, Array, Array]:
+    """Return the seconds of arithmetic, of reading weights and rows, and of permutations and scheduling."""
+    skewed = shape.skew > 0.0
+    routed = shape.routed() * np.where(skewed, 1.0 + constants.imbalance * busiest(shape), 1.0)
+    even = active_experts(shape.tokens, shape.experts, shape.chosen, shape.local)
+    # Balanced routing wakes as many experts as it can, a power law fewer than chance.
+    asleep = constants.asleep * even * (1.0 - even / shape.local)
+    active = np.where(skewed, even - asleep, np.minimum(shape.routed(), shape.local))
+    active = np.maximum(active, np.minimum(1.0, shape.routed()))
+    routed = np.maximum(routed, active)
+    # A partly filled tile costs a whole one: half a tile per expert when loads vary, none extra below one tile.
+    each = routed / active / constants.tile
+    padded = active * constants.tile * np.where(skewed, np.maximum(each + 0.5, 1.0), np.ceil(each))
+    work = 2.0 * padded * shape.hidden * shape.intermediate * (shape.up + shape.down)
+    columns = np.where(shape.up > 0.0, shape.up * shape.intermediate, shape.hidden)
+    tiles = padded / constants.tile * np.maximum(columns / constants.width, 1.0)
+    busy = 1.0 / corner(1.0, silicon.compute_units / tiles, 3.0)
+    compute = work / (silicon.peak * constants.compute * busy)
+    weights = shape.weight_bytes(active)
+    rows = routed * (shape.hidden + 2.0 * shape.intermediate) * shape.itemsize_a
+    speedup = resident_bandwidth(weights, silicon.cache, constants.cache_speedup, constants.cache_reach)
+    filled = 1.0 / corner(1.0, silicon.compute_units / (np.asarray(constants.fill) * tiles), 3.0)
+    bandwidth = silicon.bandwidth * constants.bandwidth
+    memory = (weights / speedup + rows) / (bandwidth * filled)
+    moved = shape.whole * constants.permute * routed * shape.hidden * PERMUTE_BYTES / bandwidth
+    return np.asarray(compute), np.asarray(memory), np.asarray(moved + constants.expert * active)
+
+
+def busiest(shape: ExpertShape) -> Array:
+    """Return how far the most loaded card lies above the mean under a power law of expert loads near exponent 1.
+
+    Loads are then uniform in their logarithm up to about the number of tokens: their variance over the squared mean is
+    ``ln(tokens) / 2 - 1``. A card averages over its experts; the largest of R such means lies ``sqrt(2 ln R)`` deviations
+    up. 0 when every expert is on this card.
+    """
+    spread = np.sqrt(np.maximum(np.log(np.maximum(shape.tokens, 2.0)) / 2.0 - 1.0, 0.1) / shape.local)
+    return np.asarray(spread * np.sqrt(2.0 * np.log(np.maximum(shape.experts / shape.local, 1.0))))

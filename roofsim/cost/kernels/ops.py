@@ -1,0 +1,357 @@
+"""Say what each op asks of the device: which kernels run, their traffic, and the rates that such kernels achieve."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.cost.kernels.models.attention import QUERY_TILE
+from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.models.tilings import tiling_of
+from roofsim.cost.kernels.quantised import FEW_ROWS, expanding
+from roofsim.cost.kernels.work import KernelWork, Pricing
+from roofsim.graph.base import AbstractOp, Kind
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Collective,
+    Convolution,
+    Copy,
+    Dropout,
+    Elementwise,
+    Embedding,
+    Fused,
+    Gather,
+    GroupedMatmul,
+    HostCompute,
+    HostTransfer,
+    HostUpdate,
+    Loss,
+    Matmul,
+    Normalization,
+    OptimizerUpdate,
+    Pool,
+    Reduction,
+    Resize,
+    Scan,
+    Softmax,
+    Sort,
+    View,
+)
+from roofsim.graph.tensor import Role
+from roofsim.numeric import any_above, is_scalar, maximum, same, where
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.cost.kernels.models.gemm import Tiling
+    from roofsim.numeric import Real
+
+#: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
+#: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (ATen's kernels).
+BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
+#: The same of layer norm's backward: one kernel for the input's gradient and one for the weights' both read the input and the
+#: result's gradient (ATen's and apex's layer_norm kernels).
+LAYER_NORM_BACKWARD: Final = 5.0 / 3.0
+#: Optimizers whose every step is a kernel for each tensor; others run over all tensors at once.
+ONE_BY_ONE: Final = ("loop", "bert_adam")
+#: Bytes of an element up to which native batch norm, whose threads load one element at a time, draws less bandwidth.
+NARROW: Final = 2.0
+#: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
+SOFTMAX_ROW: Final = 1024.0
+#: Prologue and epilogue of a tile of fused attention, in keys (128 in kernel tables of A100, H100, B200; plausible 64 to 256).
+TILE_START: Final = 128.0
+#: Rate of the backward kernel of fused attention against the forward one (arXiv 2307.08691, figures 4 to 6: 0.75 to 0.85).
+BACKWARD_RATE: Final = 0.8
+#: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
+ALIGNMENT: Final = 8.0
+#: Channels of an image.
+FIRST_CHANNELS: Final = 3.0
+#: Number formats whose operands must be aligned.
+_SIXTEEN_BIT: Final = ("fp16", "bf16")
+
+
+@singledispatch
+def kernels_of(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
+    """Return the kernels that an op launches (none for a view)."""
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(op.kind), op.kernels()),)
+
+
+for _class in (
+    Cast,
+    Copy,
+    CacheAppend,
+    Embedding,
+    Gather,
+    Loss,
+    Reduction,
+    Resize,
+    Scan,
+    Sort,
+    Elementwise,
+):
+    kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
+
+
+@kernels_of.register
+def _(op: Dropout, context: Pricing) -> tuple[KernelWork, ...]:
+    # Only the forward pass draws random numbers; the backward one multiplies by the mask.
+    kind = "elementwise" if op.backward else str(op.kind)
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
+
+
+@kernels_of.register(View)
+@kernels_of.register(Collective)
+@kernels_of.register(HostCompute)
+@kernels_of.register(HostTransfer)
+@kernels_of.register(HostUpdate)
+def _(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
+    del op, context  # a view is no kernel; others run beside the kernels (cost.communication, cost.host)
+    return ()
+
+
+@kernels_of.register
+def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    product = (op.m, op.n, op.k, op.batch)
+    work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
+    return expanding(_streamed(work, op.m, context), op, op.m, context)
+
+
+@kernels_of.register
+def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
+    touched = op.experts_touched()
+    product = (op.rows / touched, op.n, op.k, touched)
+    traffic = op.bytes_read() + op.bytes_written()
+    work = context.heavy(op, op.executed_flops(), traffic, "matmul", product=product)
+    return expanding(_streamed(work, op.rows / op.experts, context), op, op.rows / touched, context)
+
+
+def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
+    """Give a product of few rows the bandwidth of kernels that stream weights: they are tuned for nothing else.
+
+    What a unit draws at most is a limit of the engine's kernels for vectors; beyond their rows a library multiplies.
+    """
+    few = rows <= FEW_ROWS
+    serving = context.serving
+    vectors = FEW_ROWS if serving is None or serving.vector_rows < 1.0 else serving.vector_rows
+    share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
+    if isinstance(few, (bool, np.bool_)):
+        return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
+    return replace(work, bandwidth_share=where(few, share, work.bandwidth_share), limit=limit)
+
+
+def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
+    """Return the penalty of 16-bit operands whose rows do not begin at multiples of 16 bytes.
+
+    Of a plain matmul the number of rows (tokens) is nobody's leading dimension: it is m, and k of the weight gradient.
+    """
+    math = str(op.math or op.inputs[0].dtype)
+    if math not in _SIXTEEN_BIT or not context.device.rate(math)[1]:
+        return ()
+    gradient = bool(op.outputs) and op.outputs[0].role is Role.GRADIENT
+    single = op.batch <= 1.0
+    plain = _odd(op.m, op.n) if gradient else _odd(op.n, op.k)
+    table = context.device.constants.factors
+    batched = _odd(op.m, op.n, op.k)
+    return (
+        *_where(where(single, plain, 0.0 * plain) > 0.0, "misaligned", table),
+        *_where(where(single, 0.0 * batched, batched) > 0.0, "misaligned_batched", table),
+    )
+
+
+def _where(holds: Any, name: str, factors: dict[str, float]) -> list[tuple[str, Real]]:
+    """Return a condition and its factor, 1 where it does not hold; nothing where it nowhere does."""
+    if isinstance(holds, (bool, np.bool_)):
+        return [(name, factors[name])] if holds else []
+    return [(name, np.where(holds, factors[name], 1.0))]
+
+
+def _odd(*leading: Real) -> Real:
+    """Return by how much the worst of some leading dimensions misses a multiple."""
+    worst: Real = 0.0
+    for size in leading:
+        worst = maximum(worst, size % ALIGNMENT)
+    return worst
+
+
+@kernels_of.register
+def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
+    left = _attention_tiles(op)
+    work = replace(work, compute_share=work.compute_share * left, tiling=left)
+    if op.ring is None:
+        return (work,)
+    merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
+    return (replace(work, launches=op.shards), merged)
+
+
+def _attention_tiles(op: Attention) -> Real:
+    """Return the share of the rate of long rows that tiles leave: each computes its diagonal in full, and must begin."""
+    blocks = 1.0 if op.ring is None else op.shards
+    seen = op.visible_share() * op.kv_length / blocks
+    left = seen / (seen + TILE_START + (QUERY_TILE / 2.0 / blocks if op.causal else 0.0))
+    return left * BACKWARD_RATE if op.backward else left
+
+
+@kernels_of.register
+def _(op: Convolution, context: Pricing) -> tuple[KernelWork, ...]:
+    if not op.backward:
+        return (_convolution(op, context, op.bytes_read() + op.bytes_written(), "forward"),)
+    gradient, x, weight = op.inputs
+    works = []
+    if op.data_gradient:
+        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes, "data"))
+    if op.weight_gradient:
+        works.append(_convolution(op, context, gradient.bytes + weight.bytes + x.bytes, "weight"))
+    if len(op.outputs) > len(works):
+        works.append(context.light(gradient.numel, gradient.bytes, "reduction"))
+    return tuple(works)
+
+
+def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: str) -> KernelWork:
+    """Return one pass of a convolution: forward, data gradient or weight gradient, each with the same FLOPs."""
+    flops = op.forward_flops()
+    if op.depthwise():
+        kind = "depthwise" if direction == "forward" else "depthwise_backward"
+        return context.light(flops, traffic, kind, condition="depthwise")
+    factors = context.device.constants.factors
+    math = str(op.math or op.inputs[0].dtype)
+    on_tensor = context.device.rate(math)[1]
+    conditions: list[tuple[str, Real]] = [("convolution", factors["convolution"])]
+    if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
+        odd = _odd(op.in_channels, op.out_channels)
+        conditions += _where(odd > 0.0, "misaligned_convolution", factors)
+    if math == "fp32" and not on_tensor and _winograd(op):
+        if context.device.searched:
+            conditions.append(("winograd_searched", factors["winograd_searched"]))
+        elif direction != "weight":
+            conditions.append(("winograd", factors["winograd"]))
+    transposed: Real = 0.0
+    if not context.channels_last and on_tensor:
+        image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
+        transposed = 2.0 * image * op.inputs[0].dtype.itemsize
+    product = _implicit_product(op, direction)
+    return context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed, product=product)
+
+
+def _implicit_product(op: Convolution, direction: str) -> tuple[Real, Real, Real, Real]:
+    """Return the matrix products that a pass of a convolution is: one per group."""
+    inputs, outputs = op.in_channels / op.groups, op.out_channels / op.groups
+    taps = _positions(op.kernel_size)
+    before, after = op.batch * _positions(op.in_size), op.batch * _positions(op.out_size)
+    if direction == "forward":
+        return after, outputs, inputs * taps, op.groups
+    if direction == "data":
+        return before, inputs, outputs * taps * (after / before), op.groups
+    return outputs, inputs * taps, after, op.groups
+
+
+def _winograd(op: Convolution) -> bool:
+    """Whether cuDNN's Winograd kernels take it: 3x3, stride 1, not grouped (arXiv 1509.09308)."""
+    square = len(op.kernel_size) == 2 and all(same(size, 3.0) for size in op.kernel_size)
+    return square and same(op.stride, 1.0) and same(op.groups, 1.0)
+
+
+def _positions(size: tuple[Real, ...]) -> Real:
+    total: Real = 1.0
+    for length in size:
+        total = total * length
+    return total
+
+
+@kernels_of.register
+def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    if op.method == "batch_statistics":
+        # The pass over the input is one of those that the class of whole batch norms was measured with.
+        return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
+    if op.method not in ("batch", "synchronised"):
+        twice = op.backward and op.method in ("layer", "rms")
+        return (context.light(op.flops(), traffic * (LAYER_NORM_BACKWARD if twice else 1.0), str(op.kind)),)
+    if not op.training:
+        return (context.light(op.flops(), traffic, "elementwise"),)
+    if context.channels_last:
+        return (context.light(op.flops(), traffic, "batch_normalization_last"),)
+    kind = "batch_normalization" if op.inputs[0].dtype.itemsize > NARROW else "batch_normalization_narrow"
+    return (context.light(op.flops(), traffic * BATCH_NORM_PASSES[op.backward], kind),)
+
+
+@kernels_of.register
+def _(op: Pool, context: Pricing) -> tuple[KernelWork, ...]:
+    kind = "pooling_backward" if op.backward else str(op.kind)
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), kind, op.kernels()),)
+
+
+@kernels_of.register
+def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    kind = "optimizer_loop" if op.implementation in ONE_BY_ONE else str(op.kind)
+    update = context.light(op.flops() - op.extra_flops, traffic, kind, op.kernels())
+    if not any_above(op.extra_flops, 0.0):
+        return (update,)
+    # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.
+    math = next(name for name in ("bf16", "fp16", "fp32") if context.device.has(name))
+    return (update, context.heavy(op, op.extra_flops, 0.0, "matmul", math=math))
+
+
+@kernels_of.register
+def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
+    traffic = op.bytes_read() + op.bytes_written()
+    traffic = traffic - (1.0 - op.visible) * sum(tensor.bytes for tensor in op.inputs)
+    if not op.backward and not op.on_chip:
+        traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
+    # A kernel that keeps rows in registers streams as elementwise kernels do.
+    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind)),)
+
+
+@kernels_of.register
+def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
+    group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group)),)
+
+
+def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
+    works = _cut([(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)], context)
+    if context.serving is None:
+        return works
+    from roofsim.cost.inference import served  # only inference needs its models
+
+    return served(ops, works, context, context.serving)
+
+
+def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Give all products what tiles and waves leave of their compute share."""
+    units = context.device.compute_units
+    if units is None:
+        return works
+    found: dict[int, Real] = {}
+    for math in {work.compute_keys[0] for _, work in works if work.product is not None}:
+        places = [
+            place for place, (_, work) in enumerate(works) if work.product is not None and work.compute_keys[0] == math
+        ]
+        products = [product for place in places if (product := works[place][1].product) is not None]
+        tiling = tiling_of(context.device.architecture.name, math.removesuffix("_matrix"))
+        found |= zip(places, _tile_efficiencies(products, float(units), tiling), strict=True)
+    return [
+        (index, _tiled(work, found[place]) if place in found else work) for place, (index, work) in enumerate(works)
+    ]
+
+
+def _tile_efficiencies(products: list[tuple[Real, Real, Real, Real]], units: float, tiling: Tiling) -> list[Real]:
+    """Return the efficiency of each product; in one expression where all sizes are plain numbers."""
+    if all(is_scalar(*product) for product in products):
+        m, n, k, batch = (np.array(column) for column in zip(*products, strict=True))
+        together: list[Real] = np.asarray(tile_efficiency(m, n, k, batch, units, tiling)).tolist()
+        return together
+    return [tile_efficiency(*product, units, tiling) for product in products]
+
+
+def _tiled(work: KernelWork, left: Real) -> KernelWork:
+    return replace(work, compute_share=work.compute_share * left, tiling=left)

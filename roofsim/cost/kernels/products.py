@@ -1,0 +1,248 @@
+"""Price products with weights in inference: side by side where the engine merges them, with the measured kernels' rates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
+from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
+from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
+from roofsim.cost.kernels.table import constants_for
+from roofsim.graph.component import Purpose
+from roofsim.graph.ops import Matmul
+from roofsim.graph.tensor import Role
+from roofsim.numeric import divide, is_scalar, where
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Iterable, Sequence
+
+    from roofsim.cost.kernels.models.silicon import Silicon
+    from roofsim.cost.kernels.work import KernelWork, Pricing
+    from roofsim.cost.serving import Serving
+    from roofsim.graph.base import AbstractOp
+    from roofsim.numeric import Array, Real
+
+#: Projections of one input that an engine may run as one product, by the fact that says so.
+TOGETHER: Final[tuple[tuple[str, tuple[Purpose | None, ...]], ...]] = (
+    ("qkv", (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)),
+    ("qkv", (Purpose.QUERY_DOWN, Purpose.KEY_VALUE_DOWN)),
+    ("gate_up", (Purpose.GATE, Purpose.UP)),
+)
+#: Four-bit formats whose products were measured.
+FOUR_BITS: Final = ("nvfp4",)
+#: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
+#: of activations and the launches of scales.
+STREAMING: Final = ("floor", "bandwidth", "fill")
+#: What a library's product changes of a kernel that expands weights itself.
+CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
+#: Ratio of both rates from which the slower one counts as halved (GeForce cards).
+HALVED: Final = 1.5
+
+Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
+
+
+def price_products(
+    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
+) -> None:
+    """Price products with weights: merged where the engine merges them, all with the same constants at once."""
+    groups: dict[str, list[list[int]]] = {}
+    for places in _projections(ops, works, context, serving):
+        op = ops[places[0]]
+        assert isinstance(op, Matmul)
+        kind = arithmetic_of(op)
+        if kind is not None and works[places[0]].on_tensor:
+            groups.setdefault(kind, []).append(places)
+    for kind, found in groups.items():
+        _products_of(kind, found, ops, works, context, serving)
+    for place, op in ops.items():
+        if isinstance(op, Matmul):
+            works[place] = _vector(op, works[place], serving)
+    _one_launch(ops, works, context, serving)
+
+
+def _projections(
+    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
+) -> Iterable[list[int]]:
+    """Return the places of products with weights that a library multiplies, those together that run as one."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, op in ops.items():
+        if not isinstance(op, Matmul) or works[place].product is None:
+            continue
+        if not _weighted(op) and not np.any(_as_library(op, context)):
+            continue
+        groups.setdefault(_side_by_side(op, serving) or place, []).append(place)
+    return groups.values()
+
+
+def _side_by_side(op: Matmul, serving: Serving) -> Hashable | None:
+    """Return what the projections share that an engine runs as one with this one; None: it runs alone."""
+    together = next((one for fact, one in TOGETHER if fact in serving.merged and op.purpose in one), None)
+    return None if together is None or op.component is None else (op.block, op.component.parent, together)
+
+
+def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
+    """Let products with narrow weights that the engine runs as one be launched once."""
+    groups: dict[Hashable, list[int]] = {}
+    for place, op in ops.items():
+        if not isinstance(op, Matmul) or packed_weight(op) is None:
+            continue
+        together = _side_by_side(op, serving)
+        if together is not None:
+            groups.setdefault((together, works[place].bandwidth_key), []).append(place)
+    for places in groups.values():
+        for place in places:
+            op, launches = ops[place], works[place].launches
+            assert isinstance(op, Matmul)
+            works[place] = replace(
+                works[place], launches=where(_written_out(op, context), launches, launches / len(places))
+            )
+
+
+def _weighted(op: Matmul) -> bool:
+    """Whether the right operand is a parameter, of which there is one, that the units multiply as it is stored."""
+    stored = op.inputs[1]
+    plain = stored.role is Role.PARAMETER and packed_weight(op) is None
+    return not op.scores and plain and (stored.dtype.itemsize in (1.0, 2.0) or arithmetic_of(op) in FOUR_BITS)
+
+
+def _written_out(op: Matmul, context: Pricing) -> Any:
+    """Tell whether narrow weights are written in 16 bits for the library: yes or no, or for which of several sizes."""
+    start = context.quantised.expand_from
+    if start is None or op.scores or packed_weight(op) is None:
+        return False
+    return _settled(op.m >= start, op.m)
+
+
+def _as_library(op: Matmul, context: Pricing) -> Any:
+    """Tell whether a product with narrow weights runs at the library's rate: behind their expansion, or in many rows.
+
+    Beyond few rows arithmetic decides, and a kernel that expands weights on the way reaches a share of what the library does
+    (`weight_only.compute`); clocks that a card cannot hold, it cannot hold either. Integer kernels, and those that expand
+    weights again for each few rows, have a rate of their own.
+    """
+    if op.scores or packed_weight(op) is None:
+        return False
+    written = _written_out(op, context)
+    integer = context.quantised.integer is not None and context.device.has("int8")
+    if integer or context.quantised.tile_rows is not None:
+        return written
+    return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
+
+
+def _settled(holds: Any, rows: Real) -> Any:
+    """Return a condition as yes or no where it is the same for all sizes."""
+    return bool(np.all(holds)) if is_scalar(rows) or np.all(holds) or not np.any(holds) else holds
+
+
+def _products_of(
+    kind: str,
+    groups: list[list[int]],
+    ops: dict[int, AbstractOp],
+    works: dict[int, KernelWork],
+    context: Pricing,
+    serving: Serving,
+) -> None:
+    device = context.device
+    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
+    _, wide = constants_for(device, "gemm", None, "16-bit")
+    # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
+    numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
+    numbers.pop("quantise")
+    floor = numbers.pop("floor")
+    floor = floor if measured else device.architecture.kernel_floor
+    # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
+    peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
+    own = unit_share(numbers.pop("compute"), context) * sustained(context, peak, kind)
+    if serving.stream_share is not None:
+        numbers["bandwidth"] = serving.stream_share
+    tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
+    shapes, shares = [], []
+    for places in groups:
+        first = works[places[0]]
+        key = first.compute_keys[0]
+        whole = first.compute_share / first.tiling
+        shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
+        shapes.append(_merged_shape([ops[place] for place in places], context))
+    for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+        total: Real = 0.0
+        for place in places:
+            total = total + works[place].flops
+        for place in places:
+            part = divide(works[place].flops, total) if len(places) > 1 else 1.0
+            found = rated(works[place], context, limits, floor, numbers["sharpness"], part)
+            works[place] = _where_many(ops[place], works[place], found, context)
+
+
+def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
+    """Return the product at the library's rate, but for the sizes at which few rows stream narrow weights."""
+    assert isinstance(op, Matmul)
+    many = True if packed_weight(op) is None else _as_library(op, context)
+    if many is True:
+        return library
+    changed: dict[str, Any] = {name: where(many, getattr(library, name), getattr(inside, name)) for name in CHANGED}
+    return replace(inside, **changed)
+
+
+def _halved(context: Pricing, math: str) -> bool:
+    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle.
+
+    Files state that rate for fp16; bf16 runs on the same units, and always adds up in fp32.
+    """
+    if context.half_accumulation and math == "fp16":
+        return False
+    own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
+    full, usual = context.device.tensor.get(own), context.device.tensor[math]
+    return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
+
+
+def _merged_shape(ops: Sequence[AbstractOp], context: Pricing) -> Sizes:
+    """Return m, n, k, batch and bytes per element of both operands and the result of products side by side."""
+    first = ops[0]
+    assert isinstance(first, Matmul)
+    n: Real = 0.0
+    for op in ops:
+        assert isinstance(op, Matmul)
+        n = n + op.n
+    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
+    right = where(_written_out(first, context), left, right)
+    return first.m, n, first.k, first.batch, left, right, result
+
+
+def product_limits(
+    shapes: list[Sizes],
+    shares: list[Real],
+    peak: Real,
+    context: Pricing,
+    numbers: dict[str, float],
+    tiling: Tiling,
+) -> list[tuple[Real, Real]]:
+    """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
+    chip = card(context, peak)
+    plain = all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, peak, chip.bandwidth, chip.cache)
+    if plain:
+        columns = [np.array(column) for column in zip(*shapes, strict=True)]
+        limits = _limits(columns, np.array(shares), chip, numbers, tiling)
+        return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
+    return [_limits(list(shape), share, chip, numbers, tiling) for shape, share in zip(shapes, shares, strict=True)]
+
+
+def _limits(
+    shape: Sequence[Real], share: Real, chip: Silicon, numbers: dict[str, float], tiling: Tiling
+) -> tuple[Array, Array]:
+    m, n, k, batch, a, b, c, share = np.broadcast_arrays(*shape, share)
+    sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)
+    return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
+
+
+def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
+    """Hold products of few rows to what the engine's own kernels for them draw."""
+    if op.scores:
+        share = serving.cache_share if serving.decodes else None
+        return work if share is None else replace(work, bandwidth_share=share)
+    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+        return work
+    few = op.m <= serving.vector_rows
+    return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))

@@ -1,0 +1,173 @@
+"""Describe one kernel launch as the roofline sees it, and build such descriptions from what an op moves and computes."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from roofsim.cost.kernels.quantised import QuantisedProducts
+
+if TYPE_CHECKING:
+    from roofsim.cost.device import Device
+    from roofsim.cost.serving import Serving
+    from roofsim.graph.base import AbstractOp
+    from roofsim.numeric import Real
+
+#: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
+_ON_BOTH: Final = ("fp32", "fp64")
+#: Classes that read what no kernel just before them wrote.
+_SCATTERED: Final = ("embedding", "gather", "optimizer")
+#: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
+UNROLLED: Final = ("optimizer",)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelWork:
+    """One kernel launch as the roofline sees it.
+
+    Attributes
+    ----------
+    flops, flop_peak
+        Arithmetic of the launch and the dense peak of the units that do it; `on_tensor` says whether matrix units.
+    compute_keys
+        Names of the constants whose product is the achieved share of the peak: number format first, then conditions.
+    compute_share, bandwidth_share
+        The achieved fractions.
+    traffic
+        Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
+    resident
+        Share of the traffic that the L2 cache serves, because the kernel before left it there.
+    bandwidth_key
+        Class of kernel.
+    energy
+        Joules.
+    spared
+        FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
+    apart, heat
+        Whether it is a product, which is held to the power limit on its own if it is long, and the joules of its arithmetic.
+    product
+        m, n, k and number of the matrix products that the kernel cuts into tiles; None: it is not cut so.
+    tiling
+        Share of the compute rate that tiles and waves leave.
+    load
+        Bandwidth per compute unit against what simple kernels ask for; 0 where the kernel is not held by that.
+    limit
+        Bytes per second that the kernel's own loads allow, whatever the memory gives.
+    floor
+        Seconds of the smallest such kernel beyond those of the smallest kernel of all.
+    norm
+        Exponent of the corner between arithmetic and traffic; 0: that of the constants.
+    """
+
+    flops: Real
+    flop_peak: Real
+    compute_keys: tuple[str, ...]
+    compute_share: Real
+    traffic: Real
+    transposed: Real
+    resident: Real
+    bandwidth_key: str
+    bandwidth_share: Real
+    launches: Real
+    on_tensor: bool
+    energy: Real
+    product: tuple[Real, Real, Real, Real] | None = None
+    tiling: Real = 1.0
+    load: Real = 0.0
+    limit: Real = math.inf
+    floor: Real = 0.0
+    norm: float = 0.0
+    spared: Real = 1.0
+    heat: Real = 0.0
+    apart: bool = False
+
+
+@dataclass(frozen=True)
+class Pricing:
+    """Context of pricing: the device, the layout of images, and how the engine multiplies.
+
+    `stream_limit` is what a product of few rows draws at most, in bytes per second; `serving` says which kernels run in
+    inference (None: price as a training step).
+    """
+
+    device: Device
+    channels_last: bool = False
+    half_accumulation: bool = False
+    quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
+    stream_limit: Real = math.inf
+    serving: Serving | None = None
+
+    def heavy(
+        self,
+        op: AbstractOp,
+        flops: Real,
+        traffic: Real,
+        kind: str,
+        conditions: tuple[tuple[str, Real], ...] = (),
+        transposed: Real = 0.0,
+        math: str | None = None,
+        product: tuple[Real, Real, Real, Real] | None = None,
+    ) -> KernelWork:
+        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
+        device = self.device
+        math = math or str(op.math or op.inputs[0].dtype)
+        peak, on_tensor = self.product_rate(math)
+        key = f"{math}_matrix" if on_tensor and math in _ON_BOTH else math
+        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
+        spared: Real = 1.0
+        for name, factor in conditions:
+            share = share * factor
+            spared = factor if name.startswith("winograd") else spared  # arithmetic that is not done takes no energy
+        effort = device.attention_effort if kind == "fused_attention" else 1.0
+        kind = "attention" if kind == "fused_attention" else kind
+        return KernelWork(
+            flops=flops,
+            flop_peak=peak,
+            compute_keys=(key, *(name for name, _ in conditions)),
+            compute_share=share,
+            traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
+            transposed=transposed,
+            resident=0.0,
+            bandwidth_key=kind,
+            bandwidth_share=device.bandwidth_share(kind),
+            launches=1.0,
+            on_tensor=on_tensor,
+            energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
+            spared=spared,
+            product=product,
+            heat=device.heat(flops * effort, math),
+            apart=on_tensor and kind != "convolution",
+        )
+
+    def product_rate(self, math: str) -> tuple[Real, bool]:
+        """Return the peak of products of a format as the engine adds them up, and whether matrix units give it."""
+        return self.device.rate(f"{math}_fp16" if self._adds_in_half(math) else math)
+
+    def _adds_in_half(self, math: str) -> bool:
+        """Whether products of a format are added up in fp16, at a rate of its own (GeForce cards)."""
+        return self.half_accumulation and f"{math}_fp16" in self.device.tensor
+
+    def light(
+        self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"
+    ) -> KernelWork:
+        """Return the work of a kernel on ordinary units; its arithmetic is free where their peak is unknown."""
+        device = self.device
+        rate = device.vector_rate
+        flops = 0.0 * flops if rate is None else flops
+        resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
+        return KernelWork(
+            flops=flops,
+            flop_peak=1.0 if rate is None else rate,
+            compute_keys=(condition,),
+            compute_share=device.constants.factors[condition] * device.pace,
+            traffic=traffic,
+            transposed=0.0,
+            resident=resident,
+            bandwidth_key=kind,
+            bandwidth_share=device.bandwidth_share(kind) / device.from_cache(resident),
+            load=0.0 if kind in UNROLLED else device.load(),
+            launches=launches,
+            on_tensor=False,
+            energy=device.energy(flops, "fp32", traffic, on_tensor=False),
+        )

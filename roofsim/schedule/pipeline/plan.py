@@ -1,0 +1,150 @@
+"""Sort the work of all stages of a schedule by what waits for what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The work of all stages, sorted into levels: what a level waits for is done in earlier ones.
+
+    Attributes
+    ----------
+    kind, stage, micro, chunk
+        Of each piece of work, level after level.
+    before
+        The work that the same stage did before; the number of pieces, if there is none.
+    needs
+        The work, of another stage as a rule, whose result it takes; the number of pieces, if there is none.
+    crosses
+        1 where that result comes from another stage, else 0.
+    levels
+        Where each level begins, and where the last one ends.
+    """
+
+    kind: NDArray[np.intp]
+    stage: NDArray[np.intp]
+    micro: NDArray[np.intp]
+    chunk: NDArray[np.intp]
+    before: NDArray[np.intp]
+    needs: NDArray[np.intp]
+    crosses: NDArray[np.float64]
+    levels: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Pieces of work."""
+        return len(self.kind)
+
+    def most_held(self, stages: int) -> list[float]:
+        """Return how many micro batches of all its layers each stage holds activations of at most.
+
+        A forward pass adds a chunk; the last part of its backward pass frees it.
+        """
+        last = WEIGHTS if (self.kind == WEIGHTS).any() else BACKWARD
+        chunks = int(self.chunk.max()) + 1
+        found = []
+        for stage in range(stages):
+            own = self.kind[self.stage == stage]
+            change = (own == FORWARD).astype(float) - (own == last)
+            found.append(float(np.cumsum(change).max()) / chunks)
+        return found
+
+
+@lru_cache(maxsize=64)
+def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int = 1) -> Plan:
+    """Sort the work of all stages by what waits for what.
+
+    Raises
+    ------
+    ValueError
+        If the order can never run: some work waits for itself.
+    """
+    orders = [schedule.order(stage, stages, micro_batches, virtual) for stage in range(stages)]
+    parts = stages * virtual
+    # Work and results by number: (kind, micro batch, part of the model). One more stands for nothing to wait for.
+    numbers = [
+        [(kind * micro_batches + micro) * parts + chunk * stages + stage for kind, micro, chunk in order]
+        for stage, order in enumerate(orders)
+    ]
+    needs = _needs(len(KINDS), micro_batches, parts)
+    return _sorted(numbers, needs, _levels(numbers, needs, schedule.name), micro_batches, stages, virtual)
+
+
+def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
+    """Return the number of the result that each piece of work takes: of the neighbouring part, or of its own."""
+    size = kinds * micro_batches * parts
+    needs = np.arange(size).reshape(kinds, micro_batches, parts)
+    forward, backward, _ = needs
+    found = np.full((kinds, micro_batches, parts), size)
+    found[FORWARD, :, 1:] = forward[:, :-1]
+    found[BACKWARD, :, :-1] = backward[:, 1:]
+    found[BACKWARD, :, -1] = forward[:, -1]
+    found[WEIGHTS] = backward
+    return found.ravel()
+
+
+def _levels(numbers: list[list[int]], needs: NDArray[np.intp], name: str) -> list[int]:
+    """Return the level of each piece of work: one above what it waits for; -1 for what the schedule does not have."""
+    need, nothing = needs.tolist(), len(needs)
+    level = [-1] * nothing + [-1]
+    at, free = [0] * len(numbers), [0] * len(numbers)
+    left = sum(map(len, numbers))
+    while left:
+        before = left
+        for stage, order in enumerate(numbers):
+            place, ready = at[stage], free[stage]
+            for work in order[place:]:
+                above = level[need[work]] + 1
+                if above == 0 and need[work] != nothing:
+                    break
+                ready = max(ready, above)
+                level[work] = ready
+                ready += 1
+                place += 1
+            left -= place - at[stage]
+            at[stage], free[stage] = place, ready
+        if left == before:
+            raise ValueError(f"the order of {name} on {len(numbers)} stages is stuck")
+    return level
+
+
+def _sorted(
+    numbers: list[list[int]],
+    needs: NDArray[np.intp],
+    levels: list[int],
+    micro_batches: int,
+    stages: int,
+    virtual: int,
+) -> Plan:
+    nothing, parts = len(needs), stages * virtual
+    before = np.full(nothing, nothing)
+    for order in numbers:
+        before[order[1:]] = order[:-1]
+    heights = np.array(levels[:-1])
+    work = np.concatenate([np.array(order, dtype=np.intp) for order in numbers])
+    work = work[np.argsort(heights[work], kind="stable")]
+    place = np.full(nothing + 1, len(work))
+    place[work] = np.arange(len(work))
+    kind, rest = np.divmod(work, micro_batches * parts)
+    micro, part = np.divmod(rest, parts)
+    chunk, stage = np.divmod(part, stages)
+    taken = needs[work]
+    starts = np.flatnonzero(np.diff(heights[work], prepend=-1))
+    return Plan(
+        kind=kind, stage=stage, micro=micro, chunk=chunk, before=place[before[work]], needs=place[taken],
+        crosses=np.where(taken == nothing, 0.0, (taken % parts % stages != stage).astype(np.float64)),
+        levels=(*starts.tolist(), len(work)),
+    )  # fmt: skip

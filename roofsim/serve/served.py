@@ -1,0 +1,214 @@
+"""Hold what a server does: its room, its rates and latencies, and their plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
+from roofsim.analyze.printed import Printed
+from roofsim.serve.ranges import first_token_range, token_range
+from roofsim.units import humanize
+
+if TYPE_CHECKING:
+    from roofsim.serve.disaggregated import Workers
+    from roofsim.serve.load import Load, Steady
+    from roofsim.serve.plan import Plan
+    from roofsim.serve.room import Room
+    from roofsim.serve.simulation import Simulated
+    from roofsim.serve.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Served(Printed):
+    """The answer. Rates are those of the whole server.
+
+    Attributes
+    ----------
+    steady
+        The steady state under the load; None: there is none, because `highest_rate` is less than what comes, or because not
+        one request fits (`reason` says which).
+    bounds
+        What binds passes over prompts, and decode steps; empty where not one request fits.
+    compute_bound_at, products_bound_at
+        Running requests of a replica from which decode steps wait for arithmetic more than for memory, and from which their
+        products with weights do (each request adds a cache to read, so that whole steps may never); None: never.
+    highest_rate
+        Requests per second that the server sustains at most; 0 where not one request fits.
+    curve
+        Steady states with more and more requests under way; none where not one request fits.
+    """
+
+    plan: Plan
+    room: Room
+    timing: Timing
+    load: Load
+    workers: Workers | None
+    steady: Steady | None
+    bounds: dict[str, dict[str, Any]]
+    compute_bound_at: float | None
+    products_bound_at: float | None
+    highest_rate: float
+    curve: tuple[tuple[float, Steady], ...]
+    notes: tuple[str, ...]
+    simulated: Simulated | None = None
+
+    @property
+    def kind(self) -> str:
+        """Return ``closed``, ``open`` or ``saturated``."""
+        if self.plan.request_rate is not None:
+            return "open"
+        return "closed" if self.plan.concurrency is not None else "saturated"
+
+    @property
+    def max_requests(self) -> float:
+        """Requests that run at once on the whole server."""
+        return self.load.most_requests(self.plan.replicas)
+
+    @property
+    def reason(self) -> str | None:
+        """Why there are no latencies: nothing fits, or more comes than the server can do; None where there are."""
+        if not self.room.fits:
+            return f"does not fit: {missing(self.plan, self.room)}"
+        if self.steady is None:
+            rate = self.plan.request_rate or 0.0
+            return (
+                f"not sustainable: {rate:.4g} requests/s arrive, the server completes {self.highest_rate:.4g} at most"
+            )
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
+        return as_data(self)
+
+    def rates(self, steady: Steady) -> dict[str, float | None]:
+        """Return the rates of a steady state of the whole server."""
+        output = steady.request_rate * self.plan.output
+        each = steady.time_per_output_token
+        return {
+            "requests_per_second": steady.request_rate,
+            "output_tokens_per_second": output,
+            "output_tokens_per_second_per_gpu": output / self.plan.gpus,
+            "input_tokens_per_second": steady.request_rate * self.plan.prompt,
+            "tokens_per_second_per_user": None if not each else 1.0 / each,
+        }
+
+    def money(self) -> dict[str, Any]:
+        """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
+        resolved, steady = self.plan.resolved, self.steady
+        rate = 0.0 if steady is None else steady.request_rate * self.plan.output
+        found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
+        hourly, each = (
+            found["usd_per_hour"],
+            {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
+        )
+        if hourly is not None and steady is not None:
+            second = hourly / SECONDS_PER_HOUR * MILLION / steady.request_rate
+            each = {
+                "usd_per_million_input_tokens_apart": second * steady.prompt_share / self.plan.prompt,
+                "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
+            }
+        kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
+        return {name: found[name] for name in kept} | each
+
+    def ranges(self) -> dict[str, tuple[float, float] | None]:
+        """Return the 80 % ranges of the times to the first token, and per token."""
+        steady, resolved = self.steady, self.plan.resolved
+        if steady is None:
+            return {"time_to_first_token": None, "time_per_output_token": None}
+        each = steady.time_per_output_token
+        return {
+            "time_to_first_token": first_token_range(steady, resolved),
+            "time_per_output_token": None if each is None else token_range(each, resolved),
+        }
+
+
+def missing(plan: Plan, room: Room) -> str:
+    """Say what not one request fits for the lack of."""
+    whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
+    each = " on each GPU" if plan.gpus > 1 else ""
+    return f"{humanize(room.shortfall, 'B', 3)} missing{each} for {whose}"
+
+
+SCHEMA: Final = "roofsim/serve/1"
+
+
+def as_data(served: Served) -> dict[str, Any]:
+    """Return plain data, of schema roofsim/serve/1; seconds, bytes, tokens, dollars."""
+    plan, steady, ranges = served.plan, served.steady, served.ranges()
+    parallel = plan.resolved.parallel
+    return {
+        "schema": SCHEMA,
+        "scenario": {
+            "model": plan.resolved.model.name,
+            "precision": plan.resolved.precision.name,
+            "engine": plan.resolved.engine.name,
+            "gpu": plan.resolved.gpu.name,
+            "gpus": plan.gpus,
+            "system": plan.resolved.system.name,
+            "tensor": parallel.tensor,
+            "pipeline": parallel.pipeline,
+            "expert": parallel.expert,
+            "replicas": parallel.data,
+            "prompt_length": plan.prompt,
+            "cached_prompt_length": plan.cached,
+            "output_length": plan.output,
+            "max_num_batched_tokens": plan.budget,
+            "chunked_prefill": plan.chunked,
+            "max_num_seqs": plan.max_num_seqs,
+            "serving": plan.serving.model_dump(),
+        },
+        "load": {"kind": served.kind, "concurrency": plan.concurrency, "request_rate": plan.request_rate},
+        "fits": served.room.fits,
+        "sustainable": steady is not None,
+        "reason": served.reason,
+        "latency": None
+        if steady is None
+        else {
+            "time_to_first_token": steady.time_to_first_token,
+            "time_to_first_token_range": ranges["time_to_first_token"],
+            "time_per_output_token": steady.time_per_output_token,
+            "time_per_output_token_range": ranges["time_per_output_token"],
+            "end_to_end": steady.end_to_end,
+            "kv_transfer": None if served.workers is None else served.workers.transfer,
+        },
+        "throughput": None if steady is None else served.rates(steady),
+        "running": None if steady is None else steady.running,
+        "waiting": None if steady is None else steady.waiting,
+        "prompt_share": None if steady is None else steady.prompt_share,
+        "bounds": served.bounds,
+        "decode_compute_bound_at": served.compute_bound_at,
+        "decode_products_compute_bound_at": served.products_bound_at,
+        "saturation": {
+            "requests_per_second": served.highest_rate if served.room.fits else None,
+            "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus
+            if served.room.fits
+            else None,
+            "max_requests": served.max_requests,
+        },
+        "memory": served.room.to_dict(),
+        "prefix_cache": plan.hits.to_dict() if plan.stated_cached or plan.hits.capacity else None,
+        "cost": served.money(),
+        "curve": [point(served, index) for index in range(len(served.curve))],
+        "simulated": None if served.simulated is None else served.simulated.to_dict(),
+        "assumed": list(plan.assumed),
+        "warnings": list(served.notes),
+    }
+
+
+def curve_rows(served: Served) -> list[dict[str, Any]]:
+    """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
+    found = [point(served, index) for index in range(len(served.curve))]
+    return found or [{"concurrency": 0.0, "reason": served.reason}]
+
+
+def point(served: Served, index: int) -> dict[str, Any]:
+    """Return one point of the curve over loads."""
+    concurrency, steady = served.curve[index]
+    return {
+        "concurrency": concurrency,
+        "time_to_first_token": steady.time_to_first_token,
+        "time_per_output_token": steady.time_per_output_token,
+        "end_to_end": steady.end_to_end,
+        **served.rates(steady),
+    }
