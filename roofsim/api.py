@@ -18,7 +18,7 @@ from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
-from roofsim.numeric import Real, divide, real
+from roofsim.numeric import Real, divide, exactly, real
 from roofsim.spec import catalog
 from roofsim.spec.constants import many_gpus
 from roofsim.spec.engine.facts import description_of, stated_names
@@ -312,7 +312,7 @@ def _steps_per_sample(resolved: Resolved) -> Real:
 
 
 def _is_zero(value: Real) -> bool:
-    return isinstance(value, float) and value == 0.0
+    return exactly(value, 0.0)
 
 
 def _latency(evaluation: Evaluation) -> dict[str, Real | None]:

@@ -208,7 +208,7 @@ class PricedGraph:
 
     @property
     def windows(self) -> list[Real] | None:
-        """The share of each kernel that the power controller does not average with its neighbours; None where it does so with all."""
+        """Share of each kernel that the power controller does not average with its neighbours; None: it does so with all."""
         if self._windows is None:
             return None
         found: dict[int, Real] = {}

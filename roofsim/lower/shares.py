@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
-from roofsim.numeric import ceil, maximum, same, where
+from roofsim.numeric import ceil, exactly, maximum, same, where
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -141,7 +141,7 @@ class Shares:
 
 def one(degree: Real) -> bool:
     """Tell whether a degree is the number 1: then the structure is that of one device."""
-    return type(degree) is float and degree == 1.0
+    return exactly(degree, 1.0)
 
 
 def enter(layers: Layers, x: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
-from roofsim.points import points
+from roofsim.points import together
 from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def _stack(values: list[Any]) -> Any:
     if all(value is first for value in values):
         return first
     if isinstance(first, int | float) and not isinstance(first, bool):
-        found = first if all(value == first for value in values) else points(values)
+        found = together(values)
     elif isinstance(first, BaseModel):
         columns = {name: _stack([value.__dict__[name] for value in values]) for name in first.__dict__}
         update = {name: value for name, value in columns.items() if value is not first.__dict__[name]}

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.cost.host.copies import host_path
-from roofsim.numeric import Real, divide, maximum, minimum, real
+from roofsim.numeric import Real, divide, exactly, maximum, minimum, real
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import Scales
@@ -57,4 +57,4 @@ def feed(
 
 
 def _known(rate: Real) -> bool:
-    return not (isinstance(rate, float) and rate == 0.0)
+    return not (exactly(rate, 0.0))

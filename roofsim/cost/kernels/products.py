@@ -15,6 +15,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, where
+from roofsim.points import Points, anywhere, everywhere
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
@@ -71,7 +72,7 @@ def _projections(
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
-        if not _weighted(op) and not np.any(_as_library(op, context)):
+        if not _weighted(op) and not anywhere(_as_library(op, context)):
             continue
         groups.setdefault(_side_by_side(op, serving) or place, []).append(place)
     return groups.values()
@@ -134,7 +135,9 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
 
 def _settled(holds: Any, rows: Real) -> Any:
     """Return a condition as yes or no where it is the same for all sizes."""
-    return bool(np.all(holds)) if is_scalar(rows) or np.all(holds) or not np.any(holds) else holds
+    if is_scalar(rows) or isinstance(holds, Points):
+        return everywhere(holds)
+    return bool(np.all(holds)) if np.all(holds) or not np.any(holds) else holds
 
 
 def _products_of(
@@ -195,7 +198,7 @@ def _halved(context: Pricing, math: str) -> bool:
         return False
     own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
     full, usual = context.device.tensor.get(own), context.device.tensor[math]
-    return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
+    return full is not None and everywhere(full > HALVED * usual)
 
 
 def _merged_shape(ops: Sequence[AbstractOp], context: Pricing) -> Sizes:

@@ -154,7 +154,8 @@ class Messages:
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=scales.intra_node_link, inter_scale=scales.inter_node_link, custom=self.own_kernels if op.group_of == "tensor" else None,
+            intra_scale=scales.intra_node_link, inter_scale=scales.inter_node_link,
+            custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
     def _hop(self, group: str, ranks: Real) -> Real:
