@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel
 
+from roofsim.numeric import real
 from roofsim.points import together
+from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:
@@ -35,6 +37,11 @@ class Structure:
         The degrees of parallelism that exceed 1.
     accumulates
         Whether a training step has several micro batches.
+    nodes
+        Whether it fills a node.
+    pipeline
+        Of a training pipeline whose closed form is not exact, the numbers of stages, micro batches and chunks that it is run with;
+        none where it is exact.
     form
         All of the scenario but its numbers: model family, phase, engine and its words, card, system, sharding, recomputation,
         schedule, precision.
@@ -42,6 +49,8 @@ class Structure:
 
     split: frozenset[str]
     accumulates: bool
+    nodes: bool
+    pipeline: tuple[int, ...]
     form: Hashable
 
 
@@ -49,15 +58,28 @@ def structure_of(resolved: Resolved, forms: dict[int, tuple[object, Hashable]] |
     """Return the structure of a scenario; `forms` keeps those of parts that scenarios share."""
     return Structure(
         split=frozenset(name for name in _DEGREES if (getattr(resolved.parallel, name) or 1) > 1),
-        accumulates=_accumulates(resolved),
+        accumulates=_micro_batches(resolved) > 1,
+        nodes=resolved.gpus >= resolved.system.gpus_per_node,
+        pipeline=_pipeline(resolved),
         form=_form_of_scenario(resolved, {} if forms is None else forms),
     )
 
 
-def _accumulates(resolved: Resolved) -> bool:
-    workload, parallel = resolved.workload, resolved.parallel
+def _micro_batches(resolved: Resolved) -> int:
+    """Return the micro batches of a training step; 1 in inference."""
+    workload, data = resolved.workload, resolved.parallel.data or 1
     whole, own = workload.global_batch_size, workload.micro_batch_size
-    return whole is not None and own is not None and whole > own * (parallel.data or 1)
+    return 1 if whole is None or own is None else whole // (own * data)
+
+
+def _pipeline(resolved: Resolved) -> tuple[int, ...]:
+    parallel = resolved.parallel
+    if parallel.pipeline == 1 or resolved.workload.phase != "train":
+        return ()
+    stages, micro_batches, virtual = parallel.pipeline, _micro_batches(resolved), parallel.virtual_stages
+    schedule = schedule_named(parallel.schedule).with_virtual_stages(real(virtual))
+    exact = schedule.is_exact(real(stages), real(micro_batches), real(virtual))
+    return () if exact else (stages, micro_batches, virtual)
 
 
 def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashable]]) -> Hashable:

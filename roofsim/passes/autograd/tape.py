@@ -347,7 +347,7 @@ def _arrives(op: AbstractOp) -> bool:
 def _stretched(tensor: Tensor, gradient: Tensor) -> bool:
     """Tell whether some axis of length one met a longer one."""
     return any(
-        exactly(own, 1.0) and not exactly(out, 1.0)
+        own is not out and exactly(own, 1.0) and not exactly(out, 1.0)
         for own, out in zip(reversed(tensor.shape), reversed(gradient.shape), strict=False)
     )
 
