@@ -27,7 +27,7 @@ from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
-from roofsim.spec.mesh import with_trailing_axis
+from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
@@ -108,8 +108,8 @@ def idle_bytes(resolved: Resolved) -> Real:
 
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
-    gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
-    return PricedGraph(stage.graph, pricing_of(resolved, gpu, stage.phase))
+    resolved = with_context_axis(resolved) if stage.averaged else resolved
+    return PricedGraph(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
 
 
 def step_of(
@@ -274,20 +274,21 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
-    gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
+    resolved = with_context_axis(resolved) if averaged else resolved
     layout = layout_of(resolved.parallel)
-    return host_path(resolved.system, gpu, layout.ranks, layout.pipeline)
+    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline)
 
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     """Return how the layout's messages travel over the system's links; `averaged`: with one more axis for contexts."""
     from roofsim.cost.links.collectives import fabric_of  # one device needs no links
 
+    resolved = with_context_axis(resolved) if averaged else resolved
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.communication.rank_wait
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
-        layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
+        layout=layout_of(resolved.parallel),
         split_messages=engine.communication.pipeline_message == "split",
         bucket=engine.data_parallel.gradient_bucket or 0.0,
         own_kernels=engine.name if serves and engine.communication.all_reduce == "custom" else None,

@@ -86,7 +86,7 @@ def points(values: Any) -> Any:
     return np.asarray(values, dtype=np.float64).view(Points)
 
 
-def together(values: Sequence[float]) -> Any:
+def together(values: Sequence[Any]) -> Any:
     """Return a number of each point: one float where they are the same, else `Points`.
 
     >>> together([2.0, 2.0]), together([1.0, 2.0])
@@ -122,6 +122,8 @@ def anywhere(condition: Any) -> bool:
     >>> anywhere(np.array([False, True])), anywhere(False)
     (True, False)
     """
+    if isinstance(condition, bool):
+        return condition
     if isinstance(condition, Points) and condition.ndim:
         return bool(agreed(np.asarray(condition).reshape(len(condition), -1).any(axis=1)))
     return bool(np.any(condition))
@@ -133,6 +135,8 @@ def everywhere(condition: Any) -> bool:
     >>> everywhere(np.array([False, True])), everywhere(True)
     (False, True)
     """
+    if isinstance(condition, bool):
+        return condition
     if isinstance(condition, Points) and condition.ndim:
         return bool(agreed(np.asarray(condition).reshape(len(condition), -1).all(axis=1)))
     return bool(np.all(condition))

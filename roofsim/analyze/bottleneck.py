@@ -227,6 +227,7 @@ def _takeover(
             return names[other], float(np.exp(crossing))
         cut = np.linspace(at[upper - 1], at[upper], _CUTS + 2)[1:-1]
         between = yield cut
+        assert between is not None
         at, worth = np.insert(at, upper, cut), np.insert(worth, upper, between, axis=0)
 
 

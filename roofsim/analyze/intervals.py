@@ -41,7 +41,7 @@ UNMEASURED: Final = 1.5
 NEARLY_FULL: Final = 0.95
 
 
-def shares(evaluation: Evaluation) -> dict[str, Real]:
+def shares(evaluation: Evaluation) -> dict[str, Any]:
     """Return the shares of a step that each group of kernels, launches and the power limit take; they sum to 1."""
     step = evaluation.step
     busy: dict[str, Real] = dict.fromkeys(GROUPS, 0.0)
@@ -66,7 +66,7 @@ def _mean(seconds: Real) -> Real:
     return float(mean) if np.ndim(mean) == 0 else mean
 
 
-def spread(parts: Mapping[str, Real], spreads: Spreads) -> Real:
+def spread(parts: Mapping[str, Any], spreads: Spreads) -> Any:
     """Return the standard deviation of the logarithm of a step: linear inside a group, in quadrature across groups."""
     squares: Real = spreads.common**2
     for name, value in spreads.groups.items():
@@ -74,7 +74,7 @@ def spread(parts: Mapping[str, Real], spreads: Spreads) -> Real:
     return squares**0.5
 
 
-def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Real, Real] | None:
+def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any] | None:
     """Return the 80 % interval of a step time, or None where the constants carry no spreads.
 
     `crowded` memory may cost time that nobody can foresee: the upper end lies half as far again.

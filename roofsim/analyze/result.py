@@ -53,7 +53,7 @@ class Result(Printed):
 
     scenario: dict[str, Any]
     step_time: Real
-    step_time_interval: tuple[Real, Real] | None = None
+    step_time_interval: tuple[Any, Any] | None = None
     throughput: dict[str, Real | None]
     latency: dict[str, Real | None]
     model_flops: Real
@@ -71,7 +71,7 @@ class Result(Printed):
     parameters: dict[str, Real]
     work: dict[str, dict[str, dict[str, Real]]]
     memory: Memory
-    elasticity: dict[str, Real] | None
+    elasticity: dict[str, Any] | None
     cost: dict[str, Any]
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()

@@ -64,7 +64,7 @@ class Stack:
         room = (1,) * max(axes - len(self.shape), 0)
         for first in range(0, len(self.places), step):
             part = slice(first, first + step)
-            columns = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
+            columns: dict[str, Any] = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
             yield part, replace(self.work, **columns)
 
     def column(self, values: Sequence[Real]) -> Array:

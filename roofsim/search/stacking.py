@@ -77,7 +77,7 @@ def _pipeline(resolved: Resolved) -> tuple[int, ...]:
     if parallel.pipeline == 1 or resolved.workload.phase != "train":
         return ()
     stages, micro_batches, virtual = parallel.pipeline, _micro_batches(resolved), parallel.virtual_stages
-    schedule = schedule_named(parallel.schedule).with_virtual_stages(real(virtual))
+    schedule = schedule_named(parallel.schedule, real(virtual))
     exact = schedule.is_exact(real(stages), real(micro_batches), real(virtual))
     return () if exact else (stages, micro_batches, virtual)
 
