@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.numeric import Real, divide, is_scalar, maximum, real
 from roofsim.points import everywhere
+from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def _stated(evaluation: Evaluation) -> tuple[str, Real]:
 def _name(evaluation: Evaluation, peak: Real) -> str:
     """Return the number format of a peak: of several with the same that of the precision, or of integer kernels."""
     device, math = evaluation.device, evaluation.resolved.precision.math
-    integer = any(priced.context.quantised.integer is not None for priced in evaluation.priced)
+    integer = any(priced.context.quantised.facts.integer is not None for priced in evaluation.priced)
     first = [math, *(["int8"] if integer else [])]
     others = sorted({*device.tensor, *device.vector}, key=lambda name: name.endswith("_fp16"))
     rates = ((name, device.rate(name)[0]) for name in (*first, *others) if device.has(name))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +14,7 @@ from roofsim.cost.kernels.sustained import Sustained, sustained, window
 from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, stacks_of, total
 from roofsim.graph.base import Kind
 from roofsim.numeric import Real, is_scalar, minimum, where
+from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

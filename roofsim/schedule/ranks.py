@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.numeric import Real, divide, maximum, where
 from roofsim.points import decided
+from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
 from roofsim.schedule.pipeline.makespan import makespan
 from roofsim.schedule.pipeline.protocol import StageTimes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from roofsim.numeric import Real, is_none, maximum, smooth_shares, where
 from roofsim.points import like
+from roofsim.records import replace
 from roofsim.schedule.step import NORM
 
 if TYPE_CHECKING:

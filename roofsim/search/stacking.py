@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
-
-from pydantic import BaseModel
 
 from roofsim.numeric import real
 from roofsim.points import together
+from roofsim.records import dataclass, fields, is_dataclass, replace
 from roofsim.schedule.pipeline.registry import schedule_named
+from roofsim.schema.base import BaseModel
 from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:

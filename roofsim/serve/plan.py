@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
+from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
 from roofsim.serve.limits import Limits, limits_of
 from roofsim.serve.problems import problem
@@ -22,9 +22,9 @@ from roofsim.spec.settle.sizes import named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from roofsim.spec.engine.server import ServerFacts
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.scenario.serving import ServerFacts
     from roofsim.spec.scenario.workload import Workload
 
 #: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel
+
+from roofsim.records import replace
+from roofsim.schema.base import BaseModel
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved

@@ -51,11 +51,8 @@ def check(base, axes):
 def agrees(key, found, expected):
     """Tell whether a figure is the same: to nine digits, but for what difference quotients of the step lose."""
     if isinstance(expected, tuple | list):
-        return (
-            found is not None
-            and len(found) == len(expected)
-            and all(agrees(key, a, b) for a, b in zip(found, expected, strict=True))
-        )
+        same = found is not None and len(found) == len(expected)
+        return same and all(agrees(key, a, b) for a, b in zip(found, expected, strict=True))
     if isinstance(expected, bool | str | None) or found is None:
         return found == expected
     expected = float(expected)
@@ -105,7 +102,7 @@ LENGTHS = {
 def test_training_of_every_family(family):
     case = FAMILIES[family]
     table = check(scenario(case["model"], **case["workload"]), {"workload.micro_batch_size": [1, 3]} | WIDTHS[family])
-    assert table.evaluated.together == len(table)
+    assert table.evaluated.together == table.feasible.sum()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -273,7 +270,7 @@ def test_any_serving_sweep(data):
     "axes",
     [
         {"workload.micro_batch_size": [1, 2, 4], "workload.sequence_length": [32, 64, 128]},
-        {"parallel.pipeline": [2, 4], "workload.global_batch_size": [8, 16]},
+        {"parallel.pipeline": [4, 8], "workload.global_batch_size": [8, 16]},
         {
             "hardware.override.gpu.memory.bandwidth": ["1 TB/s", "2 TB/s"],
             "hardware.override.gpu.tdp": ["300 W", "600 W"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from roofsim.lower.blocks.projections import by_head
 from roofsim.lower.blocks.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -263,7 +263,7 @@ class _EncoderDecoder:
     # -- layers -------------------------------------------------------------------------------------------------
 
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
-        if self.model.normalization == "rmsnorm" and self.layers.flavour.rms_norm == "chain":
+        if self.model.normalization == "rmsnorm" and self.layers.flavour.engine.fusion.rms_norm == "chain":
             return self._rms_chain(x, leaf)
         out = self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
         return self.layers.cast(out, self.table) if self.wide_down else out

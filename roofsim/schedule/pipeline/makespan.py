@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar
 from roofsim.points import whole
+from roofsim.records import replace
 from roofsim.schedule.pipeline.simulation import MOST_WORK, simulated_makespan
 
 if TYPE_CHECKING:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.numeric import Real
 from roofsim.points import Diverged, Points, together
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
