@@ -270,7 +270,7 @@ def test_any_serving_sweep(data):
     "axes",
     [
         {"workload.micro_batch_size": [1, 2, 4], "workload.sequence_length": [32, 64, 128]},
-        {"parallel.pipeline": [3, 4], "workload.global_batch_size": [8, 16]},
+        {"parallel.pipeline": [4], "workload.global_batch_size": [8, 16]},
         {
             "hardware.override.gpu.memory.bandwidth": ["1 TB/s", "2 TB/s"],
             "hardware.override.gpu.tdp": ["300 W", "600 W"],
