@@ -11,7 +11,7 @@ class Verb(NamedTuple):
     Attributes
     ----------
     home
-        Module and function, ``roofsim.cli.run:run``; or a typer application, for a group of verbs.
+        Module and function, ``roofsim.cli.run:run``; or a table of verbs, for a group of them.
     line
         What it answers: the first line of its help, and its line in the list of verbs.
     examples
@@ -136,11 +136,11 @@ VERBS: Final = {
     ),
     "validate": Verb(
         "roofsim.cli.validate:validate",
-        "Score predictions against published measurements.",
+        "Score predictions against measurements: your own, or those that were published.",
         ("roofsim validate", "roofsim validate --source timm-train --csv", "roofsim validate --json"),
     ),
     "calibrate": Verb(
-        "roofsim.cli.calibrate:app",
+        "roofsim.cli.calibrate:VERBS",
         "Measure a GPU, and turn measurements into constants.",
         (
             "roofsim calibrate measure --output mycard.py",

@@ -20,7 +20,7 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
-    from roofsim.spec.model.transformer import EncoderDecoderModel
+    from roofsim.spec.model.encoders import EncoderDecoderModel
 
 
 def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
