@@ -8,7 +8,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from roofsim import program
+from roofsim import program, structures
 from roofsim.analyze.alive import alive_rows
 from roofsim.analyze.ops import op_table
 from roofsim.api import answer, resolve
@@ -121,8 +121,11 @@ def otherwise(monkeypatch):
         return renamed(graph, calling())
 
     original, lower = program.run_passes, program.lower
+    structures.forget()
     monkeypatch.setattr(program, "run_passes", run_passes)
     monkeypatch.setattr(program, "lower", lambda *given: renamed(lower(*given), calling()))
+    yield
+    structures.forget()
 
 
 #: What says the name of an op, a tensor or a component.
