@@ -121,7 +121,7 @@ def test_schemas_and_near_matches_know_plugged_names(example):
         ({"model": {"family": "mlp-ln", "num_layers": 2}}, "Did you mean 'mlp-lm'"),
         (
             {"model": "gpt2-124m", "parallel": {"pipeline": 2, "schedule": "eager"}},
-            "'eager-1f1b'; got 'eager'. Did you mean 'eager-1f1b'",
+            r"'eager-1f1b'; got 'eager'\. Did you mean 'eager-1f1b'",
         ),
         (
             {"model": "gpt2-124m", "workload": {"passes": ["without-norm"]}},
@@ -148,7 +148,7 @@ def test_names_of_our_own_ask_for_no_plugin(example):
 def test_without_plugins():
     plugins.refresh()
     assert [row for row in plugin_rows() if row["distribution"] == "roofsim-example"] == []
-    with pytest.raises(UnknownNameError, match="no plug-in has a pass 'x'. `roofsim list plugins`"):
+    with pytest.raises(UnknownNameError, match=r"no plug-in has a pass 'x'\. `roofsim list plugins`"):
         roofsim.run({"model": "gpt2-124m", "workload": {"passes": ["x"]}})
 
 
