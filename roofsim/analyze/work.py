@@ -12,7 +12,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
-from roofsim.program import whole_model
+from roofsim.structures import whole_graph
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -70,7 +70,7 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     resolved, traits = evaluation.resolved, evaluation.resolved.model.traits()
     if evaluation.program.networks:
         return _of_networks(evaluation)
-    graph = whole_model(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
+    graph = whole_graph(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:

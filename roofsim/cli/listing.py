@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json
 from roofsim.cli.request import as_rows, console
+from roofsim.cli.words import Argument
 
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 
@@ -16,8 +15,8 @@ PLUGINS = "plugins"
 
 What = Annotated[
     str | None,
-    typer.Argument(
-        metavar="CATALOG", autocompletion=choices([*KINDS, PLUGINS]),
+    Argument(
+        metavar="CATALOG", complete=choices([*KINDS, PLUGINS]),
         help=f"One of: {', '.join(KINDS)}, {PLUGINS}. Left out: how many entries each has.",
     ),
 ]  # fmt: skip

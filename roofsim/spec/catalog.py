@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 from roofsim import plugins
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
 from roofsim.plugins import Plugin, remembered
-from roofsim.spec.reading.source import Document, parse_value, read_yaml
+from roofsim.spec.reading.source import Document, parse_value, read_kept
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
 
@@ -188,7 +188,7 @@ def _meant(kind: Kind, key: str) -> list[str]:
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:
-    """Read the catalog file of a name or alias.
+    """Read the catalog file of a name or alias, once; the document is shared and must not be changed.
 
     Raises
     ------
@@ -197,6 +197,6 @@ def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> D
     """
     found = resolve_name(kind, name, place, path)
     if found in names(kind):
-        return read_yaml(names(kind)[found])
+        return read_kept(names(kind)[found])
     file, _READ[kind, found] = plugged(kind)[found]
-    return read_yaml(file)
+    return read_kept(file)

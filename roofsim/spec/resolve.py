@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """A scenario with everything found and every default written out. Sizes may later be replaced by arrays."""
+    """A scenario with everything found and every default written out, or several that differ in numbers alone."""
 
     model: ModelSpec
     workload: Workload
@@ -70,6 +70,8 @@ class Resolved:
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
     choice: HardwareChoice = field(default_factory=HardwareChoice)
     """The hardware as the scenario states it."""
+    points: int = 1
+    """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 
     @property
     def hardware_changed(self) -> bool:
@@ -283,7 +285,7 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        model = validate(schema, document.named(name), prefix=prefix)
         self.warnings += model.caveats()
         return model
 
