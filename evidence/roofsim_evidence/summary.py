@@ -7,9 +7,9 @@ import io
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.calibrate import published
+from roofsim.calibrate.score import grouped, score
 from roofsim.output import save_text
 from roofsim_evidence.places import checkout
-from roofsim_evidence.score import grouped, score
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,11 +18,11 @@ from roofsim.schedule.pipeline.makespan import closed_form
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from roofsim.calibrate.cases import Case
     from roofsim.cost.links.collectives import Fabric
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
-    from roofsim_evidence.cases import Case
 
 #: (module, dotted name in it, what stands there instead; a function of what stood there, if `wraps`).
 Swap = tuple[str, str, Any]
