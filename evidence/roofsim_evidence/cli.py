@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="evidence",
-    help="Published measurements, and what they say of roofsim: fits, scores, pages, ablations. `evidence list` shows the subjects.",
+    help="Published measurements, and what they say of roofsim: fits, scores, pages, ablations. `evidence list` shows subjects.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -115,6 +115,14 @@ def page(
             typer.echo(f"wrote {', '.join(map(str, built.write()))}")
     if old:
         raise typer.Exit(1)
+
+
+@app.command("summary", epilog="evidence summary")
+def summary() -> None:
+    """Write the table of scores that travels with roofsim (`roofsim validate`): takes half an hour."""
+    from roofsim_evidence.summary import write_all
+
+    typer.echo(f"wrote {write_all()}")
 
 
 @app.command("ablate", epilog="evidence ablate multi-gpu bubble hidden")

@@ -8,6 +8,7 @@ import numpy as np
 
 from roofsim.calibrate.score import Score, score_of
 from roofsim.records import replace
+from roofsim.report.scores import share
 from roofsim.units import parse
 from roofsim_evidence.collectives.fit import fit
 from roofsim_evidence.collectives.measured import predict
@@ -60,9 +61,9 @@ def left_out(table: Collectives, known: Links) -> Scores:
 def report(found: Scores) -> str:
     """Return scores as a Markdown table."""
     cells = [
-        (part, str(one.n), f"{one.median:.1%}", f"{one.p90:.0%}", f"{one.bias:+.1%}") for part, one in found.items()
+        (part, str(one.n), share(one.median), f"{100.0 * one.p90:.0f} %", share(one.bias, signed=True))
+        for part, one in found.items()
     ]
-    cells = [tuple(cell.replace("%", " %") for cell in row) for row in cells]
     return markdown(("part", "rows", "median error", "90 % below", "bias"), cells)
 
 

@@ -30,6 +30,7 @@ from roofsim_evidence.pages import Page, filled
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from roofsim.numeric import Real
     from roofsim.spec.model.base import ModelSpec
 
 #: Phase -> its columns in the table of peaks.
@@ -39,9 +40,10 @@ _OPTIMIZERS = {"sgd": ("sgd", "foreach"), "sgd_mom": ("sgd-momentum", "foreach")
 PATH: Final = "docs/exactness.md"
 
 
-def relative(found: float, wanted: float) -> float:
+def relative(found: Real, wanted: float) -> float:
     """Return the relative difference."""
-    return abs(found - wanted) / wanted if wanted else abs(found)
+    difference = abs(float(found) - wanted)
+    return difference / wanted if wanted else difference
 
 
 def _parameters() -> Iterator[tuple[str, float]]:
@@ -57,8 +59,10 @@ def count_parameters(name: str) -> tuple[float, int | None]:
     if hasattr(spec, "num_inference_steps"):  # several networks, of which nobody lowers all at once
         found = roofsim.run(name, phase="forward", gpu="a100", engine="diffusers-2022").parameters["total"]
         return float(found), spec.published_parameters
-    lengths = {"target_length" if spec.family == "encoder-decoder" else "length": 64.0}
-    return parameters(lower(spec, Call(batch=1.0, **(lengths if _has_tokens(spec) else {})))), spec.published_parameters
+    lengths: dict[str, Any] = {}
+    if _has_tokens(spec):
+        lengths["target_length" if spec.family == "encoder-decoder" else "length"] = 64.0
+    return parameters(lower(spec, Call(batch=1.0, **lengths))), spec.published_parameters
 
 
 def model_of(name: str) -> ModelSpec:

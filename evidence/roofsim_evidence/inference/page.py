@@ -70,19 +70,13 @@ def _cells(name: str, rows: Rows) -> tuple[str, ...]:
     inside = score(held).coverage if held else None
     rank = "" if found.rank is None else f"{found.rank:.2f}"
     covered = "" if inside is None else f"{inside:.0%}"
-    return (
-        name, str(found.n), f"{found.median:.1%}", rest, f"{found.mean:.1%}", f"{found.p90:.1%}", f"{found.bias:+.1%}", rank, covered,
-    )  # fmt: skip
+    errors = (f"{found.median:.1%}", rest, f"{found.mean:.1%}", f"{found.p90:.1%}", f"{found.bias:+.1%}")
+    return (name, str(found.n), *errors, rank, covered)
 
 
-def _measured_as(key: Callable[[Prediction], str], *, last: bool = False) -> Callable[[Prediction], str]:
-    """Return a key that also says what was measured."""
-
-    def named(row: Prediction) -> str:
-        parts = (SHORT[row.case.quantity], key(row))
-        return ", ".join(reversed(parts) if last else parts)
-
-    return named
+def _measured_as(key: Callable[[Prediction], str]) -> Callable[[Prediction], str]:
+    """Return a key that says first what was measured."""
+    return lambda row: f"{SHORT[row.case.quantity]}, {key(row)}"
 
 
 def _servers(rows: Rows) -> str:

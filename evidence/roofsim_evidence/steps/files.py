@@ -44,8 +44,8 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
     spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
     notes = {
         "command": COMMAND,
-        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by source, "
-        "card, family, precision, software and a hash",
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by "
+        "source, card, family, precision, software and a hash",
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
     }
