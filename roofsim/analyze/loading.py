@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from roofsim.graph.component import MERGED, Purpose
+from roofsim.graph.ops import Matmul
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
-
-#: The products of a layer that a fused module merges, by fusion group.
-_PARTS: Final = {"qkv": MERGED[Purpose.QUERY_KEY_VALUE], "gate_up": MERGED[Purpose.GATE_UP]}
 
 
 def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
@@ -23,12 +20,12 @@ def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
     engine = evaluation.resolved.engine
     if engine.memory.merged_weights != "beside_parts":
         return None
-    merged = {part for group in engine.fusion.groups for part in _PARTS.get(group, ())}
+    merged = {op.inputs[1].root for op in graph if isinstance(op, Matmul) and op.merges}
     weights: Real = 0.0
     parts: Real = 0.0
     for tensor, copies in graph.parameters().items():
         size = tensor.numel * tensor.dtype.itemsize * copies
         weights = weights + size
-        if tensor.purpose in merged and len(tensor.shape) > 1:
+        if tensor in merged:
             parts = parts + size
     return weights, parts

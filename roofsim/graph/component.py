@@ -42,6 +42,7 @@ class Purpose(StrEnum):
     QUERY_DOWN = "query_down"
     QUERY_UP = "query_up"
     KEY_VALUE_DOWN = "key_value_down"
+    QUERY_KEY_VALUE_DOWN = "query_key_value_down"
     KEY_VALUE_UP = "key_value_up"
     OUTPUT = "output"
     TEXT_OUTPUT = "text_output"
@@ -81,6 +82,7 @@ class Purpose(StrEnum):
 #: Matrices that stand for several projections, which an engine (or a model) merged.
 MERGED: Final[dict[Purpose | None, tuple[Purpose, ...]]] = {
     Purpose.QUERY_KEY_VALUE: (Purpose.QUERY, Purpose.KEY, Purpose.VALUE),
+    Purpose.QUERY_KEY_VALUE_DOWN: (Purpose.QUERY_DOWN, Purpose.KEY_VALUE_DOWN),
     Purpose.GATE_UP: (Purpose.GATE, Purpose.UP),
 }
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from roofsim.errors import GraphError, PassError
+from roofsim.graph.component import Purpose
 from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
+from roofsim.passes.kernels.gated_activations import GateActivations
+from roofsim.passes.kernels.projections import MergeProjections
 from roofsim.passes.metrics import MetricsLast
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
@@ -26,9 +29,14 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
     from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.precision.formats import WeightFormat
     from roofsim.spec.precision.roles import Precision
     from roofsim.spec.scenario.adapter import Adapter
     from roofsim.spec.scenario.workload import RecomputePlan
+
+#: Projections that engines of inference merge beside queries, keys and values; training keeps them apart (Megatron-LM,
+#: multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj).
+LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
 
 
 class Pass(Protocol):
@@ -72,7 +80,7 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
 
 def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
     """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
-    passes: list[Pass] = [assign_precision(precision)]
+    passes: list[Pass] = [*_merged_layers(precision, engine, LATENT), assign_precision(precision)]
     if engine.precision.activation_type == "fp32":
         passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
     if "pointwise" in engine.fusion.groups:
@@ -89,7 +97,8 @@ def training_passes(
     adapter: Adapter | None = None,
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
-    passes: list[Pass] = [assign_precision(precision)]  # first: casts are ops that everything else must see
+    passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
+    passes.append(assign_precision(precision))  # casts are ops that everything else must see
     if adapter is not None:
         passes.append(
             _adapters(adapter, precision, engine)
@@ -118,6 +127,26 @@ def training_passes(
     return passes
 
 
+def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpose] = frozenset()) -> list[Pass]:
+    """Return the passes that put an engine's merged layers in place of those of the model's code.
+
+    `latent` are the projections that the engine merges as well where it merges queries, keys and values.
+    """
+    into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
+    into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
+    passes: list[Pass] = []
+    if into:
+        passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
+    if "gated_activation" in engine.fusion.groups:
+        passes.append(GateActivations())  # where a layer is merged, its halves are
+    return passes
+
+
+def _stored(precision: Precision) -> WeightFormat | None:
+    """Return the format in which weights are stored; None: in one type."""
+    return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
+
+
 def assign_precision(precision: Precision) -> AssignPrecision:
     """Return the precision pass of a resolved precision."""
     narrow = precision.operands is not None
@@ -128,7 +157,7 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=precision.stored or (None if precision.weights is None else weight_format(precision.weights)),
+        weights=_stored(precision),
     )
 
 

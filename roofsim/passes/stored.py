@@ -89,6 +89,8 @@ def _model_of(graph: OpGraph) -> _Model:
         for weight in weights:
             rows.setdefault(weight.purpose, weight.shape[0])
         for op in body:
+            if isinstance(op, Matmul):
+                rows |= dict(op.merges)
             if isinstance(op, GroupedMatmul):
                 experts = op.experts
     groups: Real = rows[Purpose.QUERY] / rows[Purpose.VALUE] if {Purpose.QUERY, Purpose.VALUE} <= set(rows) else 1.0
@@ -96,23 +98,30 @@ def _model_of(graph: OpGraph) -> _Model:
 
 
 def _place(op: AbstractOp, weight: Tensor, model: _Model) -> Place:
+    """Return where a weight stands; one that merges projections stands where the first of them does in a checkpoint."""
     matrix = HEAD if op.block is None else LINEAR
+    purpose, rows = (weight.purpose, weight.shape[-2])
+    if isinstance(op, Matmul) and op.merges:
+        purpose, rows = op.merges[0]
     return Place(
         part=EMBEDDING if isinstance(op, Embedding) else matrix,
-        role=_ROLES.get(weight.purpose, "other"),
+        role=_ROLES.get(purpose, "other"),
         columns=weight.shape[-1],
-        rows=weight.shape[-2],
+        rows=rows,
         matrices=2.0 if isinstance(op, GroupedMatmul) and weight.purpose is Purpose.GATE_UP else 1.0,
-        module=_module(weight),
+        module=_module(weight, purpose),
         layers=model.layers,
         groups=model.groups,
         experts=model.experts,
     )
 
 
-def _module(weight: Tensor) -> str:
-    """Return what the components of a weight are for, from the outermost: self_attention.query."""
-    return "" if weight.component is None else ".".join(weight.component.path)
+def _module(weight: Tensor, purpose: Purpose | None) -> str:
+    """Return what the components of a weight are for, from the outermost to its own `purpose`: self_attention.query."""
+    if weight.component is None:
+        return ""
+    path = weight.component.path
+    return ".".join(path if purpose is weight.purpose or purpose is None else (*path[:-1], purpose))
 
 
 def _type_of(found: WeightFormat, place: Place) -> DType | None:

@@ -1,4 +1,4 @@
-"""Price products with weights in inference: side by side where the engine merges them, with the measured kernels' rates."""
+"""Price products with weights in inference with the rates of measured kernels."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, g
 from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
 from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
 from roofsim.cost.kernels.table import constants_for
-from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, where
+from roofsim.numeric import is_scalar, where
 from roofsim.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterable, Sequence
+    from collections.abc import Sequence
 
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -25,12 +24,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Projections of one input that an engine may run as one product, by the fact that says so.
-TOGETHER: Final[tuple[tuple[str, tuple[Purpose | None, ...]], ...]] = (
-    ("qkv", (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)),
-    ("qkv", (Purpose.QUERY_DOWN, Purpose.KEY_VALUE_DOWN)),
-    ("gate_up", (Purpose.GATE, Purpose.UP)),
-)
 #: Four-bit formats whose products were measured.
 FOUR_BITS: Final = ("nvfp4",)
 #: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
@@ -47,58 +40,23 @@ Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
 def price_products(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> None:
-    """Price products with weights: merged where the engine merges them, all with the same constants at once."""
-    groups: dict[str, list[list[int]]] = {}
-    for places in _projections(ops, works, context, serving):
-        op = ops[places[0]]
-        assert isinstance(op, Matmul)
-        kind = arithmetic_of(op)
-        if kind is not None and works[places[0]].on_tensor:
-            groups.setdefault(kind, []).append(places)
-    for kind, found in groups.items():
-        _products_of(kind, found, ops, works, context, serving)
+    """Price products with weights, all with the same constants at once."""
+    groups: dict[str, list[int]] = {}
+    for place, op in ops.items():
+        if isinstance(op, Matmul) and _from_library(op, works[place], context):
+            kind = arithmetic_of(op)
+            if kind is not None and works[place].on_tensor:
+                groups.setdefault(kind, []).append(place)
+    for kind, places in groups.items():
+        _products_of(kind, places, ops, works, context, serving)
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], serving)
-    _one_launch(ops, works, context, serving)
 
 
-def _projections(
-    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
-) -> Iterable[list[int]]:
-    """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[Hashable, list[int]] = {}
-    for place, op in ops.items():
-        if not isinstance(op, Matmul) or works[place].product is None:
-            continue
-        if not _weighted(op) and not np.any(_as_library(op, context)):
-            continue
-        groups.setdefault(_side_by_side(op, serving) or place, []).append(place)
-    return groups.values()
-
-
-def _side_by_side(op: Matmul, serving: Serving) -> Hashable | None:
-    """Return what the projections share that an engine runs as one with this one; None: it runs alone."""
-    together = next((one for fact, one in TOGETHER if fact in serving.merged and op.purpose in one), None)
-    return None if together is None or op.component is None else (op.block, op.component.parent, together)
-
-
-def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
-    """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[Hashable, list[int]] = {}
-    for place, op in ops.items():
-        if not isinstance(op, Matmul) or packed_weight(op) is None:
-            continue
-        together = _side_by_side(op, serving)
-        if together is not None:
-            groups.setdefault((together, works[place].bandwidth_key), []).append(place)
-    for places in groups.values():
-        for place in places:
-            op, launches = ops[place], works[place].launches
-            assert isinstance(op, Matmul)
-            works[place] = replace(
-                works[place], launches=where(_written_out(op, context), launches, launches / len(places))
-            )
+def _from_library(op: Matmul, work: KernelWork, context: Pricing) -> bool:
+    """Tell whether a library multiplies: what has a product with a weight, at some sizes at least."""
+    return work.product is not None and (_weighted(op) or bool(np.any(_as_library(op, context))))
 
 
 def _weighted(op: Matmul) -> bool:
@@ -126,8 +84,8 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     if op.scores or packed_weight(op) is None:
         return False
     written = _written_out(op, context)
-    integer = context.quantised.integer is not None and context.device.has("int8")
-    if integer or context.quantised.tile_rows is not None:
+    integer = context.quantised.facts.integer is not None and context.device.has("int8")
+    if integer or context.quantised.facts.tile_rows is not None:
         return written
     return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
 
@@ -139,14 +97,14 @@ def _settled(holds: Any, rows: Real) -> Any:
 
 def _products_of(
     kind: str,
-    groups: list[list[int]],
+    places: list[int],
     ops: dict[int, AbstractOp],
     works: dict[int, KernelWork],
     context: Pricing,
     serving: Serving,
 ) -> None:
     device = context.device
-    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
+    measured, numbers = constants_for(device, "gemm", serving.engine.kernels.measured_as, kind)
     _, wide = constants_for(device, "gemm", None, "16-bit")
     # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
     numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
@@ -154,26 +112,20 @@ def _products_of(
     floor = numbers.pop("floor")
     floor = floor if measured else device.architecture.kernel_floor
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
-    peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
+    peak, _ = context.product_rate(works[places[0]].compute_keys[0].removesuffix("_matrix"))
     own = unit_share(numbers.pop("compute"), context) * sustained(context, peak, kind)
     if serving.stream_share is not None:
         numbers["bandwidth"] = serving.stream_share
     tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
     shapes, shares = [], []
-    for places in groups:
-        first = works[places[0]]
-        key = first.compute_keys[0]
-        whole = first.compute_share / first.tiling
+    for place in places:
+        work, key = works[place], works[place].compute_keys[0]
+        whole = work.compute_share / work.tiling
         shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
-        shapes.append(_merged_shape([ops[place] for place in places], context))
-    for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
-        total: Real = 0.0
-        for place in places:
-            total = total + works[place].flops
-        for place in places:
-            part = divide(works[place].flops, total) if len(places) > 1 else 1.0
-            found = rated(works[place], context, limits, floor, numbers["sharpness"], part)
-            works[place] = _where_many(ops[place], works[place], found, context)
+        shapes.append(_shape(ops[place], context))
+    for place, limits in zip(places, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+        found = rated(works[place], context, limits, floor, numbers["sharpness"])
+        works[place] = _where_many(ops[place], works[place], found, context)
 
 
 def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
@@ -198,17 +150,12 @@ def _halved(context: Pricing, math: str) -> bool:
     return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
 
 
-def _merged_shape(ops: Sequence[AbstractOp], context: Pricing) -> Sizes:
-    """Return m, n, k, batch and bytes per element of both operands and the result of products side by side."""
-    first = ops[0]
-    assert isinstance(first, Matmul)
-    n: Real = 0.0
-    for op in ops:
-        assert isinstance(op, Matmul)
-        n = n + op.n
-    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
-    right = where(_written_out(first, context), left, right)
-    return first.m, n, first.k, first.batch, left, right, result
+def _shape(op: AbstractOp, context: Pricing) -> Sizes:
+    """Return m, n, k, batch and bytes per element of both operands and the result of a product."""
+    assert isinstance(op, Matmul)
+    left, right, result = (tensor.dtype.itemsize for tensor in (op.inputs[0], op.inputs[1], op.outputs[0]))
+    right = where(_written_out(op, context), left, right)
+    return op.m, op.n, op.k, op.batch, left, right, result
 
 
 def product_limits(
@@ -240,9 +187,9 @@ def _limits(
 def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
     if op.scores:
-        share = serving.cache_share if serving.decodes else None
+        share = serving.engine.attention.cache_read_share if serving.decodes else None
         return work if share is None else replace(work, bandwidth_share=share)
-    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+    if serving.stream_share is None or serving.engine.matmul.vector_rows < 1.0 or not _weighted(op):
         return work
-    few = op.m <= serving.vector_rows
+    few = op.m <= serving.engine.matmul.vector_rows
     return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))

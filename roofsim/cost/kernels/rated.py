@@ -65,12 +65,10 @@ def unit_share(share: float, context: Pricing) -> Real:
     return where(cut > CUT, np.maximum(np.minimum(share * cut, BEST), share), share)
 
 
-def rated(
-    work: KernelWork, context: Pricing, limits: tuple[Real, Real], floor: Real, sharpness: float, part: Real = 1.0
-) -> KernelWork:
-    """Give a kernel the rates at which its limits come out as the model says; `part` is its share of a merged one."""
+def rated(work: KernelWork, context: Pricing, limits: tuple[Real, Real], floor: Real, sharpness: float) -> KernelWork:
+    """Give a kernel the rates at which its limits come out as the model says."""
     device = context.device
-    compute, memory = (plain(limit * part) for limit in limits)
+    compute, memory = (plain(limit) for limit in limits)
     computing = divide(work.flops, work.flop_peak)
     moving = divide(work.traffic, device.bandwidth)
     beyond = maximum(floor - device.architecture.kernel_floor, 0.0) / device.pace
@@ -79,9 +77,8 @@ def rated(
         # No unit multiplies faster than at the clock that boards hold, whatever share was measured on another card.
         compute_share=minimum(divide(computing, compute) * device.pace, device.architecture.clock_headroom),
         bandwidth_share=divide(moving, memory) * device.pace,
-        floor=plain(beyond * part),
+        floor=plain(beyond),
         norm=sharpness,
-        launches=work.launches * part,
         resident=0.0,
         energy=energy(work, context),
     )

@@ -16,6 +16,7 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "gelu": 5.0,
     "gelu_backward": 10.0,
     "silu": 3.0,
+    "gated": 4.0,  # SiLU and the product
     "silu_backward": 6.0,
     "sigmoid": 3.0,
     "sigmoid_backward": 3.0,
