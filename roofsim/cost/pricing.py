@@ -117,7 +117,8 @@ class PricedGraph:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
-        self.counts = [op.count for op in graph.ops]
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
         scalar = is_scalar(context.device.bandwidth, *self.counts) and all(_scalar(work) for _, work in self.works)
         self._stack = _stack([work for _, work in self.works]) if scalar and self.works else None
         self.windows = self._windows()
@@ -133,7 +134,8 @@ class PricedGraph:
             return None
         prices, mean = self._prices(Scales()), device.architecture.power_window
         return [
-            window(cost.time, mean) if work.apart else 0.0 for (_, work), cost in zip(self.works, prices, strict=True)
+            window(cost.time, mean) if work.apart and self.context.mechanisms.sustained else 0.0
+            for (_, work), cost in zip(self.works, prices, strict=True)
         ]
 
     # -- per op -------------------------------------------------------------------------------------------------

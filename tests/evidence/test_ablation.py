@@ -10,12 +10,12 @@ from roofsim.errors import UnknownNameError
 from roofsim.spec import catalog
 from roofsim_evidence.multi_gpu import ablation
 from roofsim_evidence.multi_gpu.cases import load_multi_cases
-from roofsim_evidence.multi_gpu.mechanisms import MECHANISMS
+from roofsim_evidence.multi_gpu.mechanisms import ABLATIONS
 from roofsim_evidence.multi_gpu.notes import COMPOSED
 from roofsim_evidence.steps.cases import predict_step
 
 CASES = [case for case in load_multi_cases() if case.source != COMPOSED]
-BY_NAME = {one.name: one for one in MECHANISMS}
+BY_NAME = {one.name: one for one in ABLATIONS}
 #: One case of each source and set of degrees that it uses: what one of them lacks another has.
 SOME = list({(case.source, *sorted(case.scenario["parallel"])): case for case in CASES}.values())[::2]
 
@@ -26,12 +26,12 @@ def predicted(name):
 
 
 def test_names_are_unique_and_have_a_page():
-    assert len(BY_NAME) == len(MECHANISMS)
+    assert len(BY_NAME) == len(ABLATIONS)
     pages = catalog.root() / "docs" / "mechanisms"
-    assert all((pages / f"{one.page}.md").exists() for one in MECHANISMS)
+    assert all((pages / f"{one.page}.md").exists() for one in ABLATIONS)
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda one: one.name)
+@pytest.mark.parametrize("mechanism", ABLATIONS, ids=lambda one: one.name)
 def test_each_moves_what_it_touches_and_comes_back(mechanism):
     touched = [case for case in SOME if mechanism.touches(case)]
     before = {case.name: predicted(case.name) for case in touched}

@@ -50,7 +50,8 @@ def page(rows: Rows, unpriced: Unpriced) -> Page:
         served=_servers(rows),
         left_out=_left_out(timed),
         memory=scores(
-            [row for row in rows if row.case.quantity in BYTES], _measured_as(lambda row: row.case.software, last=True)
+            [row for row in rows if row.case.quantity in BYTES],
+            lambda row: f"{row.case.software}, {SHORT[row.case.quantity]}",
         ),
         unpriced=_unpriced(unpriced),
         worst=_worst(timed),

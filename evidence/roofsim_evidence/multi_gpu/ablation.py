@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate.score import grouped, score
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim_evidence.markdown import table
-from roofsim_evidence.multi_gpu.mechanisms import MECHANISMS
+from roofsim_evidence.multi_gpu.mechanisms import ABLATIONS
 from roofsim_evidence.multi_gpu.notes import LABELS
 from roofsim_evidence.pages import Page, filled
 from roofsim_evidence.steps.cases import predict_steps
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from roofsim.calibrate.cases import Case
-    from roofsim_evidence.multi_gpu.mechanisms import Mechanism
+    from roofsim_evidence.multi_gpu.mechanisms import Ablation
     from roofsim_evidence.steps.cases import StepPrediction
 
 PATH: Final = "docs/mechanisms/evidence.md"
@@ -25,14 +25,13 @@ HEADS: Final = ("mechanism", "when switched off", "source", "n", "with", "withou
 VISIBLE: Final = 0.002
 
 
-def predicted_without(mechanism: Mechanism, cases: Sequence[Case]) -> dict[str, StepPrediction]:
+def predicted_without(mechanism: Ablation, cases: Sequence[Case]) -> dict[str, StepPrediction]:
     """Return predictions by name of the case, for the cases that the mechanism can move."""
     touched = [case for case in cases if mechanism.touches(case)]
-    with mechanism.off():
-        return {row.case.name: row for row in predict_steps(touched)}
+    return {row.case.name: row for row in predict_steps(touched, mechanism.off)}
 
 
-def lines_of(mechanism: Mechanism, rows: Sequence[StepPrediction]) -> Iterator[tuple[str, ...]]:
+def lines_of(mechanism: Ablation, rows: Sequence[StepPrediction]) -> Iterator[tuple[str, ...]]:
     """Yield the table's lines of one mechanism: a line for each source that it moves."""
     found = predicted_without(mechanism, [row.case for row in rows])
     title = (f"[{mechanism.name}]({mechanism.page}.md)", mechanism.without)
@@ -46,7 +45,7 @@ def lines_of(mechanism: Mechanism, rows: Sequence[StepPrediction]) -> Iterator[t
             title = ("", "")
 
 
-def rows_of_table(rows: Sequence[StepPrediction], mechanisms: Sequence[Mechanism] = MECHANISMS) -> str:
+def rows_of_table(rows: Sequence[StepPrediction], mechanisms: Sequence[Ablation] = ABLATIONS) -> str:
     """Return the table of mechanisms."""
     lines = [line for mechanism in mechanisms for line in lines_of(mechanism, rows)]
     return table(HEADS, lines, left=3)
@@ -59,7 +58,7 @@ def page(rows: Sequence[StepPrediction]) -> Page:
     )
 
 
-def mechanisms_named(names: Sequence[str]) -> Sequence[Mechanism]:
+def mechanisms_named(names: Sequence[str]) -> Sequence[Ablation]:
     """Return the mechanisms of some names, all for none.
 
     Raises
@@ -67,8 +66,8 @@ def mechanisms_named(names: Sequence[str]) -> Sequence[Mechanism]:
     UnknownNameError
         With near matches.
     """
-    known = {one.name: one for one in MECHANISMS}
+    known = {one.name: one for one in ABLATIONS}
     for name in names:
         if name not in known:
             raise UnknownNameError(Problem(f"unknown mechanism {name!r}. {did_you_mean(name, tuple(known))}".strip()))
-    return [known[name] for name in names] or MECHANISMS
+    return [known[name] for name in names] or ABLATIONS

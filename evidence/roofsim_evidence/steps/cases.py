@@ -9,7 +9,8 @@ from roofsim.analyze.throughput import units_per_step
 from roofsim.api import answer
 from roofsim.calibrate.predict import Prediction
 from roofsim.evaluate import evaluate
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
+from roofsim.spec.mechanisms import ALL, Mechanisms
 from roofsim_evidence.cases import load, with_thirds
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ class StepPrediction(Prediction):
     fits: bool = True
 
 
-def predict_step(case: Case) -> StepPrediction:
-    """Predict one step with the shipped constants."""
-    evaluation = evaluate(case.resolve())
+def predict_step(case: Case, mechanisms: Mechanisms = ALL) -> StepPrediction:
+    """Predict one step with the shipped constants; with some mechanisms switched off, if any."""
+    evaluation = evaluate(replace(case.resolve(), mechanisms=mechanisms))
     result = answer(evaluation)
     peak, _ = evaluation.device.rate(evaluation.resolved.precision.math)
     interval = result.step_time_interval
@@ -62,6 +63,6 @@ def predict_step(case: Case) -> StepPrediction:
     )
 
 
-def predict_steps(cases: Iterable[Case]) -> list[StepPrediction]:
+def predict_steps(cases: Iterable[Case], mechanisms: Mechanisms = ALL) -> list[StepPrediction]:
     """Predict all cases, in one pass."""
-    return [predict_step(case) for case in cases]
+    return [predict_step(case, mechanisms) for case in cases]

@@ -86,6 +86,8 @@ class Messages:
         Whether messages have a last axis of contexts, which factors on the links then have too.
     bucket
         Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
+    silent
+        Tells of a collective whether it takes no time (an ablation); None: all take theirs.
     """
 
     fabric: Fabric
@@ -95,6 +97,7 @@ class Messages:
     waits: tuple[float, float] = (0.0, 0.0)
     averaged: bool = False
     bucket: float = 0.0
+    silent: Callable[[Collective], bool] | None = None
 
     def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
         """Return the traffic of one pass over a graph by phase and group."""
@@ -115,6 +118,8 @@ class Messages:
         return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
     def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
+        if self.silent is not None and self.silent(op):
+            return Traffic()
         message = op.message()
         if not is_scalar(message, op.ranks):
             return self._one(op, scales)
