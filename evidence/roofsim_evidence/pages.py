@@ -52,7 +52,7 @@ class Page:
         drawn = []
         if self.draw is not None:
             try:
-                pictures.mkdir(exist_ok=True)
+                pictures.mkdir(parents=True, exist_ok=True)
             except OSError as error:
                 raise OutputError(f"cannot make {pictures}: {error.strerror}") from None
             drawn = self.draw(pictures)

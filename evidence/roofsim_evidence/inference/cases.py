@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
+from roofsim.calibrate.cases import BYTES
 from roofsim.calibrate.predict import Prediction, predict_case
 from roofsim.errors import NoDataError, SpecError
+from roofsim.records import replace
 from roofsim_evidence.cases import load, with_thirds
 
 if TYPE_CHECKING:
@@ -32,9 +34,10 @@ def load_inference_cases() -> tuple[Case, ...]:
 
 
 def predict_inference(case: Case) -> Prediction | str:
-    """Predict a case with the shipped constants, or say why it is not priced."""
+    """Predict a case with the shipped constants, or say why it is not priced; of memory, the page scores no intervals."""
     try:
-        return predict_case(case)
+        row = predict_case(case)
+        return replace(row, interval=None) if case.quantity in BYTES else row
     except (SpecError, NoDataError) as problem:
         return str(problem).splitlines()[0]
 
