@@ -99,8 +99,7 @@ def page(
     if output is not None and (everything or check or len(names or ()) > 1):
         raise SpecError("--output takes one page, and neither --all nor --check")
     chosen = names or [one for one, about in SUBJECTS.items() if "page" in about.verbs and about.measurements]
-    for name in chosen:
-        subject(name, "page")
+    chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
     for name in chosen:
         built: Page = call(name, "page", {"data": data, "groups": groups})

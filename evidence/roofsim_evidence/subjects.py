@@ -34,6 +34,8 @@ class Subject:
         Its page; empty if it has none.
     constants
         Files of ``hardware/constants`` that a fit writes.
+    repeats
+        Subjects whose pages the page repeats parts of, so that it is written after them.
     """
 
     about: str
@@ -42,6 +44,7 @@ class Subject:
     measurements: str
     document: str = ""
     constants: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
 
     def function(self, verb: str) -> Callable[..., Any]:
         """Return what a verb calls."""
@@ -61,6 +64,7 @@ SUBJECTS: Final = {
         measurements="steps.jsonl",
         document="docs/accuracy.md",
         constants=("steps.yaml",),
+        repeats=("inference",),
     ),
     "kernels": Subject(
         about="single kernels",
