@@ -146,7 +146,8 @@ class PricedGraph:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
-        self.counts = [op.count for op in graph.ops]
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
         device = context.device
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
@@ -168,8 +169,11 @@ class PricedGraph:
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean = self.context.device.architecture.power_window
-        shares = [np.where(work.apart, window(cost.time, mean), 0.0) for _, work, cost in self._priced(stack, Scales())]
+        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        shares = [
+            np.where(work.apart & alone, window(cost.time, mean), 0.0)
+            for _, work, cost in self._priced(stack, Scales())
+        ]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
 
     @cached_property

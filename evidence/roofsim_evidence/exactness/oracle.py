@@ -114,7 +114,7 @@ def step(
         cross_entropy="native" if spec.family in NATIVE_LOSS else "upcast",
         dropout=None if dropout == "default" else float(dropout),
     )
-    lengths = {"target_length" if spec.family == "encoder-decoder" else "length": size}
+    lengths: dict[str, Any] = {"target_length" if spec.family == "encoder-decoder" else "length": size}
     amp = precision == "amp"
     call = Call(batch=batch, compute=compute, autocast=amp, flavour=flavour, **lengths)
     typed = AssignPrecision(compute=compute, parameters=stored, autocast=amp)(lower(spec, call))
