@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.base import AbstractOp, Block
     from roofsim.graph.tensor import Tensor
 
 
@@ -62,3 +62,16 @@ class Rewiring:
         self._twins.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         self.ops.append(new)
         return new
+
+    def program(self) -> list[AbstractOp]:
+        """Return what was written; blocks hand on the twins of what they handed on."""
+        blocks = dict.fromkeys(op.block for op in self.ops if op.block is not None)
+        new = {block: self._renewed(block) for block in blocks if any(self._changed(pair) for pair in block.carries)}
+        return [replace(op, block=new[op.block]) if op.block in new else op for op in self.ops]
+
+    def _changed(self, pair: tuple[Tensor, Tensor]) -> bool:
+        return any(tensor in self._twins for tensor in pair)
+
+    def _renewed(self, block: Block) -> Block:
+        carries = [(self.twin(entry), self.twin(leaving)) for entry, leaving in block.carries]
+        return replace(block, carries=carries)

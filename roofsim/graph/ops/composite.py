@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.graph.ops.indexed import CacheAppend
+from roofsim.graph.ops.light import Normalization, Softmax
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType
@@ -14,12 +16,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Fused(AbstractOp):
-    """Several ops in one kernel: their FLOPs, but only the bytes that cross its border."""
+    """Several ops in one kernel: their FLOPs, but only the bytes that cross its border.
+
+    Attributes
+    ----------
+    pattern
+        What merges them: a compiler (``pointwise``), or a library whose kernel no compiler sees into.
+    launches
+        Kernels that do all of it, where a library has more than one.
+    """
 
     kind: ClassVar[Kind] = Kind.ELEMENTWISE
 
     parts: tuple[AbstractOp, ...]
     pattern: str = "pointwise"
+    launches: Real = 1.0
 
     @property
     def group(self) -> Kind:
@@ -33,13 +44,40 @@ class Fused(AbstractOp):
             total = total + part.flops()
         return total
 
+    def bytes_read(self) -> Real:
+        total: Real = 0.0
+        written_into = {part.inputs[1] for part in self.parts if isinstance(part, CacheAppend) and not part.concatenates}
+        for tensor in dict.fromkeys(self.inputs):
+            total = total if tensor in written_into else total + tensor.bytes
+        for part in self.parts:
+            if isinstance(part, Softmax | Normalization):
+                total = total + (part.passes - 1.0) * part.inputs[0].bytes
+        return total
+
     def bytes_written(self) -> Real:
         views = {tensor for part in self.parts if part.kind is Kind.VIEW for tensor in part.outputs}
+        appends = {part.outputs[0]: part for part in self.parts if isinstance(part, CacheAppend)}
         written = {tensor.root: tensor for tensor in self.outputs if tensor not in views}
         total: Real = 0.0
         for tensor in written.values():
-            total = total + tensor.bytes
+            total = total + (appends[tensor].bytes_written() if tensor in appends else tensor.bytes)
         return total
+
+    def kernels(self) -> Real:
+        split = [part.passes for part in self.parts if isinstance(part, Softmax | Normalization)]
+        return self.launches * max(split, default=1.0)
+
+
+@dataclass(frozen=True, eq=False, slots=True, kw_only=True)
+class ExtraKernels(AbstractOp):
+    """Kernels that an engine launches beside those of the model, whose traffic nobody stated: `number` launches."""
+
+    kind: ClassVar[Kind] = Kind.COPY
+
+    number: Real
+
+    def kernels(self) -> Real:
+        return self.number
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
