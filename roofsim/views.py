@@ -6,12 +6,12 @@ name, whose `to_rows` are flat rows and whose `to_dict` is plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.printed import Table, flattened
 from roofsim.api import answer, resolve
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

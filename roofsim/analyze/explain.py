@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import op_table
@@ -12,6 +11,7 @@ from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar
+from roofsim.records import dataclass, field
 from roofsim.units import humanize
 
 if TYPE_CHECKING:

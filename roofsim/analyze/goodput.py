@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
@@ -11,6 +10,7 @@ from roofsim.evaluate import host_path_of
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, real
 from roofsim.program import build
+from roofsim.records import asdict, dataclass, replace
 from roofsim.spec.scenario.workload import Offload, Parallel
 from roofsim.units import humanize
 

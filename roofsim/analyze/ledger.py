@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
+from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
 

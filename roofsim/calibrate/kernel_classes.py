@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import Columns, Parameter
 from roofsim.cost.kernels.models.silicon import USUAL_RATE, Silicon, power_share
 from roofsim.errors import NoDataError
+from roofsim.records import dataclass, field
 from roofsim.units import parse
 
 if TYPE_CHECKING:

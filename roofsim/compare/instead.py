@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import NoDataError, SpecError
+from roofsim.records import dataclass
 from roofsim.search.fitting.changes import flags_of
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine

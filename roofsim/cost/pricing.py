@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,7 +12,9 @@ from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import Kind, Phase
+from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
+from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -211,7 +212,7 @@ class PricedGraph:
             parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
             for part in PARTS:
                 parts[part] = parts[part] + getattr(cost, part) * count
-            if op.kind is Kind.ATTENTION:
+            if _attends(op):
                 attention[phase] = attention.get(phase, 0.0) + cost.time * count
             host[phase] = (
                 host.get(phase, 0.0)
@@ -236,7 +237,7 @@ class PricedGraph:
         joules = np.asarray(self._stack.energy) * counts
         device, host, power = {}, {}, {}
         apart: dict[str, Sustained] = {}
-        attends = np.array([self.graph.ops[index].kind is Kind.ATTENTION for index, _ in self.works])
+        attends = np.array([_attends(self.graph.ops[index]) for index, _ in self.works])
         attention: dict[str, Real] = {}
         own = None
         if watts is not None and self.windows is not None:
@@ -258,6 +259,11 @@ class PricedGraph:
                         power=_sum(own.power, chosen),
                     )  # fmt: skip
         return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
+
+
+def _attends(op: AbstractOp) -> bool:
+    """Tell whether an op is a fused attention kernel, or the operator around one."""
+    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
 def _sum(values: Any, chosen: Any) -> Real:

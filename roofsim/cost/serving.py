@@ -2,14 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from roofsim.cost.kernels.work import KernelWork
-    from roofsim.graph.base import AbstractOp, Block
-    from roofsim.graph.component import Component
-    from roofsim.numeric import Real
+from roofsim.records import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,20 +15,8 @@ class Serving:
         Whether the pass adds one token per sequence.
     attention
         Generation of its fused attention kernel; None: not stated.
-    merged
-        Engine facts of merged kernels.
-    cache_write_kernels
-        Launches per layer that rotate queries and keys and write the cache; None: one an op of the graph.
-    expert_kernels
-        Launches per layer that bring tokens into the order of experts and back; None: one an op of the graph.
-    expert_rows
-        How tokens come into the order of experts: ``modules``, ``copied`` or ``gathered`` by the products.
     measured_as
         Engine in which its kernels of experts and of latent attention were measured; None: medians over all.
-    router_kernels
-        Launches per layer that choose experts from their scores; None: one an op of the graph.
-    extra_kernels
-        Launches per layer beyond those of the graph.
     stream_share
         What products draw of the memory bandwidth; None: as measured library kernels do.
     vector_rows
@@ -48,48 +29,17 @@ class Serving:
         What products of 8-bit operands write: ``wide`` (16 bits), ``int32`` or ``narrow`` (8 bits).
     narrow_launches
         Launches of each of them.
-    packs_heads
-        Whether a kernel before fused attention copies queries, keys and values.
     convolution_share
         Share of the rate of searched convolutions.
-    bias_kernels, convolution_biases, mask_kernels, split_reductions
-        Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms
-        are kernels of their own.
     """
 
     decodes: bool = False
     attention: str | None = None
-    merged: frozenset[str] = frozenset()
-    cache_write_kernels: float | None = None
-    expert_kernels: float | None = None
-    expert_rows: str = "modules"
     measured_as: str | None = None
-    router_kernels: float | None = None
-    extra_kernels: float = 0.0
     stream_share: float | None = None
     vector_rows: float = 0.0
     cache_share: float | None = None
     softmax_on_chip: bool = False
     narrow_products: str = "wide"
     narrow_launches: float = 1.0
-    packs_heads: bool = False
-    bias_kernels: bool = False
-    mask_kernels: bool = False
-    split_reductions: bool = False
-    convolution_biases: bool = False
     convolution_share: float = 1.0
-
-
-def share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
-    """Let ops of a layer have a number of launches together; None: their own."""
-    if number is None:
-        return
-    layers: dict[Block | Component | AbstractOp, list[int]] = {}
-    for place, op in ops.items():
-        layers.setdefault(op.module, []).append(place)
-    for places in layers.values():
-        total: Real = 0.0
-        for place in places:
-            total = total + works[place].launches
-        for place in places:
-            works[place] = replace(works[place], launches=works[place].launches * (number / total))

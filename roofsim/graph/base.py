@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import GraphError
 from roofsim.numeric import Real, same
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.component import Component, Purpose

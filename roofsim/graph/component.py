@@ -6,9 +6,10 @@ name: names are for people.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
+
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

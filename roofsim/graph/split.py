@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.base import AbstractOp, Block
@@ -10,6 +9,7 @@ from roofsim.graph.naming import inside_block
 from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import is_none
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, minimum, product
+from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.component import Component, Purpose

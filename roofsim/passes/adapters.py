@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import Problem, SpecError, did_you_mean
@@ -11,6 +10,7 @@ from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Cast, Copy, Dropout, Elementwise, Embedding, GroupedMatmul, Matmul, View
 from roofsim.graph.tensor import BOOL, FP32, TF32, DType, Role, Tensor
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

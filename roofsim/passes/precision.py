@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -40,6 +39,7 @@ from roofsim.graph.ops import (
 )
 from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
 from roofsim.passes.stored import stored_types, weight_of
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.spec.precision.formats import WeightFormat

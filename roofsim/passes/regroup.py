@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError
@@ -10,6 +9,7 @@ from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.naming import inside_block
 from roofsim.graph.ops import Fused
 from roofsim.graph.tensor import Role, Tensor
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import Problem, SpecError
@@ -11,6 +10,7 @@ from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Matmul, View
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, minimum, product, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
+from roofsim.records import dataclass
 from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, Place
 from roofsim.spec.precision.formats import mean_bits
 

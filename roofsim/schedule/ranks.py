@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.numeric import Real, divide, is_scalar, maximum, where
+from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
 from roofsim.schedule.pipeline.makespan import makespan
 from roofsim.schedule.pipeline.protocol import StageTimes

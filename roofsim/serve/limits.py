@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import ceil
+from roofsim.records import dataclass
 from roofsim.serve.problems import problem
 from roofsim.spec.engine.facts import stated_names
 from roofsim.spec.engine.schema import Engine

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
+from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
 from roofsim.serve.limits import Limits, limits_of
 from roofsim.serve.problems import problem

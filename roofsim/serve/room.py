@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.analyze.host import Away, host_notes
 from roofsim.analyze.ledger import memory_of
+from roofsim.records import asdict, dataclass, field
 from roofsim.serve.surface import Passes
 
 if TYPE_CHECKING:

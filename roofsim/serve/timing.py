@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from roofsim.records import dataclass
 from roofsim.serve.surface import Curve, Passes, Surface
 
 if TYPE_CHECKING:

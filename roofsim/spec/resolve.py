@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from roofsim.errors import Problem, SpecError, UnknownNameError
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.spec.engine.find import choose
 from roofsim.spec.engine.schema import Engine, catalog_engine

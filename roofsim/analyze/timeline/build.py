@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.ledger import memory_of
@@ -14,6 +13,7 @@ from roofsim.cost.pricing import Scales
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import stage_costs
 from roofsim.numeric import is_scalar
+from roofsim.records import replace
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.simulation import Timed, simulate

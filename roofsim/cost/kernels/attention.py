@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -17,6 +16,7 @@ from roofsim.cost.kernels.models.attention import (
 from roofsim.cost.kernels.rated import card, rated, sustained
 from roofsim.cost.kernels.table import constants_for, factor_of
 from roofsim.numeric import where
+from roofsim.records import replace
 from roofsim.units import parse
 
 if TYPE_CHECKING:

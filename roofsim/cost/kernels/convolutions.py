@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.cost.kernels.models.gemm import Tiling
@@ -11,6 +10,7 @@ from roofsim.cost.kernels.rated import ARITHMETIC, rated, sustained
 from roofsim.cost.kernels.table import constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.device import Device, device_of
@@ -11,6 +10,7 @@ from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
+from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -76,25 +76,14 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
     return Serving(
         decodes=decodes,
         attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
-        merged=frozenset(engine.fusion.groups),
-        cache_write_kernels=engine.cache.decode_write_kernels if decodes else engine.cache.write_kernels,
-        expert_kernels=engine.experts.kernels,
-        expert_rows=engine.experts.rows,
         measured_as=engine.kernels.measured_as,
-        router_kernels=1.0 if engine.experts.router == "fused" else None,
-        extra_kernels=engine.kernels.extra_per_layer,
         stream_share=_of_data(resolved, engine.matmul.stream_share),
         vector_rows=float(engine.matmul.vector_rows),
         cache_share=engine.attention.cache_read_share,
         softmax_on_chip=engine.attention.implementation == "fused_softmax",
         narrow_products=engine.matmul.narrow_products,
         narrow_launches=engine.matmul.narrow_product_launches,
-        packs_heads=engine.attention.packs_heads,
-        bias_kernels="biases" in engine.fusion.plain_kernels,
-        mask_kernels="masks" in engine.fusion.plain_kernels,
-        convolution_biases="convolution_biases" in engine.fusion.plain_kernels,
         convolution_share=engine.convolution.share,
-        split_reductions="reductions" in engine.fusion.plain_kernels,
     )
 
 

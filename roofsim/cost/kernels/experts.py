@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, ex
 from roofsim.cost.kernels.quantised import packed_weight
 from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
 from roofsim.cost.kernels.table import constants_for
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +44,7 @@ from roofsim.graph.ops import (
 )
 from roofsim.graph.tensor import Role
 from roofsim.numeric import any_above, is_scalar, maximum, same, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -275,7 +275,8 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
         return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
     if op.method not in ("batch", "synchronised"):
         twice = op.backward and op.method in ("layer", "rms")
-        return (context.light(op.flops(), traffic * (LAYER_NORM_BACKWARD if twice else 1.0), str(op.kind)),)
+        traffic = traffic * (LAYER_NORM_BACKWARD if twice else 1.0)
+        return (context.light(op.flops(), traffic, str(op.kind), op.kernels()),)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
@@ -309,13 +310,17 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     if not op.backward and not op.on_chip:
         traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
     # A kernel that keeps rows in registers streams as elementwise kernels do.
-    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind)),)
+    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), op.kernels()),)
 
 
 @kernels_of.register
 def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
+    if op.heavy is not None:
+        # One launch of an operator: what it does beside its attention takes time, but none to be launched.
+        beside = [work for part in op.parts if part is not op.heavy for work in kernels_of(part, context)]
+        return (*kernels_of(op.heavy, context), *(replace(work, launches=0.0) for work in beside))
     group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group)),)
+    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group), op.kernels()),)
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:

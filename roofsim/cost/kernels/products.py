@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from roofsim.cost.kernels.table import constants_for
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import USUAL_RATE, Silicon, sustained_share
 from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.quantised import QuantisedProducts
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops.indexed import CacheAppend
 from roofsim.graph.ops.light import Normalization, Softmax
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.graph.tensor import DType
     from roofsim.numeric import Real
 
@@ -33,20 +35,46 @@ class Fused(AbstractOp):
     launches: Real = 1.0
 
     @property
+    def heavy(self) -> AbstractOp | None:
+        """The fused attention kernel around which the others run, if it is one operator with it."""
+        return next((part for part in self.parts if part.kind is Kind.ATTENTION), None)
+
+    @property
     def group(self) -> Kind:
+        if self.heavy is not None:
+            return self.heavy.group
         order = (Kind.NORMALIZATION, Kind.SOFTMAX, Kind.LOSS, Kind.DROPOUT, Kind.REDUCTION)
         kinds = {part.group for part in self.parts}
         return next((kind for kind in order if kind in kinds), Kind.ELEMENTWISE)
 
     def flops(self) -> Real:
+        return self._sum(lambda part: part.flops())
+
+    def model_flops(self) -> Real:
+        return self._sum(lambda part: part.model_flops())
+
+    def needed_flops(self) -> Real:
+        return self._sum(lambda part: part.needed_flops())
+
+    def hardware_flops(self) -> Real:
+        return self._sum(lambda part: part.hardware_flops())
+
+    def executed_flops(self) -> Real:
+        return self._sum(lambda part: part.executed_flops())
+
+    def _sum(self, amount: Callable[[AbstractOp], Real]) -> Real:
         total: Real = 0.0
         for part in self.parts:
-            total = total + part.flops()
+            total = total + amount(part)
         return total
 
     def bytes_read(self) -> Real:
+        if self.heavy is not None:  # its kernels hand on what they make through memory
+            return self._sum(lambda part: part.bytes_read())
         total: Real = 0.0
-        written_into = {part.inputs[1] for part in self.parts if isinstance(part, CacheAppend) and not part.concatenates}
+        written_into = {
+            part.inputs[1] for part in self.parts if isinstance(part, CacheAppend) and not part.concatenates
+        }
         for tensor in dict.fromkeys(self.inputs):
             total = total if tensor in written_into else total + tensor.bytes
         for part in self.parts:
@@ -55,6 +83,8 @@ class Fused(AbstractOp):
         return total
 
     def bytes_written(self) -> Real:
+        if self.heavy is not None:
+            return self._sum(lambda part: part.bytes_written())
         views = {tensor for part in self.parts if part.kind is Kind.VIEW for tensor in part.outputs}
         appends = {part.outputs[0]: part for part in self.parts if isinstance(part, CacheAppend)}
         written = {tensor.root: tensor for tensor in self.outputs if tensor not in views}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.component import Purpose
@@ -11,6 +10,7 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, maximum, minimum, round_up, same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from roofsim.graph.component import Purpose
@@ -11,6 +10,7 @@ from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, floor, product
+from roofsim.records import dataclass
 
 #: Activations whose gradient is computed from the input, also where they run in place.
 OVERWRITTEN: Final = frozenset({"silu", "hardswish", "hardsigmoid", "mish", "relu6"})

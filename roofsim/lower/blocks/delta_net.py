@@ -7,7 +7,6 @@ and writes the state (``fused_recurrent_gated_delta_rule``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
@@ -16,6 +15,7 @@ from roofsim.graph.tensor import FP32, Role, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, minimum
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers

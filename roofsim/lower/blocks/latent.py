@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import Heads, Tables, attend, cached, expand_heads, rotary_tables, rotate
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
@@ -23,6 +22,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

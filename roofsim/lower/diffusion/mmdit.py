@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
@@ -22,6 +21,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.builder import Builder

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
@@ -10,6 +9,7 @@ from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.convolutional import VisionLayers

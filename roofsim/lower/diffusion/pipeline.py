@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.builder import Builder
@@ -15,6 +14,7 @@ from roofsim.lower.diffusion.unet import DiffusionUnet
 from roofsim.lower.language.encoder import lower_encoder
 from roofsim.lower.language.encoder_decoder import lower_encoder_alone
 from roofsim.numeric import Real, real, same
+from roofsim.records import replace
 from roofsim.spec.model.diffusion_pipelines import DiffusionPipelineModel, DitPipelineModel
 from roofsim.spec.model.transformer import EncoderDecoderModel, EncoderModel
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
@@ -19,6 +18,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.numeric import Real, real, same
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
@@ -17,6 +16,7 @@ from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, any_above, ceil, floor, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
@@ -12,6 +11,7 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.vision.resnet import ResidualTrunk
 from roofsim.numeric import Real, real
+from roofsim.records import dataclass
 from roofsim.spec.model.vision import RESNET_STAGES, ResNetModel
 
 if TYPE_CHECKING:

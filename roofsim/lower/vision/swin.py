@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
@@ -13,6 +12,7 @@ from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.projections import project_stacked
 from roofsim.lower.blocks.relative_bias import indexed_bias
 from roofsim.numeric import Real, ceil, floor, maximum, minimum, same, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

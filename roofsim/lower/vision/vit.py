@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
@@ -14,6 +13,7 @@ from roofsim.lower.blocks.projections import ProjectionBiases, project, project_
 from roofsim.lower.blocks.relative_bias import aligned, contiguous_bias, indexed_bias
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -13,6 +12,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import DTYPES
@@ -13,6 +12,7 @@ from roofsim.passes.host.offload import OffloadActivations, OffloadCache, Offloa
 from roofsim.passes.host.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.ranks.shard import FullyShard, ReduceGradients
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real

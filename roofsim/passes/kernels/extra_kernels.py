@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.ops import ExtraKernels
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

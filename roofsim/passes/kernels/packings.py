@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.ops import Attention, Copy
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -24,19 +24,20 @@ class PackHeads:
         """Return the graph with a copy before each fused attention that has none."""
         ops: list[AbstractOp] = []
         for op in graph:
-            if isinstance(op, Attention) and not op.backward and not _packed(op, graph):
-                packed = tuple(replace(tensor, name=f"{tensor.name}.packed", base=None) for tensor in op.inputs[:3])
-                ops.append(
-                    Copy(
-                        name=f"{op.name}.pack", inputs=op.inputs[:3], outputs=packed, block=op.block, component=op.component,
-                        function="pack",
-                    )
-                )  # fmt: skip
-                op = replace(op, inputs=(*packed, *op.inputs[3:]))
-            ops.append(op)
+            attends = isinstance(op, Attention) and not op.backward and not _packed(op, graph)
+            ops += _with_copy(op) if attends else [op]
         return graph.replaced(ops, *self.ensures)
 
 
-def _packed(op: Attention, graph: OpGraph) -> bool:
+def _with_copy(op: AbstractOp) -> list[AbstractOp]:
+    packed = tuple(replace(tensor, name=f"{tensor.name}.packed", base=None) for tensor in op.inputs[:3])
+    copy = Copy(
+        name=f"{op.name}.pack", inputs=op.inputs[:3], outputs=packed, block=op.block, component=op.component,
+        function="pack",
+    )  # fmt: skip
+    return [copy, replace(op, inputs=(*packed, *op.inputs[3:]))]
+
+
+def _packed(op: AbstractOp, graph: OpGraph) -> bool:
     source = graph.producer.get(op.inputs[0])
     return isinstance(source, Copy) and source.function == "pack"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.ops import Convolution, Elementwise, Matmul, Normalization, Softmax
 from roofsim.graph.rewire import Rewiring
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.component import MERGED, Component, Purpose
@@ -12,6 +11,7 @@ from roofsim.graph.rewire import Rewiring
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, same
 from roofsim.passes.stored import stored_types
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import Block

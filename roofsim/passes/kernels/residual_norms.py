@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import Block
 from roofsim.graph.ops import Elementwise, Normalization, View
 from roofsim.graph.rewire import Rewiring
 from roofsim.numeric import Real, same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

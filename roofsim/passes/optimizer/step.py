@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
@@ -13,6 +12,7 @@ from roofsim.graph.tensor import BF16, FP32, DType, Role, Tensor
 from roofsim.numeric import Real, ceil, maximum, where
 from roofsim.passes.optimizer.methods import METHODS, Method, StateCode
 from roofsim.passes.optimizer.newton_schulz import Products, products_of
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from roofsim.graph.tensor import DTYPES, DType
@@ -11,6 +10,7 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
 from roofsim.passes.ranks.whole_gradients import CopyIntoBuckets, KeepWholeGradients
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -106,7 +106,7 @@ def _wire(precision: Precision, engine: Engine) -> DType | None:
 
 def _place(passes: list[Pass]) -> int:
     """Return the place behind autograd and recomputation."""
-    return 1 + max(at for at, one in enumerate(passes) if one.name in ("autograd", "recompute"))
+    return 1 + max(at for at, one in enumerate(passes) if one.ensures & {"backward", "recomputed"})
 
 
 def _behind_accumulation(passes: list[Pass], at: int) -> int:

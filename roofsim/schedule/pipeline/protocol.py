@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
+
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.records import dataclass
 from roofsim.schedule.pipeline.plan import Plan, plan
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass, field
 from roofsim.search.fitting.bench import Bench, takes_share
 from roofsim.search.fitting.changes import Remedies, remedies
 from roofsim.search.fitting.layouts import Fewest, fewest_gpus

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ledger import memory_of
@@ -10,6 +9,7 @@ from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass, field
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:

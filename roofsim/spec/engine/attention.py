@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
-
+from roofsim.schema.base import Field
 from roofsim.spec.engine.base import Facts, Flat, Strict
 
 #: Which code computes attention; the name of a generation stands for its achieved rate.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from pydantic import BaseModel, ConfigDict
+from roofsim.records import dataclass
+from roofsim.schema.base import BaseModel, ConfigDict
 
 
 class Strict(BaseModel):

@@ -6,13 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel
-
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass, field, replace
+from roofsim.schema.base import BaseModel
 from roofsim.spec.engine.base import Facts, Flat
 from roofsim.spec.engine.versions import NO_FACTS
 from roofsim.spec.reading.source import Document

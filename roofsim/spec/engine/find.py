@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, older, read_choice
 from roofsim.spec.engine.schema import Engine, stated_engine

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.engine.base import Facts, Flat, Strict
 from roofsim.spec.reading.quantity import BytesOrNone, SecondsOrNone
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
-
 from roofsim.errors import did_you_mean
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.engine.attention import AttentionFacts
 from roofsim.spec.engine.facts import Stated, in_groups, leaves, path_of, paths

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.engine.base import Strict
 from roofsim.spec.engine.choice import Version, decimal_year
 

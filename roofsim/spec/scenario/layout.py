@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError, one_of
 from roofsim.numeric import Real, maximum, minimum, real, where
+from roofsim.records import dataclass
 from roofsim.spec.scenario.schedules import load_schedule, takes, taking
 from roofsim.spec.scenario.workload import ShardedOver
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.engine.choice import EngineChoice
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles

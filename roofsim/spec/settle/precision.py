@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
+from roofsim.records import replace
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.precision.roles import (
     PATH,

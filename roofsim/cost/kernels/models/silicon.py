@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from roofsim.numeric import Array, Real
+from roofsim.records import dataclass
 from roofsim.units import parse
 
 #: FLOP of a compute unit's matrix units per clock in 16 bits, where nobody states them: Volta, GeForce and workstation cards.
