@@ -54,6 +54,8 @@ class OpCost:
         What the power of a long product adds to it on its own.
     drawn
         Seconds in which the card may draw the rest of its energy: that part is averaged over the step.
+    launches
+        Kernels that it launches each time.
     """
 
     op: AbstractOp
@@ -64,6 +66,7 @@ class OpCost:
     bound: Any
     held: Real = 0.0
     drawn: Real = 0.0
+    launches: Real = 0.0
 
     def lasting(self, stretch: Real) -> Real:
         """Return the seconds of one launch in a step that takes so many more for each second of drawing power."""
@@ -150,7 +153,11 @@ class PricedGraph:
                 own = sustained(cost.time, work.heat / watts, drawn, self.windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
-        return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        launches: dict[int, Real] = {}
+        for index, work in self.works:
+            launches[index] = launches.get(index, 0.0) + work.launches
+        costs = (_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops))
+        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
     def _prices(self, scales: Scales) -> list[Price]:
         if self._stack is None:

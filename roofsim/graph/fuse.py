@@ -111,7 +111,7 @@ def fused_kernel(
     holds = tuple(dict.fromkeys(t for op in members for t in op.holds if t not in made and t not in inputs))
     roots = {t.root for t in outside}  # whoever reads a view outside needs the storage behind it
     outputs = tuple(dict.fromkeys(t for op in members for t in op.outputs if t in outside or t in roots))
-    last = members[-1]
+    last = next((op for op in reversed(members) if op.kind is not Kind.VIEW), members[-1])
     return Fused(
         name=f"{last.name}.fused" if name is None else name, inputs=inputs, outputs=outputs, holds=holds,
         phase=last.phase, block=last.block, parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,

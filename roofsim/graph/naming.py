@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.component import Component
 
 
 def inside_block(op: AbstractOp) -> str:
@@ -19,3 +20,9 @@ def name_of_layer(op: AbstractOp) -> str:
     if last.isdigit():  # a second product of one name: matmul.2
         return f"{scope.rpartition('.')[0]}.{last}"
     return scope or op.name
+
+
+def name_beside(name: str, old: Component, new: Component) -> str:
+    """Return the name of what belongs to a component as that of what belongs to another one in the same place."""
+    before, found, behind = f".{name}".rpartition(f".{old.name}.")
+    return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.graph.ops import Fused
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -15,10 +16,24 @@ if TYPE_CHECKING:
 
 def rewired(op: AbstractOp, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
     """Return `op` with each tensor replaced by its twin; outputs that are views follow their storage."""
+    if isinstance(op, Fused):
+        return _rewired_parts(op, twin)
     inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
     holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
     outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)
     return replace(op, inputs=inputs, holds=holds, outputs=outputs)
+
+
+def _rewired_parts(op: Fused, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
+    env, parts = dict(twin), []
+    for part in op.parts:
+        new = rewired(part, env)
+        env.update((old, out) for old, out in zip(part.outputs, new.outputs, strict=True) if old is not out)
+        parts.append(new)
+    inputs, outputs, holds = (
+        tuple(env.get(tensor, tensor) for tensor in group) for group in (op.inputs, op.outputs, op.holds)
+    )
+    return replace(op, inputs=inputs, outputs=outputs, holds=holds, parts=tuple(parts))
 
 
 def rewired_all(body: Iterable[AbstractOp], twin: Mapping[Tensor, Tensor]) -> list[AbstractOp]:

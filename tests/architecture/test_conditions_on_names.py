@@ -27,6 +27,7 @@ ASKING = frozenset({
 #: Places that look a name up which a person has typed, or make a name for people to read.
 SPOKEN = {
     ("graph/naming.py", "inside_block"), ("graph/naming.py", "name_of_layer"),
+    ("graph/naming.py", "name_beside"),
     ("analyze/alive.py", "tensor_rows"), ("analyze/explain.py", "explain"),
 }  # fmt: skip
 

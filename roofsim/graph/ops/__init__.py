@@ -1,7 +1,7 @@
 """The op vocabulary."""
 
 from roofsim.graph.ops.communication import Collective
-from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate
+from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
 from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
@@ -47,5 +47,6 @@ __all__ = [
     "Softmax",
     "Sort",
     "View",
+    "parts_of",
     "visible_share",
 ]

@@ -77,10 +77,7 @@ class Fused(AbstractOp):
         }
         for tensor in dict.fromkeys(self.inputs):
             total = total if tensor in written_into else total + tensor.bytes
-        for part in self.parts:
-            if isinstance(part, Softmax | Normalization):
-                total = total + (part.passes - 1.0) * part.inputs[0].bytes
-        return total
+        return total + (self._passes - 1.0) * self.inputs[0].bytes if self.inputs else total
 
     def bytes_written(self) -> Real:
         if self.heavy is not None:
@@ -94,8 +91,17 @@ class Fused(AbstractOp):
         return total
 
     def kernels(self) -> Real:
-        split = [part.passes for part in self.parts if isinstance(part, Softmax | Normalization)]
-        return self.launches * max(split, default=1.0)
+        return self.launches * self._passes
+
+    @property
+    def _passes(self) -> float:
+        """Kernels of a softmax or norm among its parts, each of which reads the input."""
+        return max((part.passes for part in self.parts if isinstance(part, Softmax | Normalization)), default=1.0)
+
+
+def parts_of(op: AbstractOp) -> tuple[AbstractOp, ...]:
+    """Return the ops that a kernel is made of: itself, if it is not fused."""
+    return op.parts if isinstance(op, Fused) else (op,)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -54,9 +54,8 @@ def _kernel(op: Elementwise, gate: Elementwise, graph: OpGraph) -> Elementwise:
     halves = gate.inputs[0], other
     split = graph.producer.get(other)
     together = isinstance(split, View) and set(split.outputs) == set(halves)
-    scope, _, _ = op.name.rpartition(".")
     return Elementwise(
-        name=f"{scope}.gated" if scope else "gated", inputs=split.inputs if together and split else halves,
+        name=f"{op.name}.gated", inputs=split.inputs if together and split else halves,
         outputs=op.outputs, holds=op.holds, phase=op.phase, block=op.block, component=op.component, function="gated",
     )  # fmt: skip
 

@@ -13,6 +13,7 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,12 +28,22 @@ class FuseRouters:
         """Return the graph with one op for each router beside its product."""
         ops: list[AbstractOp] = []
         for (_, body), outside in zip(graph.segments(), graph.read_by_segment(), strict=True):
-            members = [op for op in body if _chooses(op)]
+            members = _choosing(body)
             name = f"{members[0].module.name}.router" if members else None
             ops += contracted(body, members, outside, "router", name=name)
         return graph.replaced(ops, *self.ensures)
 
 
-def _chooses(op: AbstractOp) -> bool:
-    light = op.kind not in (Kind.MATMUL, Kind.COLLECTIVE) and not isinstance(op, Fused)
-    return light and op.within(Purpose.ROUTER)
+def _choosing(body: list[AbstractOp]) -> list[AbstractOp]:
+    """Return the light ops of a router that need its scores; what comes before its product converts its input."""
+    scores: set[Tensor] = set()
+    found: list[AbstractOp] = []
+    for op in body:
+        if not op.within(Purpose.ROUTER) or isinstance(op, Fused):
+            continue
+        if op.kind is Kind.MATMUL:
+            scores.update(op.outputs)
+        elif op.kind is not Kind.COLLECTIVE and any(tensor in scores for tensor in op.inputs):
+            scores.update(op.outputs)
+            found.append(op)
+    return found

@@ -53,7 +53,7 @@ class OrderTokens:
         copies = [op for op in ways if isinstance(op, Gather) and op.purpose is Purpose.ROWS]
         rows = {tensor for op in copies for tensor in op.outputs}
         copying = [*copies, *(op for op in body if isinstance(op, Cast) and op.inputs[0] in rows)]
-        summing = [op for op in ways if op in returned]
+        summing = [op for op in ways if op in returned and op.kind is not Kind.VIEW]
         sorting = [op for op in ways if op not in returned and op not in copies and op.kind is not Kind.VIEW]
         if not summing or not sorting:
             return body
@@ -104,12 +104,10 @@ def _gathered(graph: OpGraph) -> list[AbstractOp]:
 
 
 def _show(writer: Rewiring, op: AbstractOp, tokens: Tensor, rows: Tensor) -> None:
-    """Write a view that shows the rows of tokens in the order of experts."""
-    shown = replace(rows, base=tokens)
+    """Write what shows the rows of tokens in the order of experts; their room is kept, as where ranks send them."""
     writer.ops.append(
         View(
-            name=f"{op.name}.gathered", inputs=(tokens,), outputs=(shown,), block=op.block, component=op.component,
+            name=f"{op.name}.gathered", inputs=(tokens,), outputs=(rows,), block=op.block, component=op.component,
             function="gather",
         )
     )  # fmt: skip
-    writer.put({rows: shown})
