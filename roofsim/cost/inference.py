@@ -38,10 +38,11 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
             priced[place] = padded_heads(op, price_attention(op, priced[place], context, serving), serving)
         elif isinstance(op, GroupedMatmul):
             priced[place] = price_experts(op, priced[place], context)
-        elif isinstance(op, Softmax) and serving.softmax_on_chip:
+        elif isinstance(op, Softmax) and serving.engine.attention.implementation == "fused_softmax":
             priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
-    if serving.narrow_products != "wide":
-        narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
+    matmul = serving.engine.matmul
+    if matmul.narrow_products != "wide":
+        narrow_passes(ops_of, priced, matmul.narrow_products, matmul.narrow_product_launches)
     return [(index, priced[place]) for place, (index, _) in enumerate(works)]
 
 

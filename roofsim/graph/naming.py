@@ -22,7 +22,13 @@ def name_of_layer(op: AbstractOp) -> str:
     return scope or op.name
 
 
-def name_beside(name: str, old: Component, new: Component) -> str:
-    """Return the name of what belongs to a component as that of what belongs to another one in the same place."""
+def in_place_of(op: AbstractOp, leaf: str) -> str:
+    """Return the name of what stands in the place of an op: ``mlp.gated`` for that of ``mlp.mul``."""
+    scope, _, _ = op.name.rpartition(".")
+    return f"{scope or op.name}.{leaf}"
+
+
+def moved(name: str, old: Component, new: Component) -> str:
+    """Return the name of what belongs to one component as that of what belongs to another beside it."""
     before, found, behind = f".{name}".rpartition(f".{old.name}.")
     return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"

@@ -5,7 +5,7 @@ import pytest
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention, CacheAppend
 from roofsim.graph.tensor import Role
-from roofsim.spec.model.transformer import EncoderDecoderModel
+from roofsim.spec.model.encoders import EncoderDecoderModel
 from tests.lower.transformer_checks import (
     check_arrays,
     check_oracle_flops,
@@ -62,7 +62,7 @@ GENERATION = [
 @pytest.mark.parametrize(("name", "size", "context", "prefill", "decode"), GENERATION)
 def test_generation_equals_the_library(name, size, context, prefill, decode):
     model = catalog_model(name)
-    common = {"batch": 4.0, "size": size, "concatenated_cache": True}
+    common = {"batch": 4.0, "size": size, "cache": "concatenated"}
     first = run(model, phase="prefill", target_length=1.0, **common)
     step = run(model, phase="decode", context_length=context, **common)
     assert heavy_flops(first, Phase.FORWARD) == prefill

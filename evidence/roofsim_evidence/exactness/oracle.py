@@ -106,7 +106,7 @@ def step(
     if layers is not None:
         spec = spec.model_copy(update={"num_layers": layers})
     compute, stored = (FP32 if precision == "fp32" else BF16), (BF16 if precision == "bf16" else FP32)
-    flavour = Flavour(
+    flavour = Flavour.of(
         attention="unfused" if attention == "eager" else "sdpa",
         rms_norm="chain",
         gelu_new="chain",
@@ -137,10 +137,16 @@ def inference_of(row: Row) -> OpGraph:
     """Return the prefill, or the decode step after it, of a row of the decode table: a cache that is concatenated."""
     context = float(row["context"])
     cached = context if row["phase"] == "prefill" else context + 1.0
-    flavour = Flavour(attention="sdpa", rms_norm="chain", gelu_new="chain", rotary="chain", training=False)
+    flavour = Flavour.of(
+        attention="sdpa",
+        rms_norm="chain",
+        gelu_new="chain",
+        rotary="chain",
+        key_value_cache="concatenated",
+        training=False,
+    )
     call = Call(
         phase=row["phase"], batch=float(row["batch"]), length=context, context_length=cached, flavour=flavour,
-        concatenated_cache=True,
     )  # fmt: skip
     return AssignPrecision(compute=BF16, parameters=BF16)(lower(model(row["model"]), call)).verify()
 

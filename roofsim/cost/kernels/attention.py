@@ -52,7 +52,11 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
     latent = serving.decodes and op.inputs[1] == op.inputs[2]
     operation = LATENT if latent else "attention_decode" if serving.decodes else "attention_prefill"
-    generation = serving.measured_as if latent else UNSPLIT.get(serving.attention or "", serving.attention)
+    generation = (
+        serving.engine.kernels.measured_as
+        if latent
+        else UNSPLIT.get(serving.engine.attention.generation or "", serving.engine.attention.generation)
+    )
     measured, numbers = constants_for(context.device, operation, generation, kind)
     if not (serving.decodes or measured):
         return work
@@ -60,9 +64,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     chip, shape = card(context, work.flop_peak), _attention_shape(op)
     if serving.decodes:
         constants = DecodeConstants(**numbers)
-        if serving.attention in UNSPLIT and not latent:
+        if serving.engine.attention.generation in UNSPLIT and not latent:
             constants = replace(constants, chunk=WHOLE)
-        if serving.attention in VECTORED:
+        if serving.engine.attention.generation in VECTORED:
             plain = np.asarray(op.heads <= op.kv_heads)
             constants = replace(
                 constants, block=where(plain, np.minimum(PLAIN_START, constants.block), constants.block)
@@ -76,11 +80,15 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
 
 def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWork:
     """Let kernels of the first generation compute heads as wide as the next of their tiles."""
-    if serving.attention not in PADDED or serving.decodes:
+    if serving.engine.attention.generation not in PADDED or serving.decodes:
         return work
     tile = min((width for width in HEAD_TILES if np.all(np.asarray(op.head_size) <= width)), default=None)
     share = 1.0 if tile is None else op.head_size / tile
-    if serving.attention == "memory_efficient" and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
+    if (
+        serving.engine.attention.generation == "memory_efficient"
+        and op.inputs[0].dtype.itemsize > WIDEST
+        and work.on_tensor
+    ):
         share = share / FAST_FP32
     return replace(work, compute_share=work.compute_share * share)
 
@@ -88,7 +96,7 @@ def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWor
 def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:
     """Let kernels that take matrix units for grouped heads only compute the others on ordinary units, without padding."""
     rate = context.device.vector_rate
-    if serving.attention not in VECTORED or rate is None:
+    if serving.engine.attention.generation not in VECTORED or rate is None:
         return limits
     plain = op.executed_flops() / (rate * context.device.constants.factors["vector"])
     return where(np.asarray(op.heads <= op.kv_heads), plain, limits[0]), limits[1]

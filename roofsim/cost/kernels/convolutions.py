@@ -24,8 +24,8 @@ def price_convolutions(
     """Hold convolutions to the arithmetic of their implicit product; their images pass memory once, not once a tap."""
     for place, op in ops.items():
         work = works[place]
-        if isinstance(op, Convolution) and work.product is not None and serving.convolution_share < 1.0:
-            work = works[place] = replace(work, compute_share=work.compute_share * serving.convolution_share)
+        if isinstance(op, Convolution) and work.product is not None and serving.engine.convolution.share < 1.0:
+            work = works[place] = replace(work, compute_share=work.compute_share * serving.engine.convolution.share)
         kind = ARITHMETIC.get(work.compute_keys[0])
         if not isinstance(op, Convolution) or work.product is None or kind is None or not work.on_tensor:
             continue
@@ -33,7 +33,7 @@ def price_convolutions(
         numbers = {name: value for name, value in numbers.items() if name != "quantise"}
         floor = numbers.pop("floor")
         floor = floor if measured else context.device.architecture.kernel_floor
-        share = numbers.pop("compute") * sustained(context, work.flop_peak, kind) * serving.convolution_share
+        share = numbers.pop("compute") * sustained(context, work.flop_peak, kind) * serving.engine.convolution.share
         tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
         size = op.inputs[0].dtype.itemsize
         [(compute, _)] = product_limits(

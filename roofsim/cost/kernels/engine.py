@@ -11,6 +11,7 @@ from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
 from roofsim.records import replace
+from roofsim.spec.engine.phase import in_phase
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -48,42 +49,25 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
 def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
     """Return how the engine multiplies with narrow weights on a card."""
     facts = resolved.engine.matmul.weight_only
-    found = QuantisedProducts(
-        kernels=facts.kernels,
-        compute=facts.compute,
-        bandwidth=_of_data(resolved, facts.bandwidth),
+    return QuantisedProducts(
+        facts=facts,
+        data_share=_data_share(resolved),
         stream_limit=None if facts.bytes_per_clock is None else _stream_limit(resolved, facts.bytes_per_clock),
-        integer=facts.integer,
         expand_from=_expands_from(resolved, device),
-        parts=facts.parts,
-        tile_rows=facts.tile_rows,
-        expansion_slots=facts.expansion_slots,
         slot_rate=_slot_rate(resolved),
     )
-    few = facts.few_rows
-    if few is None:
-        return found
-    other = replace(found, parts=few.parts, tile_rows=few.tile_rows, expansion_slots=few.expansion_slots)
-    return replace(found, few=(float(few.rows), other))
 
 
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
-    engine, decodes = resolved.engine, phase == "decode"
-    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
+    engine = resolved.engine
+    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.decoder_only())
     if not generates and "train" in engine.phases:
         return None
     return Serving(
-        decodes=decodes,
-        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
-        measured_as=engine.kernels.measured_as,
-        stream_share=_of_data(resolved, engine.matmul.stream_share),
-        vector_rows=float(engine.matmul.vector_rows),
-        cache_share=engine.attention.cache_read_share,
-        softmax_on_chip=engine.attention.implementation == "fused_softmax",
-        narrow_products=engine.matmul.narrow_products,
-        narrow_launches=engine.matmul.narrow_product_launches,
-        convolution_share=engine.convolution.share,
+        engine=in_phase(engine, phase, resolved.architecture.name),
+        decodes=phase == "decode",
+        data_share=_data_share(resolved),
     )
 
 
@@ -116,13 +100,12 @@ def _stream_limit(resolved: Resolved, each: float | None) -> float:
     return each * gpu.compute_units * gpu.clock.boost
 
 
-def _of_data(resolved: Resolved, share: float | None) -> float | None:
-    """Return a stated share of the memory bandwidth without that of check bits, where those lie in the same memory.
+def _data_share(resolved: Resolved) -> float:
+    """Return the share of what is read from memory that is data: less than all where check bits lie in the same memory.
 
     Shares of measured library kernels hold it already.
     """
-    inline = resolved.gpu.memory.error_correction == "inline"
-    return share * DATA_SHARE if inline and share is not None else share
+    return DATA_SHARE if resolved.gpu.memory.error_correction == "inline" else 1.0
 
 
 def _slot_rate(resolved: Resolved) -> Real | None:

@@ -33,7 +33,7 @@ def _experts_kind(op: GroupedMatmul, context: Pricing) -> str | None:
         return BLOCKS if kind == "fp8" else kind
     if stored.itemsize < 1.0:
         return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
-    return kind if context.quantised.integer is None else None
+    return kind if context.quantised.facts.integer is None else None
 
 
 def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> KernelWork:
@@ -41,7 +41,7 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     kind = _experts_kind(op, context)
     if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
         return work
-    engine = None if context.serving is None else context.serving.measured_as
+    engine = None if context.serving is None else context.serving.engine.kernels.measured_as
     _, numbers = constants_for(context.device, "moe_gemm", engine, kind)
     # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
     drawn = min(numbers["bandwidth"], 1.0)

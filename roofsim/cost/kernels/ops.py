@@ -140,7 +140,9 @@ def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     """
     few = rows <= FEW_ROWS
     serving = context.serving
-    vectors = FEW_ROWS if serving is None or serving.vector_rows < 1.0 else serving.vector_rows
+    vectors = (
+        FEW_ROWS if serving is None or serving.engine.matmul.vector_rows < 1.0 else serving.engine.matmul.vector_rows
+    )
     share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
     if isinstance(few, (bool, np.bool_)):
         return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work

@@ -84,8 +84,8 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     if op.scores or packed_weight(op) is None:
         return False
     written = _written_out(op, context)
-    integer = context.quantised.integer is not None and context.device.has("int8")
-    if integer or context.quantised.tile_rows is not None:
+    integer = context.quantised.facts.integer is not None and context.device.has("int8")
+    if integer or context.quantised.facts.tile_rows is not None:
         return written
     return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
 
@@ -104,7 +104,7 @@ def _products_of(
     serving: Serving,
 ) -> None:
     device = context.device
-    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
+    measured, numbers = constants_for(device, "gemm", serving.engine.kernels.measured_as, kind)
     _, wide = constants_for(device, "gemm", None, "16-bit")
     # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
     numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
@@ -187,9 +187,9 @@ def _limits(
 def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
     if op.scores:
-        share = serving.cache_share if serving.decodes else None
+        share = serving.engine.attention.cache_read_share if serving.decodes else None
         return work if share is None else replace(work, bandwidth_share=share)
-    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+    if serving.stream_share is None or serving.engine.matmul.vector_rows < 1.0 or not _weighted(op):
         return work
-    few = op.m <= serving.vector_rows
+    few = op.m <= serving.engine.matmul.vector_rows
     return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))
