@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
 from roofsim.graph.fuse import LIBRARY, fused_kernel, in_order
-from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused
+from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused, View
 from roofsim.graph.tensor import Role
 from roofsim.records import dataclass
 
@@ -121,6 +121,7 @@ def _fusible(op: AbstractOp) -> bool:
     # A library's kernel writes quantised weights out: no compiler sees into it.
     opaque = isinstance(op, CacheAppend | ExtraKernels) or (isinstance(op, Cast) and op.dequantises)
     opaque = opaque or (isinstance(op, Fused) and op.pattern in LIBRARY)
+    opaque = opaque or (isinstance(op, View) and op.function == "gather")  # whoever reads it gathers
     return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER and not opaque
 
 

@@ -278,7 +278,7 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
     if op.method not in ("batch", "synchronised"):
         twice = op.backward and op.method in ("layer", "rms")
         traffic = traffic * (LAYER_NORM_BACKWARD if twice else 1.0)
-        return (context.light(op.flops(), traffic, str(op.kind), op.kernels()),)
+        return _in_passes(op, op.flops(), traffic, str(op.kind), context)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
@@ -312,7 +312,7 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     if not op.backward and not op.on_chip:
         traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
     # A kernel that keeps rows in registers streams as elementwise kernels do.
-    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), op.kernels()),)
+    return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
 
 @kernels_of.register
@@ -322,7 +322,20 @@ def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
         beside = [work for part in op.parts if part is not op.heavy for work in kernels_of(part, context)]
         return (*kernels_of(op.heavy, context), *(replace(work, launches=0.0) for work in beside))
     group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group), op.kernels()),)
+    traffic = op.bytes_read() + op.bytes_written()
+    if op.passes > 1.0:
+        return _in_passes(op, op.flops(), traffic, str(group), context)
+    return (context.light(op.flops(), traffic, str(group), op.kernels()),)
+
+
+def _in_passes(
+    op: Normalization | Softmax | Fused, flops: Real, traffic: Real, kind: str, context: Pricing
+) -> tuple[KernelWork, ...]:
+    """Return the kernels of an op that reads its input in several: reductions, and the one that writes the result."""
+    again = int(op.passes) - 1
+    first = tuple(context.light(0.0, op.inputs[0].bytes, kind) for _ in range(again))
+    rest = traffic - sum(work.traffic for work in first) if first else traffic
+    return (*first, context.light(flops, rest, kind))
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:

@@ -77,7 +77,7 @@ class Fused(AbstractOp):
         }
         for tensor in dict.fromkeys(self.inputs):
             total = total if tensor in written_into else total + tensor.bytes
-        return total + (self._passes - 1.0) * self.inputs[0].bytes if self.inputs else total
+        return total + (self.passes - 1.0) * self.inputs[0].bytes if self.inputs else total
 
     def bytes_written(self) -> Real:
         if self.heavy is not None:
@@ -91,10 +91,10 @@ class Fused(AbstractOp):
         return total
 
     def kernels(self) -> Real:
-        return self.launches * self._passes
+        return self.launches * self.passes
 
     @property
-    def _passes(self) -> float:
+    def passes(self) -> float:
         """Kernels of a softmax or norm among its parts, each of which reads the input."""
         return max((part.passes for part in self.parts if isinstance(part, Softmax | Normalization)), default=1.0)
 

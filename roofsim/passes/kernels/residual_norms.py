@@ -63,7 +63,9 @@ class _Writer:
 
     def _layers(self, old: Block, body: list[AbstractOp]) -> None:
         """Write a block: it hands on both summands of a last sum that the first norm of the next iteration can make."""
-        late = {entry: op for entry, leaving in old.carries if (op := self._late(entry, leaving, body)) is not None}
+        late = {
+            entry: waits for entry, leaving in old.carries if (waits := self._late(entry, leaving, body)) is not None
+        }
         new = Block(old.name, old.repeat, mirror=old.mirror, leading=old.leading)
         entered = {entry: self.waiting.get(entry) or self._first(op, entry, old) for entry, op in late.items()}
         self.waiting |= entered
@@ -96,7 +98,8 @@ class _Writer:
         return _Sum(op, own, empty, share=1.0 - 1.0 / block.repeat)
 
     def _sum(self, op: Elementwise) -> _Sum:
-        return _Sum(op, *(self.new.twin(tensor) for tensor in op.inputs))
+        branch, residual = (self.new.twin(tensor) for tensor in op.inputs)
+        return _Sum(op, branch, residual)
 
     def _write(self, op: AbstractOp, block: Block | None) -> None:
         """Write an op behind the sums that it reads, or with the one that it makes; or let it wait, if it is a sum."""
@@ -124,9 +127,9 @@ class _Writer:
         """Write a norm that adds first; the sum takes the place of the residual stream where nothing else reads that."""
         waiting = self.waiting.pop(tensor)
         inputs = (waiting.branch, waiting.residual, *(self.new.twin(one) for one in op.inputs[1:]))
-        outputs = op.outputs
+        outputs: tuple[Tensor, ...] = op.outputs
         if any(reader is not op for reader in self.graph.readers[tensor]):
-            replaced = waiting.op.inputs[1]
+            _, replaced = waiting.op.inputs
             free = not replaced.persistent and self.graph.readers[replaced][-1] is waiting.op
             total = replace(tensor, name=f"{op.name}.sum", base=waiting.residual if free else None)
             outputs += (total,)
@@ -142,5 +145,6 @@ def _adds(op: AbstractOp) -> bool:
 
 def _norms(op: AbstractOp, tensor: Tensor) -> bool:
     """Tell whether an op is the norm of rows of a tensor that makes no sum yet."""
-    own = isinstance(op, Normalization) and op.method in ("layer", "rms") and not op.backward and op.inputs[0] is tensor
-    return own and same(op.adds, 0.0)
+    if not isinstance(op, Normalization) or op.method not in ("layer", "rms") or op.backward:
+        return False
+    return op.inputs[0] is tensor and same(op.adds, 0.0)
