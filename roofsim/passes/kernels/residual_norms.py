@@ -129,7 +129,7 @@ class _Writer:
         inputs = (waiting.branch, waiting.residual, *(self.new.twin(one) for one in op.inputs[1:]))
         outputs: tuple[Tensor, ...] = op.outputs
         if any(reader is not op for reader in self.graph.readers[tensor]):
-            _, replaced = waiting.op.inputs
+            replaced = waiting.op.inputs[-1]
             free = not replaced.persistent and self.graph.readers[replaced][-1] is waiting.op
             total = replace(tensor, name=f"{op.name}.sum", base=waiting.residual if free else None)
             outputs += (total,)
