@@ -120,7 +120,7 @@ class _Writer:
 
     def _normed(self, tensor: Tensor, block: Block) -> bool:
         """Tell whether what reads a tensor first is a norm of the same block."""
-        readers = self.graph.readers.get(tensor, ())
+        readers = self.graph.readers.get(tensor, [])
         return bool(readers) and _norms(readers[0], tensor) and readers[0].block is block
 
     def _norm(self, op: Normalization, tensor: Tensor, block: Block | None) -> None:
