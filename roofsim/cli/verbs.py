@@ -69,6 +69,15 @@ VERBS: Final = {
             "roofsim ops gpt.yaml --csv",
         ),
     ),
+    "graph": Verb(
+        "roofsim.cli.graph:graph",
+        "Draw the operations of a step and what passes between them, or write them as a graph for other programs.",
+        (
+            "roofsim graph gpt.yaml --output gpt.graphml",
+            "roofsim graph llama3-8b --gpu h100 --seq-len 4k --phase forward --block layers --output layer.png",
+            "roofsim graph resnet50 --gpu a100 --only backward --top 10",
+        ),
+    ),
     "memory": Verb(
         "roofsim.cli.memory:memory",
         "Show what takes memory at the peak, when the peak occurs, and memory over the step.",
