@@ -24,6 +24,8 @@ ROWS, LEEWAY = 34, 8
 #: Room that a node and a joint of an edge take in a row, in widths of a node; between columns.
 NODE, JOINT, GAP = 1.08, 0.12, 0.35
 SWEEPS: Final = 120
+#: Nodes and joints that all sweeps together look at, about: large pictures get fewer sweeps.
+LOOKS: Final = 60_000
 #: How much an edge wants to be upright, and one between two that have no other neighbour on that side (as Gansner et al. 1993
 #: do with the inner parts of long edges).
 LOOSE, UPRIGHT = 1.0, 10.0
@@ -143,14 +145,15 @@ class _Column:
         """Give everything its point, from `left` on; returns the width."""
         order = sorted(self.rows)
         at = {item: float(place) for rank in order for place, item in enumerate(self.rows[rank])}
-        for sweep in range(SWEEPS):
+        sweeps = min(SWEEPS, max(LOOKS // len(at), 8))
+        for sweep in range(sweeps):
             down = sweep % 2 == 0
             for rank in order if down else reversed(order):
                 near = self.above if down else self.below
                 wish = {item: _mean((at[one] for one in near[item]), at[item]) for item in self.rows[rank]}
                 self.rows[rank].sort(key=wish.__getitem__)
                 at |= {item: float(place) for place, item in enumerate(self.rows[rank])}
-        for sweep in range(SWEEPS):
+        for sweep in range(sweeps):
             for rank in order if sweep % 2 == 0 else reversed(order):
                 row = self.rows[rank]
                 at |= dict(zip(row, _spread([self._wish(item, at) for item in row], row), strict=True))
