@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
 from roofsim.cost.links.communication import Messages, Traffic
+from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer
@@ -352,7 +353,11 @@ def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
         {phase: mean_over_contexts(value) for phase, value in part.items()}
         for part in (cost.host, cost.power, cost.attention)
     )
-    return PassCost(device=device, host=host, power=power, attention=attention)  # served: nothing is held apart
+    apart = {
+        phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
+        for phase, one in cost.sustained.items()
+    }
+    return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

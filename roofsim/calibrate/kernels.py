@@ -188,9 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, help="another table of kernels")
     parser.add_argument("--groups", action="store_true", help="print every group")
     parser.add_argument("--transfer", action="store_true", help="also leave one card out at a time (slow)")
-    parser.add_argument("--write", action="store_true", help="write hardware/constants/kernels.yaml and inference.yaml")
     parser.add_argument(
-        "--tilings", action="store_true", help="with --write: tilings.yaml too, which steps.yaml rests on"
+        "--write", action="store_true", help="write hardware/constants/kernels.yaml and kernel_models.yaml"
     )
     options = parser.parse_args(arguments)
     path = options.data or measured_file(MEASURED)
@@ -203,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.write:
         from roofsim.calibrate.kernel_files import write_constants
 
-        write_constants(fit_kernels(table), scores, tilings=options.tilings)
+        write_constants(fit_kernels(table), scores)
     return 0
 
 

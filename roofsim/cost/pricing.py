@@ -125,11 +125,10 @@ class PricedGraph:
     def _windows(self) -> list[Real] | None:
         """Return the share of each product that the power controller does not average with its neighbours.
 
-        None in serving, whose kernels' measured rates hold what power leaves of them, and where nobody measured steps of
-        long products.
+        None where nobody measured steps of long products.
         """
         device = self.context.device
-        if self.context.serving is not None or device.power is None or device.architecture.product_energy is None:
+        if device.power is None or device.architecture.product_energy is None:
             return None
         prices, mean = self._prices(Scales()), device.architecture.power_window
         return [

@@ -19,8 +19,6 @@ class Serving:
     ----------
     decodes
         Whether the pass adds one token per sequence.
-    attention
-        Generation of its fused attention kernel; None: not stated.
     merged
         Engine facts of merged kernels.
     cache_write_kernels
@@ -29,18 +27,10 @@ class Serving:
         Launches per layer that bring tokens into the order of experts and back; None: one an op of the graph.
     expert_rows
         How tokens come into the order of experts: ``modules``, ``copied`` or ``gathered`` by the products.
-    measured_as
-        Engine in which its kernels of experts and of latent attention were measured; None: medians over all.
     router_kernels
         Launches per layer that choose experts from their scores; None: one an op of the graph.
     extra_kernels
         Launches per layer beyond those of the graph.
-    stream_share
-        What products draw of the memory bandwidth; None: as measured library kernels do.
-    vector_rows
-        Rows up to which products run in kernels for vectors, which use all units however small the product is.
-    cache_share
-        Share of the memory bandwidth with which unfused attention reads the cache in decode steps; None: as products.
     softmax_on_chip
         Whether the softmax kernel keeps long rows on chip instead of reading them again.
     narrow_products
@@ -49,25 +39,18 @@ class Serving:
         Launches of each of them.
     packs_heads
         Whether a kernel before fused attention copies queries, keys and values.
-    convolution_share
-        Share of the rate of searched convolutions.
     bias_kernels, convolution_biases, mask_kernels, split_reductions
         Whether biases of products and of convolutions, masks of unfused attention, and the reductions of softmax and norms
         are kernels of their own.
     """
 
     decodes: bool = False
-    attention: str | None = None
     merged: frozenset[str] = frozenset()
     cache_write_kernels: float | None = None
     expert_kernels: float | None = None
     expert_rows: str = "modules"
-    measured_as: str | None = None
     router_kernels: float | None = None
     extra_kernels: float = 0.0
-    stream_share: float | None = None
-    vector_rows: float = 0.0
-    cache_share: float | None = None
     softmax_on_chip: bool = False
     narrow_products: str = "wide"
     narrow_launches: float = 1.0
@@ -76,7 +59,6 @@ class Serving:
     mask_kernels: bool = False
     split_reductions: bool = False
     convolution_biases: bool = False
-    convolution_share: float = 1.0
 
 
 def share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:

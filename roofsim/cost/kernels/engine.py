@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.device import Device, device_of
+from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.resolve import Resolved
-
-#: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen
-#: (exafunction.com/blog/ecc-gpu; nvidia-smi), and as much of what is read.
-DATA_SHARE: Final = 15.0 / 16.0
-#: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
-#: Programming Guide, "Compute Capabilities").
-ISSUE_LANES: Final = 128.0
 
 
 def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
@@ -38,7 +32,7 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
     return Pricing(
         device,
         channels_last=engine.memory_format == "channels_last",
-        half_accumulation=engine.matmul_accumulation == "fp16",
+        library=_library(resolved),
         quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
         serving=serving,
@@ -67,6 +61,21 @@ def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
     return replace(found, few=(float(few.rows), other))
 
 
+def _library(resolved: Resolved) -> KernelLibrary:
+    """Return whose kernels an engine runs on a card, in whatever phase."""
+    engine, architecture = resolved.engine, resolved.architecture.name
+    return KernelLibrary(
+        measured_as=engine.measured_as,
+        attention=engine.attention_on(architecture),
+        decode_attention=engine.attention_on(architecture, decodes=True),
+        half_accumulation=engine.matmul_accumulation == "fp16",
+        stream_share=_of_data(resolved, engine.stream_share),
+        vector_rows=float(engine.vector_rows),
+        cache_share=engine.cache_read_share,
+        convolution_share=engine.convolution_share,
+    )
+
+
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine, decodes = resolved.engine, phase == "decode"
@@ -75,17 +84,12 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         return None
     return Serving(
         decodes=decodes,
-        attention=engine.attention_on(resolved.architecture.name, decodes=decodes),
         merged=frozenset(engine.fusion),
         cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
         expert_kernels=engine.expert_kernels,
         expert_rows=engine.expert_rows,
-        measured_as=engine.measured_as,
         router_kernels=1.0 if engine.router == "fused" else None,
         extra_kernels=engine.extra_kernels_per_layer,
-        stream_share=_of_data(resolved, engine.stream_share),
-        vector_rows=float(engine.vector_rows),
-        cache_share=engine.cache_read_share,
         softmax_on_chip=engine.attention == "fused_softmax",
         narrow_products=engine.narrow_products,
         narrow_launches=engine.narrow_product_launches,
@@ -93,7 +97,6 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         bias_kernels="biases" in engine.plain_kernels,
         mask_kernels="masks" in engine.plain_kernels,
         convolution_biases="convolution_biases" in engine.plain_kernels,
-        convolution_share=engine.convolution_share,
         split_reductions="reductions" in engine.plain_kernels,
     )
 
@@ -133,13 +136,17 @@ def _of_data(resolved: Resolved, share: float | None) -> float | None:
     Shares of measured library kernels hold it already.
     """
     inline = resolved.gpu.memory.error_correction == "inline"
-    return share * DATA_SHARE if inline and share is not None else share
+    return share * resolved.constants.physics["data_share"] if inline and share is not None else share
 
 
 def _slot_rate(resolved: Resolved) -> Real | None:
     """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
     gpu = resolved.gpu
-    return None if gpu.compute_units is None or gpu.clock is None else ISSUE_LANES * gpu.compute_units * gpu.clock.boost
+    return (
+        None
+        if gpu.compute_units is None or gpu.clock is None
+        else resolved.constants.physics["issue_lanes"] * gpu.compute_units * gpu.clock.boost
+    )
 
 
 def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

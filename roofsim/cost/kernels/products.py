@@ -1,26 +1,28 @@
-"""Price products with weights in inference: side by side where the engine merges them, with the measured kernels' rates."""
+"""Price matrix products: their tiles, waves and traffic with the constants of the engine's library, in every phase alike."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
-from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
-from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
-from roofsim.cost.kernels.table import constants_for
+from roofsim.cost.kernels.quantised import packed_weight
+from roofsim.cost.kernels.rated import card, rated, unit_share
+from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, where
+from roofsim.numeric import divide, is_scalar, maximum, where
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from roofsim.cost.device import Device
+    from roofsim.cost.kernels.library import KernelLibrary
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
-    from roofsim.cost.serving import Serving
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
@@ -28,64 +30,127 @@ if TYPE_CHECKING:
 MERGED: Final = (
     ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
 )  # fmt: skip
-#: Four-bit formats whose products were measured.
-FOUR_BITS: Final = ("nvfp4",)
-#: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
+#: Constants of products that belong to streaming operands, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
+#: The arithmetic whose streaming was measured best.
+WIDE: Final = "fp16"
 #: What a library's product changes of a kernel that expands weights itself.
 CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
-#: Ratio of both rates from which the slower one counts as halved (GeForce cards).
-HALVED: Final = 1.5
 
 Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
 
 
-def price_products(
-    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
-) -> None:
-    """Price products with weights: merged where the engine merges them, all with the same constants at once."""
-    groups: dict[str, list[list[int]]] = {}
-    for places in _projections(ops, works, context, serving):
-        op = ops[places[0]]
-        assert isinstance(op, Matmul)
-        kind = arithmetic_of(op)
-        if kind is not None and works[places[0]].on_tensor:
-            groups.setdefault(kind, []).append(places)
-    for kind, found in groups.items():
-        _products_of(kind, found, ops, works, context, serving)
+@dataclass(frozen=True)
+class Product:
+    """Sizes of a matrix product and the bytes of an element of both operands and of the result.
+
+    `factor` is the share of the library's rate that this product reaches (operands that are not aligned, say), `peak` the
+    dense FLOP/s of its arithmetic where they are not those of the format (None: they are), `beside` what moves beside
+    operands and result (a sum that is read), against these.
+    """
+
+    m: Real
+    n: Real
+    k: Real
+    batch: Real
+    itemsizes: tuple[Real, Real, Real]
+    factor: Real = 1.0
+    peak: Real | None = None
+    beside: Real = 0.0
+
+
+class ProductModel:
+    """Matrix products of one number format."""
+
+    def limits(self, shape: Product, math: str, device: Device, library: KernelLibrary) -> Limits:
+        """Return what bounds a product, as `KernelModel.limits`."""
+        return self.all_limits([shape], math, device, library)[0]
+
+    def all_limits(self, shapes: Sequence[Product], math: str, device: Device, library: KernelLibrary) -> list[Limits]:
+        """Return what bounds products of one format; in one expression where all sizes are plain numbers."""
+        measured, numbers = constants_for(device, "gemm", library.measured_as, arithmetic_of(math))
+        _, wide = constants_for(device, "gemm", None, arithmetic_of(WIDE))
+        numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
+        own_floor = numbers.pop("floor")
+        floor = own_floor if measured else device.architecture.kernel_floor
+        measured_share = numbers.pop("compute", None)
+        sharpness = numbers["sharpness"]
+        if library.stream_share is not None:
+            numbers["bandwidth"] = library.stream_share
+        tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
+        peak = shapes[0].peak
+        peak = device.product_rate(math, half=library.half_accumulation)[0] if peak is None else peak
+        share = compute_share(measured_share if math in own_rates() else None, math, peak, device)
+        shares = [share * shape.factor for shape in shapes]
+        sizes = [(shape.m, shape.n, shape.k, shape.batch, *shape.itemsizes) for shape in shapes]
+        return [
+            Limits(compute=compute, memory=memory * (1.0 + shape.beside), floor=floor, sharpness=sharpness)
+            for shape, (compute, memory) in zip(
+                shapes, product_limits(sizes, shares, peak, device, numbers, tiling), strict=True
+            )
+        ]
+
+
+PRODUCTS: Final = ProductModel()
+
+
+def compute_share(measured: float | None, math: str, peak: Real, device: Device) -> Real:
+    """Return the share of the dense peak that large products reach at full clock, tiles and waves apart.
+
+    Of formats in which whole steps were measured it is a constant of cards; of others, one of the measured kernels.
+    """
+    if measured is None:
+        return device.compute_share(device.share_key(math)) / device.pace
+    return unit_share(measured, math, peak, device)
+
+
+def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
+    """Price products: merged where the engine merges them, all of a format at once."""
+    groups: dict[tuple[str, bool], list[list[int]]] = {}
+    for places in _projections(ops, works, context):
+        work = works[places[0]]
+        groups.setdefault((work.compute_keys[0], work.on_tensor), []).append(places)
+    for (key, _), found in groups.items():
+        _products_of(key.removesuffix("_matrix"), found, ops, works, context)
     for place, op in ops.items():
         if isinstance(op, Matmul):
-            works[place] = _vector(op, works[place], serving)
-    _one_launch(ops, works, context, serving)
+            works[place] = _vector(op, works[place], context)
+    _one_launch(ops, works, context)
 
 
-def _projections(
-    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
-) -> Iterable[list[int]]:
-    """Return the places of products with weights that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, str], list[int]] = {}
+def _projections(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> Iterable[list[int]]:
+    """Return the places of products that a library multiplies, those together that run as one."""
+    groups: dict[tuple[str, ...], list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or works[place].product is None:
             continue
-        if not _weighted(op) and not np.any(_as_library(op, context)):
+        if packed_weight(op) is not None and not np.any(_as_library(op, context)):
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        leaves = next((leaves for fact, leaves in MERGED if fact in serving.merged and leaf in leaves), (leaf,))
-        groups.setdefault((scope, leaves[0]), []).append(place)
+        groups.setdefault(_merged_as(op, context) or (op.name, str(place)), []).append(place)
     return groups.values()
 
 
-def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving) -> None:
+def _merged_as(op: Matmul, context: Pricing) -> tuple[str, ...] | None:
+    """Return what a product has in common with those that the engine runs as one with it; None: it runs alone."""
+    if context.serving is None:
+        return None
+    scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
+    for fact, leaves in MERGED:
+        if fact in context.serving.merged and leaf in leaves:
+            return scope, leaves[0], ""
+    return None
+
+
+def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
     """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[tuple[str, str, str], list[int]] = {}
+    groups: dict[tuple[str, ...], list[int]] = {}
     for place, op in ops.items():
         if not isinstance(op, Matmul) or packed_weight(op) is None:
             continue
-        scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-        for fact, leaves in MERGED:
-            if fact in serving.merged and leaf in leaves:
-                groups.setdefault((scope, leaves[0], works[place].bandwidth_key), []).append(place)
+        merged = _merged_as(op, context)
+        if merged is not None:
+            groups.setdefault((*merged, works[place].bandwidth_key), []).append(place)
     for places in groups.values():
         for place in places:
             op, launches = ops[place], works[place].launches
@@ -93,13 +158,6 @@ def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], contex
             works[place] = replace(
                 works[place], launches=where(_written_out(op, context), launches, launches / len(places))
             )
-
-
-def _weighted(op: Matmul) -> bool:
-    """Whether the right operand is a parameter, of which there is one, that the units multiply as it is stored."""
-    stored = op.inputs[1]
-    plain = stored.role is Role.PARAMETER and packed_weight(op) is None
-    return not op.scores and plain and (stored.dtype.itemsize in (1.0, 2.0) or arithmetic_of(op) in FOUR_BITS)
 
 
 def _written_out(op: Matmul, context: Pricing) -> Any:
@@ -123,7 +181,7 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     integer = context.quantised.integer is not None and context.device.has("int8")
     if integer or context.quantised.tile_rows is not None:
         return written
-    return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
+    return _settled(np.logical_or(written, op.m > context.few_rows), op.m)
 
 
 def _settled(holds: Any, rows: Real) -> Any:
@@ -132,47 +190,47 @@ def _settled(holds: Any, rows: Real) -> Any:
 
 
 def _products_of(
-    kind: str,
-    groups: list[list[int]],
-    ops: dict[int, AbstractOp],
-    works: dict[int, KernelWork],
-    context: Pricing,
-    serving: Serving,
+    math: str, groups: list[list[int]], ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing
 ) -> None:
+    """Price the products of a format, each list those that run as one."""
     device = context.device
-    measured, numbers = constants_for(device, "gemm", serving.measured_as, kind)
-    _, wide = constants_for(device, "gemm", None, "16-bit")
-    # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
-    numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
-    numbers.pop("quantise")
-    floor = numbers.pop("floor")
-    floor = floor if measured else device.architecture.kernel_floor
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
-    peak, _ = context.product_rate(works[groups[0][0]].compute_keys[0].removesuffix("_matrix"))
-    own = unit_share(numbers.pop("compute"), context) * sustained(context, peak, kind)
-    if serving.stream_share is not None:
-        numbers["bandwidth"] = serving.stream_share
-    tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
-    shapes, shares = [], []
-    for places in groups:
-        first = works[places[0]]
-        key = first.compute_keys[0]
-        whole = first.compute_share / first.tiling
-        shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
-        shapes.append(_merged_shape([ops[place] for place in places], context))
-    for places, limits in zip(groups, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
+    peak, _ = context.product_rate(math)
+    usual = device.compute_share(device.share_key(math))
+    shapes = [_product([ops[place] for place in places], works[places[0]], usual, peak, context) for places in groups]
+    for places, limits in zip(groups, PRODUCTS.all_limits(shapes, math, device, context.library), strict=True):
         total: Real = 0.0
         for place in places:
             total = total + works[place].flops
         for place in places:
             part = divide(works[place].flops, total) if len(places) > 1 else 1.0
-            found = rated(works[place], context, limits, floor, numbers["sharpness"], part)
-            works[place] = _where_many(ops[place], works[place], found, context)
+            op = ops[place]
+            assert isinstance(op, Matmul)
+            streams = where(op.m <= context.few_rows, 1.0, 0.0)
+            found = rated(works[place], context, limits, part=part, streams=streams)
+            works[place] = _where_many(op, works[place], found, context)
 
 
-def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
+def _product(ops: Sequence[AbstractOp], work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
+    """Return products side by side as the one that runs."""
+    first = ops[0]
+    assert isinstance(first, Matmul)
+    assert work.product is not None
+    m, n, k, batch = (first.m, first.n, first.k, first.batch) if packed_weight(first) is not None else work.product
+    for op in ops[1:]:
+        assert isinstance(op, Matmul)
+        n = n + op.n
+    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
+    sizes = left, where(_written_out(first, context), left, right), result
+    beside: Real = 0.0
+    if packed_weight(first) is None and len(ops) == 1:
+        operands = batch * (m * k * left + k * n * right + m * n * result)
+        beside = maximum(divide(work.traffic, operands) - 1.0, 0.0)
+    return Product(m, n, k, batch, sizes, work.compute_share / usual, peak, beside)
+
+
+def _where_many(op: Matmul, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
     """Return the product at the library's rate, but for the sizes at which few rows stream narrow weights."""
-    assert isinstance(op, Matmul)
     many = True if packed_weight(op) is None else _as_library(op, context)
     if many is True:
         return library
@@ -180,41 +238,16 @@ def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context
     return replace(inside, **changed)
 
 
-def _halved(context: Pricing, math: str) -> bool:
-    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle.
-
-    Files state that rate for fp16; bf16 runs on the same units, and always adds up in fp32.
-    """
-    if context.half_accumulation and math == "fp16":
-        return False
-    own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
-    full, usual = context.device.tensor.get(own), context.device.tensor[math]
-    return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
-
-
-def _merged_shape(ops: Sequence[AbstractOp], context: Pricing) -> Sizes:
-    """Return m, n, k, batch and bytes per element of both operands and the result of products side by side."""
-    first = ops[0]
-    assert isinstance(first, Matmul)
-    n: Real = 0.0
-    for op in ops:
-        assert isinstance(op, Matmul)
-        n = n + op.n
-    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
-    right = where(_written_out(first, context), left, right)
-    return first.m, n, first.k, first.batch, left, right, result
-
-
 def product_limits(
-    shapes: list[Sizes],
-    shares: list[Real],
+    shapes: Sequence[Sizes],
+    shares: Sequence[Real],
     peak: Real,
-    context: Pricing,
+    device: Device,
     numbers: dict[str, float],
     tiling: Tiling,
 ) -> list[tuple[Real, Real]]:
     """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
-    chip = card(context, peak)
+    chip = card(device, peak)
     plain = all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, peak, chip.bandwidth, chip.cache)
     if plain:
         columns = [np.array(column) for column in zip(*shapes, strict=True)]
@@ -231,12 +264,23 @@ def _limits(
     return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
 
 
-def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
+def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
+    library = context.library
     if op.scores:
-        share = serving.cache_share if serving.decodes else None
-        return work if share is None else replace(work, bandwidth_share=share)
-    if serving.stream_share is None or serving.vector_rows < 1.0 or not _weighted(op):
+        share = library.cache_share
+        return (
+            work
+            if share is None
+            else replace(work, bandwidth_share=where(op.m <= context.few_rows, share, work.bandwidth_share))
+        )
+    weight = op.inputs[1]
+    if (
+        library.stream_share is None
+        or library.vector_rows < 1.0
+        or weight.role is not Role.PARAMETER
+        or packed_weight(op)
+    ):
         return work
-    few = op.m <= serving.vector_rows
-    return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))
+    few = op.m <= library.vector_rows
+    return replace(work, bandwidth_share=where(few, library.stream_share, work.bandwidth_share))

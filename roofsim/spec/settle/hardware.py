@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
@@ -102,6 +104,10 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
             Problem(f"{given} was measured on {overlay.gpu}, not on {found.gpu.name}", place, "hardware.calibration")
         )
     gpus = found.constants.gpus | {overlay.gpu: overlay.deviation}
+    try:
+        physics = found.constants.physics.with_values(overlay.physics)
+    except ValueError as error:
+        raise SpecError(Problem(_said(error), place, "hardware.calibration")) from error
     architecture, host = found.architecture, found.system.host
     if overlay.kernel_floor is not None:
         architecture = architecture.model_copy(update={"kernel_floor": overlay.kernel_floor})
@@ -109,11 +115,18 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
         host = host.model_copy(update={"issue_factor": overlay.issue_factor})
     return replace(
         found,
-        constants=found.constants.model_copy(update={"gpus": gpus}),
+        constants=found.constants.model_copy(update={"gpus": gpus, "physics": physics}),
         architecture=architecture,
         system=found.system.model_copy(update={"host": host}),
         origins=((f"constants of {found.gpu.name}", f"file {path}"),),
     )
+
+
+def _said(error: ValueError) -> str:
+    """Return what an error says, without the frame of a schema's report."""
+    if isinstance(error, ValidationError):
+        return "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors())
+    return str(error)
 
 
 def overlay_path(given: str, scenario: Document) -> Path | None:
