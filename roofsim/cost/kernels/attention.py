@@ -39,6 +39,8 @@ WIDEST: Final = 2.0
 #: Arithmetic in which attention was measured, the usual one first; a cache of 8 bits for queries of 16.
 ATTENDED: Final = ("16-bit", "fp8")
 NARROW_CACHE: Final = "bf16_kvfp8"
+#: The class of kernels by which queries and keys move.
+CLASS: Final = "attention"
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 #: Widths of a key and a value head, together, at which shares of the peak are stated (`Architecture.attention`).
@@ -119,27 +121,26 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     peak, _ = device.rate(math)
     chip = card(device, peak)
     measured, numbers = constants_for(device, "attention_prefill", library.attention, _kind(shape, math))
-    sharpness, floor = numbers["sharpness"], numbers.pop("floor")
-    own = measured and library.measured_as is not None and arithmetic_of(math) in ATTENDED
-    if own:
+    floor: Real = numbers.pop("floor")
+    if measured and library.measured_as is not None and arithmetic_of(math) in ATTENDED:
         share = unit_share(numbers["compute"], math, peak, device)
         share = share * factor_of(device.architecture, "attention_prefill", library.attention)
     else:
-        # Stated of long rows with heads of 128, scores included.
+        # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
+        # Scores take as long in slower generations, whose products take longer.
+        numbers["softmax"] = numbers["softmax"] * device.attention_factor
         whole = 1.0 + numbers["softmax"] * chip.per_clock / (2.0 * STATED_WIDTH)
         share = device.attention_share(math) / device.pace * whole
+        floor = device.architecture.kernel_floor
+        numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
+        numbers["sharpness"] = device.constants.physics["attention_corner"]
     constants = PrefillConstants(floor=0.0, **(numbers | {"compute": share * shape.factor}))
     compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
     if shape.backward is not None:
         more, traffic = shape.backward
         compute = compute * more / device.constants.physics["attention_backward_rate"]
         memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
-    return Limits(
-        compute=compute,
-        memory=memory,
-        floor=floor if own else device.architecture.kernel_floor,
-        sharpness=sharpness,
-    )
+    return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 
 
 def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
