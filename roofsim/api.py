@@ -21,8 +21,8 @@ from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, is_scalar, real
 from roofsim.spec import catalog
 from roofsim.spec.constants import many_gpus
-from roofsim.spec.engine.versions import NO_FACTS
-from roofsim.spec.reading.validate import validate
+from roofsim.spec.engine.facts import description_of, stated_names
+from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
@@ -241,9 +241,9 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}
     workload["engine"] = resolved.workload.engine
-    workload["attention"] = resolved.engine.attention
-    workload["memory_format"] = resolved.engine.memory_format
-    facts = resolved.engine.model_dump(exclude=set(NO_FACTS))
+    workload["attention"] = resolved.engine.attention.implementation
+    workload["memory_format"] = resolved.engine.convolution.memory_format
+    facts = resolved.engine.facts()
     hidden = {"schema_version", "aliases", "published_parameters", "published_parameters_source", "source"}
     result: dict[str, Any] = plain(
         {
@@ -361,13 +361,13 @@ def _basis(evaluation: Evaluation) -> list[str]:
 
 def _unpriced(resolved: Resolved) -> list[str]:
     """Name the engine facts that the scenario overrides and that this version states, but does not price."""
-    fields = type(resolved.engine).model_fields
-    stated = [name for name in resolved.workload.engine_facts if "not yet priced" in (fields[name].description or "")]
-    own = validate(type(resolved.engine), catalog.load("engine", resolved.engine.name)) if stated else None
+    names = stated_names(Engine, resolved.workload.engine_facts)
+    stated = [name for name in names if "not yet priced" in description_of(Engine, name)]
+    own = catalog_engine(resolved.engine.name) if stated else None
     return [
         f"engine fact {name} is stated, but this version does not model it"
         for name in stated
-        if getattr(resolved.engine, name) != getattr(own, name)
+        if own is not None and resolved.engine.fact(name) != own.fact(name)
     ]
 
 
@@ -387,6 +387,6 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         pipeline = getattr(resolved.model, "pipeline", None)
         whole = f"; for whole images, use model {pipeline}" if pipeline else ""
         found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
-    if resolved.engine.launch == "graphs":
+    if resolved.engine.launch.mode == "graphs":
         found.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
     return found

@@ -16,8 +16,9 @@ The tree::
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
+
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

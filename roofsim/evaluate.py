@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -11,8 +10,8 @@ import numpy as np
 from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
-from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.kernels.sustained import Sustained
+from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer
@@ -23,7 +22,9 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
 from roofsim.program import Program, Stage, build
+from roofsim.records import dataclass, field, fields, replace
 from roofsim.schedule.host import HostShown, host_shown
+from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
@@ -175,7 +176,7 @@ def ways_of(
 
 def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue:
     """Return what keeps the engine's host from issuing micro batches to the stages of a pipeline."""
-    facts, ahead = resolved.engine.serving_pipeline, None
+    facts, ahead = resolved.engine.schedule.pipeline, None
     if facts.run_ahead is not None:
         kernels = [graph.kernels() for _, graph in stages]
         most = reduce(maximum, [mean_over_contexts(one) if stages[0][0].averaged else one for one in kernels])
@@ -259,7 +260,7 @@ def _with_scatter(
     resolved: Resolved, found: dict[tuple[str, str], Traffic], stage: Stage, cost: PassCost
 ) -> dict[tuple[str, str], Traffic]:
     """Add what collectives of tensor ranks wait for the slowest of them, where the engine's ranks are not alike."""
-    scatter, key = resolved.engine.rank_wait.scatter, ("forward", "tensor")
+    scatter, key = resolved.engine.communication.rank_wait.scatter, ("forward", "tensor")
     if scatter == 0.0 or stage.phase == "step" or key not in found:
         return found
     waits = scatter * largest_of(layout_of(resolved.parallel).tensor) * (cost.device_time("forward") - stage.overhead)
@@ -275,7 +276,7 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
     depth = real(getattr(resolved.model, "num_layers", 1))
     beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
-    return host_shown(flows, cost, resolved.engine.overlap, kernels, beside)
+    return host_shown(flows, cost, resolved.engine.communication.overlap, kernels, beside)
 
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
@@ -294,13 +295,13 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     from roofsim.cost.links.collectives import fabric_of  # one device needs no links
 
     engine, serves = resolved.engine, resolved.workload.phase != "train"
-    waits = engine.rank_wait
+    waits = engine.communication.rank_wait
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
         layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
-        split_messages=engine.pipeline_message == "split",
-        bucket=engine.gradient_bucket or 0.0,
-        own_kernels=engine.name if serves and engine.all_reduce == "custom" else None,
+        split_messages=engine.communication.pipeline_message == "split",
+        bucket=engine.data_parallel.gradient_bucket or 0.0,
+        own_kernels=engine.name if serves and engine.communication.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
         averaged=averaged,
     )
@@ -311,12 +312,12 @@ def schedule_of(resolved: Resolved) -> Schedule:
     parallel, engine = resolved.parallel, resolved.engine
     layout = layout_of(parallel)
     # Shards that are kept whole from the first micro batch of a pipeline to the last travel once a step.
-    kept = engine.pipelined_shards == "kept" and not one(layout.pipeline)
+    kept = engine.data_parallel.pipelined_shards == "kept" and not one(layout.pipeline)
     full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
     return Schedule(
-        name=parallel.schedule,
+        pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,
-        overlap=engine.overlap,
+        overlap=engine.communication.overlap,
         sharded=full and not kept,
         reduces_each=parallel.sharding == "gradients",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,9 @@ from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
-from roofsim.schedule.pipeline import StagePlan, in_flight, stage_plans
+from roofsim.records import dataclass, replace
+from roofsim.schedule.pipeline.registry import schedule_named
+from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
 from roofsim.spec.mesh import with_trailing_axis
 from roofsim.spec.scenario.adapter import Adapter
@@ -226,7 +227,8 @@ def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pas
     """Return one kind of pipeline stage with its own passes."""
     layout = layout_of(resolved.parallel)
     take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
-    held = in_flight(resolved.parallel.schedule, plan.index, layout.pipeline, layout.virtual_stages, num_micro_batches)
+    schedule, virtual = schedule_named(resolved.parallel.schedule, layout.virtual_stages), layout.virtual_stages
+    held = schedule.in_flight(plan.index, layout.pipeline, virtual, num_micro_batches)
     return Stage(name=plan.name, graph=run_passes(graph, [take, *passes]), positions=plan.positions, in_flight=held)
 
 
@@ -281,7 +283,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     stages = []
     for plan in _stage_plans(resolved, graph):
         take = TakeStage(counts=plan.counts, first=plan.first, last=plan.last, ranks=layout.pipeline)
-        hop = 0.0 if plan.last else engine.serving_pipeline.hop * resolved.system.host.issue_factor
+        hop = 0.0 if plan.last else engine.schedule.pipeline.hop * resolved.system.host.issue_factor
         here = settings | {
             "name": f"{call.phase}, {plan.name}",
             "positions": _without_contexts(plan.positions) if settings.get("averaged") else plan.positions,
@@ -296,7 +298,7 @@ def _parts(resolved: Resolved, rule: str, length: Real) -> Real:
     pipeline = layout_of(resolved.parallel).pipeline
     if one(pipeline):
         return 1.0
-    most = resolved.engine.serving_pipeline.micro_batch
+    most = resolved.engine.schedule.pipeline.micro_batch
     batch = real(resolved.workload.micro_batch_size)
     return micro_batches(rule, batch, length, pipeline, None if most is None else float(most))
 
@@ -308,7 +310,7 @@ def _part_of(call: Call, parts: Real) -> Call:
 def _forward(resolved: Resolved) -> list[Stage]:
     call = call_of(resolved, "forward")
     length = 1.0 if call.length is None or resolved.model.sample_unit == "images" else call.length
-    parts = _parts(resolved, resolved.engine.serving_pipeline.prefill, length)
+    parts = _parts(resolved, resolved.engine.schedule.pipeline.prefill, length)
     return _served(resolved, _part_of(call, parts), times=parts, parts=parts)
 
 
@@ -317,7 +319,11 @@ def _prefill(resolved: Resolved) -> list[Stage]:
 
     All sequences of a batch advance together; what a piece's attention sees grows from piece to piece.
     """
-    chunk, workload, rule = resolved.engine.prefill_chunk, resolved.workload, resolved.engine.serving_pipeline.prefill
+    chunk, workload, rule = (
+        resolved.engine.schedule.prefill_chunk,
+        resolved.workload,
+        resolved.engine.schedule.pipeline.prefill,
+    )
     tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
     if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
         parts = _parts(resolved, rule, real(workload.prompt_length))
@@ -333,7 +339,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
 
 def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
-    rule = resolved.engine.serving_pipeline.decode
+    rule = resolved.engine.schedule.pipeline.decode
     lifted = with_trailing_axis(resolved)
     workload = lifted.workload
     start = real(workload.context_length) + real(workload.prompt_length)
@@ -344,7 +350,7 @@ def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     call = _part_of(call_of(lifted, "decode", contexts), _parts(lifted, rule, 1.0))
     parts = _parts(resolved, rule, 1.0)
     engine, factor = resolved.engine, resolved.system.host.issue_factor
-    waiting = engine.host_time_per_step + engine.host_time_per_sequence * (
+    waiting = engine.launch.host_time_per_step + engine.launch.host_time_per_sequence * (
         real(resolved.workload.micro_batch_size) / parts
     )
     return _served(

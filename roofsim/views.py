@@ -6,12 +6,12 @@ name, whose `to_rows` are flat rows and whose `to_dict` is plain data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.printed import Table, flattened
 from roofsim.api import answer, resolve
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -294,10 +294,9 @@ def collectives(
 def _own_kernels(engine: str | None) -> str | None:
     """Return the engine if it has all-reduce kernels of its own; others call the library."""
     from roofsim.spec import catalog
-    from roofsim.spec.engine.schema import Engine
-    from roofsim.spec.reading.validate import validate
+    from roofsim.spec.engine.schema import catalog_engine
 
     if engine is None:
         return None
     name = catalog.resolve_name("engine", engine)
-    return name if validate(Engine, catalog.load("engine", name)).all_reduce == "custom" else None
+    return name if catalog_engine(name).communication.all_reduce == "custom" else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from roofsim.graph.tensor import Role
 from roofsim.memory.inventory import inventory
 from roofsim.memory.profile import CATEGORY_OF, Liveness, last_of
 from roofsim.numeric import is_scalar
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory

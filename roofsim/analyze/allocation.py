@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.ledger import at_last_context
@@ -10,6 +9,7 @@ from roofsim.memory.allocator import AllocatorResult, AllocatorSettings, simulat
 from roofsim.memory.events import inference, training
 from roofsim.memory.numbering import countable
 from roofsim.numeric import is_scalar, real
+from roofsim.records import asdict, dataclass
 
 if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
@@ -66,7 +66,7 @@ def allocation_of(evaluation: Evaluation) -> Allocation | None:
     None for arrays of sizes, an engine without such an allocator, and pipelines: how the micro batches of a stage follow
     one another is not written out.
     """
-    kind = evaluation.resolved.engine.allocator
+    kind = evaluation.resolved.engine.memory.allocator
     events = None if kind == "planned" or evaluation.program.pipelined else events_of(evaluation)
     if events is None:
         return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.analyze.sensitivity import RATES, both_sides, central, elasticities, priced_at
 from roofsim.cost.pricing import Scales
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.analyze.sensitivity import Priced, Reprice

@@ -14,7 +14,7 @@ from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.workload import Scenario
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel
+    from roofsim.schema.base import BaseModel
 
 SCHEMAS: dict[str, type[BaseModel]] = {
     "scenario": Scenario,

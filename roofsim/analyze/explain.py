@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ops import op_table
@@ -12,6 +11,7 @@ from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar
+from roofsim.records import dataclass, field
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ def _limits(evaluation: Evaluation) -> Explanation:
             _seconds(float(step.host)),
             f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
             f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
-            resolved.engine.sources.get("host_call_time", ""),
+            resolved.engine.source("host_call_time"),
         ),
     ]
     return root
@@ -311,7 +311,7 @@ def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> 
     )
     notes = {
         "context": evaluation.resolved.architecture.sources.get("context", ""),
-        "fragmentation": evaluation.resolved.engine.sources.get("reserved_overhead", ""),
+        "fragmentation": evaluation.resolved.engine.source("reserved_overhead"),
     }
     root.parts = [
         Explanation(name.replace("_", " "), _text(float(amount), "B"), "", notes.get(name, ""))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
@@ -11,6 +10,7 @@ from roofsim.evaluate import host_path_of
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, real
 from roofsim.program import build
+from roofsim.records import asdict, dataclass, replace
 from roofsim.spec.scenario.workload import Offload, Parallel
 from roofsim.units import humanize
 
@@ -122,7 +122,7 @@ def checkpoint_bytes(resolved: Resolved) -> float:
     alone = replace(resolved, gpus=1, parallel=Parallel(data=1, sharding="none", offload=Offload()), workload=workload)
     (stage,) = build(alone).stages
     # Engines that keep fp32 shards write those; copies to compute with are made anew.
-    shards = resolved.engine.precision_recipe == "sharded"
+    shards = resolved.engine.precision.recipe == "sharded"
     total = 0.0
     for tensor, reader in stage.graph.sources.items():
         copied = shards and tensor.role is Role.PARAMETER and float(tensor.dtype.itemsize) < _FULL

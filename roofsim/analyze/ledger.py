@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
+from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
 
@@ -46,10 +46,12 @@ def memory_of(evaluation: Evaluation) -> Memory:
         fullest = _or_decoder(fullest, decoder, stages[-1].name)
     components: dict[str, Real] = dict(fullest.components)
     transient = components["activations"] + components["temporary"] + components["gradients"]
-    components["context"] = real(resolved.architecture.context) + resolved.engine.runtime_memory
+    components["context"] = real(resolved.architecture.context) + resolved.engine.memory.runtime_memory
     components["communication_buffers"] = components["communication_buffers"] + communicators(resolved)
     components["temporary"] = components["temporary"] + _workspace(evaluation)
-    components["fragmentation"] = transient * resolved.engine.reserved_overhead + _unusable(evaluation, fullest, graph)
+    components["fragmentation"] = transient * resolved.engine.memory.reserved_overhead + _unusable(
+        evaluation, fullest, graph
+    )
     allocated = fullest.peak + _workspace(evaluation)
     if decoder is not None:
         room = evaluation.device.capacity - components["context"] - allocated - components["fragmentation"]
@@ -89,9 +91,9 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
 def _decoder(evaluation: Evaluation) -> Cached | None:
     """Return what the image decoder of a diffusion pipeline takes from a caching allocator; None where there is none."""
     engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
-    if not stage.grows or engine.allocator == "planned":
+    if not stage.grows or engine.memory.allocator == "planned":
         return None
-    return cached(stage.graph, transposes=engine.convolution_workspace == "transposed")
+    return cached(stage.graph, transposes=engine.convolution.workspace == "transposed")
 
 
 def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryProfile:
@@ -117,7 +119,7 @@ def communicators(resolved: Resolved) -> Real:
 def _workspace(evaluation: Evaluation) -> Real:
     """Return the bytes that an engine sets aside for the activations of its prompts."""
     resolved = evaluation.resolved
-    values = resolved.engine.workspace_per_token
+    values = resolved.engine.memory.workspace_per_token
     if values == 0.0 or not evaluation.resolved.model.generates:
         return 0.0
     workload, width = resolved.workload, getattr(resolved.model, "hidden_size", 0)
@@ -130,7 +132,7 @@ def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) ->
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
     found = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
-    if evaluation.resolved.engine.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
+    if evaluation.resolved.engine.memory.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
         found = found + apart(graph)
     return found
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
+
+from roofsim.graph.ops import Matmul
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
-
-#: The products of a layer that a fused module merges, by fusion group.
-_MERGED: Final = {"qkv": ("query", "key", "value"), "gate_up": ("gate", "up")}
 
 
 def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
@@ -19,14 +18,14 @@ def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
     None where the engine merges weights in place, or file by file.
     """
     engine = evaluation.resolved.engine
-    if engine.merged_weights != "beside_parts":
+    if engine.memory.merged_weights != "beside_parts":
         return None
-    names = tuple(f".{part}.weight" for group in engine.fusion for part in _MERGED.get(group, ()))
+    merged = {op.inputs[1].root for op in graph if isinstance(op, Matmul) and op.merges}
     weights: Real = 0.0
     parts: Real = 0.0
     for tensor, copies in graph.parameters().items():
         size = tensor.numel * tensor.dtype.itemsize * copies
         weights = weights + size
-        if tensor.name.endswith(names):
+        if tensor in merged:
             parts = parts + size
     return weights, parts

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES, Made, Part, made_of
 from roofsim.cost.kernels.roofline import BOUNDS
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import OpCost
@@ -81,8 +81,7 @@ def _key(cost: OpCost, by: str) -> str:
 
 def _component(op: AbstractOp) -> str:
     """Return the part of the model that an op belongs to: of a backward op, that of its forward."""
-    name = op.origin or op.name
-    return name.rpartition(".")[0] or name
+    return op.name if op.component is None else str(op.component)
 
 
 def _add(rows: dict[str, dict[str, Any]], part: Part, cost: OpCost, key: str, times: float, seconds: float) -> None:
@@ -144,8 +143,9 @@ def _notes(evaluation: Evaluation, made: Made) -> list[str]:
     """Say whose step it is."""
     program = evaluation.program
     if made.stage is not None:
-        others = [stage.name for stage in program.stages if stage.name != made.stage]
-        paces = made.stage == program.stages[evaluation.pace].name
+        shown = made.parts[0].place
+        others = [stage.name for place, stage in enumerate(program.stages) if place != shown]
+        paces = shown == evaluation.pace
         which = "which sets the pace of the pipeline" if paces else "one of the pipeline"
         return [f"one rank of {made.stage}, {which}; --stage shows another: {', '.join(others)}"] if others else []
     if program.chains():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from roofsim.numeric import is_scalar
-from roofsim.schedule.makespan import BROKEN_ROUNDS, LARGEST_ERROR, is_closed_exact
+from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 
@@ -29,7 +29,7 @@ def _kept_shards(evaluation: Evaluation) -> list[str]:
     """Say that full sharding in a pipeline keeps what it gathered, where the engine does."""
     resolved = evaluation.resolved
     full = resolved.parallel.sharding == "full" or isinstance(resolved.parallel.sharding, ShardedOver)
-    if not full or resolved.engine.pipelined_shards != "kept":
+    if not full or resolved.engine.data_parallel.pipelined_shards != "kept":
         return []
     name = resolved.engine.name
     return [
@@ -40,16 +40,14 @@ def _kept_shards(evaluation: Evaluation) -> list[str]:
 def _approximation(program: Program, parallel: Parallel) -> list[str]:
     """Say how far the closed form may be off where sizes are arrays."""
     positions = [stage.positions for stage in program.stages]
-    virtual = layout_of(parallel).virtual_stages
+    virtual, stages = layout_of(parallel).virtual_stages, sum(positions)
     if is_scalar(program.num_micro_batches, virtual, *positions):
         return []
-    if is_closed_exact(parallel.schedule, positions, program.num_micro_batches, virtual):
+    if schedule_named(parallel.schedule, virtual).is_exact(stages, program.num_micro_batches, virtual):
         return []
-    name = parallel.schedule if parallel.schedule == "zero-bubble" else "interleaved"
-    stages = float(np.max(np.asarray(sum(positions))))
-    rounds = np.all(np.asarray(program.num_micro_batches) % stages == 0.0)
-    table = LARGEST_ERROR if rounds else BROKEN_ROUNDS
-    error = max(table[name], table["1f1b"])
+    rounds = np.all(np.asarray(program.num_micro_batches) % float(np.max(np.asarray(stages))) == 0.0)
+    run = [schedule_named(parallel.schedule, float(number)).accuracy for number in np.unique(np.asarray(virtual))]
+    error = max(one.whole_rounds if rounds else one.broken_rounds for one in run)
     far = f"at most {100.0 * error:.0f} % from the event simulation of the schedule"
     return [
         f"sizes are arrays, so pipelines are priced in closed form, {far} where no stage takes 1.6 times as long as another"

@@ -17,14 +17,12 @@ def provenance(resolved: Resolved) -> list[dict[str, Any]]:
     architecture, engine, math = resolved.architecture, resolved.engine, resolved.precision.math
     rows = [_row(what, where, "the request") for what, where in resolved.origins]
     rows += [*_card(resolved.gpu, math), *_fractions(resolved.constants, resolved.gpu, math)]
-    for owner, facts, names in (
-        (f"architecture.{architecture.name}", architecture, ("kernel_floor",)),
-        (f"engine.{engine.name}", engine, ("attention", "host_issue_time")),
-    ):
-        for name in names:
-            value = getattr(facts, name)
-            shown = humanize(value, "s") if isinstance(value, float) else value
-            rows.append(_row(f"{owner}.{name}", shown, facts.sources.get(name)))
+    floor = humanize(architecture.kernel_floor, "s")
+    rows.append(_row(f"architecture.{architecture.name}.kernel_floor", floor, architecture.sources.get("kernel_floor")))
+    for name in ("attention", "host_issue_time"):
+        value = engine.fact(name)
+        shown = humanize(value, "s") if isinstance(value, float) else value
+        rows.append(_row(f"engine.{engine.name}.{name}", shown, engine.source(name)))
     return rows + [_row(key, value, "hardware.override of the scenario") for key, value in resolved.override.items()]
 
 

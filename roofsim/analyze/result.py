@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.analyze.printed import Printed
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.analyze.goodput import Goodput

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.cost.pricing import Scales
@@ -10,6 +9,7 @@ from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.evaluate import mean_over_contexts, stage_costs, ways_of
 from roofsim.graph.base import Kind, Phase
 from roofsim.numeric import is_scalar
+from roofsim.records import dataclass
 from roofsim.schedule.step import StepTime, compose
 
 if TYPE_CHECKING:

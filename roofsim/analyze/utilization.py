@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.numeric import Real, divide, is_scalar, maximum, real
+from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +27,7 @@ from roofsim.calibrate.aiconfigurator_tables import (
 from roofsim.calibrate.kernel_classes import compute_units, peak
 from roofsim.calibrate.kernel_table import Group, KernelTable
 from roofsim.errors import NoDataError, Place, Problem, SpecError
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.units import parse
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -14,6 +13,7 @@ from roofsim.calibrate.kernel_files import SECONDS
 from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
 from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, measured_file, read_rows
 from roofsim.calibrate.kernels import MEASURED, Score, load_kernels, without_card
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse

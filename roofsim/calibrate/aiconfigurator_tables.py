@@ -6,13 +6,13 @@ Every row of that source in measurements/kernels.csv.gz comes out of this mappin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.calibrate.kernel_classes import ITEMSIZES
 from roofsim.calibrate.kernel_table import SIZES
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from roofsim.api import resolve
 from roofsim.errors import Place
 from roofsim.evaluate import Evaluation, evaluate
+from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import read_choice
 

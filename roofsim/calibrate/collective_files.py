@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -13,6 +12,7 @@ from roofsim.calibrate.collective_fit import fit
 from roofsim.calibrate.collective_start import RANGES, SOURCES
 from roofsim.calibrate.collectives import Score, measured, predict, report, scores
 from roofsim.output import save_text
+from roofsim.records import replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.links import shipped_links
 from roofsim.units import humanize, parse
@@ -20,9 +20,8 @@ from roofsim.units import humanize, parse
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pydantic import BaseModel
-
     from roofsim.calibrate.collectives import Collectives
+    from roofsim.schema.base import BaseModel
     from roofsim.spec.constants.links import Links
 
 COMMAND: Final = "python -m roofsim.calibrate.collective_files --write"

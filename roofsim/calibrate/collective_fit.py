@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,6 +10,7 @@ from scipy.optimize import least_squares
 
 from roofsim.calibrate.collective_start import start
 from roofsim.calibrate.collectives import predict
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import gzip
 import io
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from roofsim.cost.links.collectives import collective_time, fabric_of
+from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate

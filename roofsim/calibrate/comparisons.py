@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.calibrate.cases import engine_name
 from roofsim.calibrate.score import grouped, spearman
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from roofsim.api import resolve, serve
 from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, folder
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import Evaluation, evaluate
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

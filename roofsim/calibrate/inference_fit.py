@@ -9,8 +9,7 @@ import csv
 import io
 import sys
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from roofsim.calibrate.cases import folder
 from roofsim.calibrate.inference_cases import READ, TIME, load_inference_cases
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
-from roofsim.spec import catalog
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,17 +67,10 @@ def read_left_out() -> dict[str, tuple[float, float]]:
 
 def shipped_facts(fit: Fit) -> Array:
     """Return the shipped values of the constants."""
-    from roofsim.spec.engine.schema import Engine
-    from roofsim.spec.reading.validate import validate
+    from roofsim.spec.engine.schema import catalog_engine
 
-    engine = validate(Engine, catalog.load("engine", fit.engine))
-    found = []
-    for path in fit.facts:
-        value: Any = engine
-        for part in path.split("."):
-            value = getattr(value, part)
-        found.append(float(value))
-    return np.array(found)
+    engine = catalog_engine(fit.engine)
+    return np.array([float(engine.fact(name)) for name in fit.facts])
 
 
 def predict(case: InferenceCase, fit: Fit, values: Array) -> float:
@@ -86,17 +78,10 @@ def predict(case: InferenceCase, fit: Fit, values: Array) -> float:
     scenario = deepcopy(case.scenario)
     facts = scenario["workload"].setdefault("engine_facts", {})
     for path, value in zip(fit.facts, values, strict=True):
-        first, _, rest = path.partition(".")
-        if rest:
-            facts[first] = {
-                **catalog.load("engine", fit.engine).data[first],
-                **facts.get(first, {}),
-                rest: float(value),
-            }
-        elif path.endswith("_share"):
-            facts[first] = min(float(value), 1.0)
+        if path.endswith("_share"):
+            facts[path] = min(float(value), 1.0)
         else:
-            facts[first] = f"{float(value)!r} s" if path.endswith("_time") else float(value)
+            facts[path] = f"{float(value)!r} s" if path.endswith("_time") else float(value)
     return READ[TIME](evaluate(resolve(scenario)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +10,7 @@ from roofsim.calibrate.least_squares import Columns, Parameter
 from roofsim.cost.device import device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import shipped
 from roofsim.spec.constants.physics import shipped_physics

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -20,6 +19,7 @@ from roofsim.calibrate.kernel_classes import (
 from roofsim.calibrate.kernel_shapes import CLASSES
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,12 +6,12 @@ import csv
 import gzip
 import io
 import json
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.validate import validate

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +27,7 @@ from roofsim.calibrate.kernel_fit import (
 from roofsim.calibrate.kernel_shapes import CLASSES
 from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, measured_file, read_rows
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

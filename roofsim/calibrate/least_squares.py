@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from roofsim.numeric import Array
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,7 +12,8 @@ from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PricedGraph
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, Copy
-from roofsim.schedule.makespan import closed_form
+from roofsim.records import dataclass, replace
+from roofsim.schedule.pipeline.makespan import closed_form
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from roofsim.cost.links.collectives import Fabric
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
-    from roofsim.schedule.simulation import StageTimes
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
 
 #: (module, dotted name in it, what stands there instead; a function of what stood there, if `wraps`).
 Swap = tuple[str, str, Any]
@@ -114,7 +114,7 @@ def _carries(op: AbstractOp) -> bool:
     return isinstance(op, Copy) and op.name.startswith(("gather.", "data.copy", "replica.copy"))
 
 
-def _slowest_alone(schedule: str, stages: list[StageTimes], micro_batches: Real, *_: Real) -> Real:
+def _slowest_alone(schedule: PipelineSchedule, stages: list[StageTimes], micro_batches: Real, *_: Real) -> Real:
     """Return the work of the slowest stage, as if nobody waited for anybody."""
     del schedule
     found: Real = np.max([one.both for one in stages]) * micro_batches

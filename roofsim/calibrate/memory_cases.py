@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import hashlib
 import json
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,6 +13,7 @@ from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
 from roofsim.calibrate.cases import FIT_SHARE, engine_name, folder
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -6,7 +6,6 @@ import argparse
 import csv
 import json
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from roofsim.calibrate.cases import FIT_SHARE, Case, case_order, engine_name, fo
 from roofsim.calibrate.multi_notes import COMPOSED, FOREIGN, HEAD, LABELS, LEVERS, MEMORY, PEERS, REMAINS
 from roofsim.calibrate.score import NOMINAL_COVERAGE, Prediction, grouped, predict_cases, score
 from roofsim.output import save_text
+from roofsim.records import replace
 from roofsim.spec import catalog
 
 if TYPE_CHECKING:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ from scipy.optimize import minimize
 
 from roofsim.analyze.intervals import GROUPS, shares
 from roofsim.evaluate import evaluate
+from roofsim.records import replace
 from roofsim.spec.constants.kernels import Spreads
 
 if TYPE_CHECKING:

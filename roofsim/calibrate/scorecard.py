@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate import cases as shipped_cases
 from roofsim.calibrate.baseline import Baseline, fit_baseline
 from roofsim.calibrate.score import GROUPINGS, Prediction, Score, score
 from roofsim.output import save_text
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

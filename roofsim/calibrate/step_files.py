@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import yaml
-from pydantic import BaseModel
 
 from roofsim.calibrate.cases import load_cases
 from roofsim.calibrate.residuals import fit_spreads
@@ -17,6 +15,8 @@ from roofsim.calibrate.step_table import predict, step_table
 from roofsim.calibrate.steps import fit_steps, leave_cards_out, usable
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
+from roofsim.records import replace
+from roofsim.schema.base import BaseModel
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize

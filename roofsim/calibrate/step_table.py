@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from roofsim.cost.device import WIDTH_ENERGY, reach
 from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
+from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.step import NORM, throttled
 from roofsim.spec.constants.kernels import Deviation, youth
 
@@ -91,7 +91,9 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 float(evaluation.step.host),
                 np.inf if gpu.tdp is None else gpu.tdp,
                 evaluation.resolved.architecture.process_energy,
-                youth(evaluation.resolved.engine.library_released, evaluation.resolved.architecture.kernels_since),
+                youth(
+                    evaluation.resolved.engine.kernels.library_released, evaluation.resolved.architecture.kernels_since
+                ),
                 0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 evaluation.resolved.architecture.clock_headroom,
                 gpu.name,

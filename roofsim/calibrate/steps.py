@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
 from roofsim.calibrate.step_table import FORMATS, StepTable, predict
+from roofsim.records import dataclass
 from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
 

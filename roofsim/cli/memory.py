@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +11,7 @@ from roofsim.cli.complete import choices, scenarios
 from roofsim.cli.flags import PICTURES, Csv, Json, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.analyze.allocation import Allocation, Measured

@@ -18,7 +18,7 @@ from roofsim.spec.scenario.document import SECTIONS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from pydantic.fields import FieldInfo
+    from roofsim.schema.base import FieldInfo
 
     Verb = Callable[..., None]
 

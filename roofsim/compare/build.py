@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import quote_of
@@ -11,6 +10,7 @@ from roofsim.compare.rows import Comparison, Row
 from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, ranked, sentence
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass, field, replace
 from roofsim.spec.own_prices import own_prices, price_settings, priced
 from roofsim.spec.settle.cards import read_cards
 from roofsim.spec.settle.hardware import flat_override

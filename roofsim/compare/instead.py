@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import NoDataError, SpecError
+from roofsim.records import dataclass
 from roofsim.search.fitting.changes import flags_of
 from roofsim.spec import catalog
+from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.scenario.document import with_override
 
@@ -182,7 +183,7 @@ def _keeps_master(document: Document) -> bool:
     if not isinstance(engine, str):
         return False
     try:
-        return bool(catalog.load("engine", engine).data.get("precision_recipe", "pure") != "pure")
+        return bool(catalog_engine(catalog.resolve_name("engine", engine)).precision.recipe != "pure")
     except SpecError:
         return False
 

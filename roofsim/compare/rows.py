@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed, flattened
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

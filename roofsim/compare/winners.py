@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.compare.rows import Lead
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

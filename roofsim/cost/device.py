@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
+from roofsim.records import dataclass
 from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 

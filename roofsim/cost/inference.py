@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving import share_launches
 from roofsim.cost.serving_experts import merge_routers, order_tokens
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Attention,
     CacheAppend,
@@ -18,6 +18,7 @@ from roofsim.graph.ops import (
     Normalization,
     Softmax,
 )
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,9 +28,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
 
 Works = list[tuple[int, "KernelWork"]]
-
-#: Activations of gated MLPs.
-ACTIVATIONS: Final = ("silu", "gelu", "gelu_tanh", "gelu_new", "quick_gelu", "relu")
 
 
 def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: Serving) -> Works:
@@ -43,8 +41,6 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
         narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
     if "residual_norm" in serving.merged:
         _residual_norms(ops_of, priced)
-    if "gated_activation" in serving.merged:
-        _gated_activations(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     order_tokens(ops_of, priced, context, serving)
     merge_routers(ops_of, priced, serving)
@@ -77,16 +73,6 @@ def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) ->
             works[place] = replace(works[place], launches=0.0, traffic=works[place].traffic - out.bytes)
 
 
-def _gated_activations(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
-    """Let the activation of a gated MLP run inside the product with its other half."""
-    gates = {
-        tensor for op in ops.values() if isinstance(op, Elementwise) and op.function == "mul" for tensor in op.inputs
-    }
-    for place, op in ops.items():
-        if isinstance(op, Elementwise) and op.function in ACTIVATIONS and op.outputs[0] in gates:
-            works[place] = replace(works[place], launches=0.0, traffic=0.0 * works[place].traffic)
-
-
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
     found = {place: op for place, op in ops.items() if isinstance(op, CacheAppend) or _rotates(op)}
@@ -107,7 +93,7 @@ def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> No
 
 def _rotates(op: AbstractOp) -> bool:
     """Tell whether an op is rotary embedding, in one kernel or of the chain of small ones."""
-    if any(scope in op.name for scope in (".rotate_query.", ".rotate_key.")):
+    if op.within(Purpose.ROTATE_QUERY, Purpose.ROTATE_KEY):
         return True
     parts = op.parts if isinstance(op, Fused) else (op,)
     return any(isinstance(part, Elementwise) and part.function == "rotary" for part in parts)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Attention, Cast, Matmul
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork

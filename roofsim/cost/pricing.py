@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from roofsim.cost.kernels.sustained import Sustained, sustained, window
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import Kind, Phase
 from roofsim.numeric import Real, is_scalar, minimum, where
+from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork
-    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.base import AbstractOp, Block
+    from roofsim.graph.component import Component
     from roofsim.numeric import Real
 
 
@@ -65,9 +67,9 @@ def share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], num
     """Let ops of a layer have a number of launches together; None: their own."""
     if number is None:
         return
-    layers: dict[str, list[int]] = {}
+    layers: dict[Block | Component | AbstractOp, list[int]] = {}
     for place, op in ops.items():
-        layers.setdefault(op.layer, []).append(place)
+        layers.setdefault(op.module, []).append(place)
     for places in layers.values():
         total: Real = 0.0
         for place in places:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.cost.serving import share_launches
 from roofsim.graph.base import Kind
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Gather, Matmul
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -19,13 +20,10 @@ if TYPE_CHECKING:
 Ops = dict[int, "AbstractOp"]
 Works = dict[int, "KernelWork"]
 
-#: Scopes of the ops that bring tokens into the order of experts, and back.
-INTO, BACK, ROUTER = ".permute.", ".combine.", ".router."
-
 
 def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:
     """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
-    found = {place: op for place, op in ops.items() if ROUTER in op.name and not isinstance(op, Matmul)}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.ROUTER) and not isinstance(op, Matmul)}
     share_launches(found, works, serving.router_kernels)
 
 
@@ -34,18 +32,20 @@ def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> 
 
     These read each token's row once (or leave that to the products), and each result once while they weight and sum.
     """
-    found = {place: op for place, op in ops.items() if INTO in op.name or BACK in op.name}
+    found = {place: op for place, op in ops.items() if op.within(Purpose.PERMUTE, Purpose.COMBINE)}
     share_launches(found, works, serving.expert_kernels)
     if serving.expert_rows == "modules":
         return
-    copies = {op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and _leaf(op) == "rows"}
+    copies = {
+        op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and op.purpose is Purpose.ROWS
+    }
     for rows, place in copies.items():
         _move(ops, works, place, rows, copied=serving.expert_rows == "copied")
         # Whole rows move, which is no worse than a stream.
         works[place] = replace(
             works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")
         )
-    _sum_rows({place: op for place, op in found.items() if BACK in op.name}, ops, works)
+    _sum_rows({place: op for place, op in found.items() if op.within(Purpose.COMBINE)}, ops, works)
 
 
 def _sum_rows(parts: Ops, ops: Ops, works: Works) -> None:
@@ -80,7 +80,3 @@ def _move(ops: Ops, works: Works, place: int, rows: Tensor, *, copied: bool) -> 
             )  # fmt: skip
             written = narrow
     works[place] = replace(works[place], traffic=tokens.bytes + written if copied else 0.0 * written)
-
-
-def _leaf(op: AbstractOp) -> str:
-    return op.name.rpartition(".")[2]

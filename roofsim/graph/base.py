@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import GraphError
 from roofsim.numeric import Real, same
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
+    from roofsim.graph.component import Component, Purpose
     from roofsim.graph.tensor import DType, Tensor
 
 
@@ -64,6 +65,8 @@ class Block:
     carries: list[tuple[Tensor, Tensor]] = field(default_factory=list)
     mirror: Block | None = None
     """Of a backward block: the forward block whose iterations it undoes, last first."""
+    leading: bool = False
+    """Whether it holds the first layers of a model, which a policy treats differently from the rest."""
 
     @property
     def once(self) -> bool:
@@ -90,8 +93,12 @@ class AbstractOp:
     block: Block | None = None
     math: DType | None = None
     """Number format of the arithmetic units, where it is not that of the inputs (TF32, FP8)."""
-    origin: str = ""
-    """Of a backward or recomputed op: the name of the forward op that it belongs to."""
+    origin: AbstractOp | None = None
+    """Of a backward or recomputed op: the forward op that it belongs to, as it was when gradients were taken."""
+    component: Component | None = None
+    """The part of the model that it belongs to; of a backward op that of its forward. None: a pass's own work."""
+    layer_of_unit: int = 0
+    """Of a block whose iterations are several layers each: in which of them it runs."""
     share: Real = 1.0
     """Share of the passes in which it runs (the first micro batch adds no gradients to earlier ones)."""
 
@@ -111,9 +118,25 @@ class AbstractOp:
         return self.repeats * self.share
 
     @property
+    def purpose(self) -> Purpose | None:
+        """What its component is for."""
+        return None if self.component is None else self.component.purpose
+
+    def within(self, *purposes: Purpose) -> bool:
+        """Tell whether it belongs to a component that is for one of some purposes, at any depth."""
+        return self.component is not None and self.component.within(*purposes)
+
+    @property
+    def module(self) -> Block | Component | AbstractOp:
+        """The block it repeats with, or the outermost component that it belongs to; itself if it belongs to nothing."""
+        if self.block is not None:
+            return self.block
+        return self if self.component is None else self.component.root
+
+    @property
     def layer(self) -> str:
-        """The block it repeats with, or the first part of its name."""
-        return self.block.name if self.block is not None else self.name.split(".", 1)[0]
+        """What people call its module."""
+        return self.module.name
 
     def flops(self) -> Real:
         """FLOPs of one launch."""

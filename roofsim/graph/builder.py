@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.component import Component, Purpose
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.tensor import AUTO, DType, Role, Tensor
 
@@ -24,23 +25,29 @@ class Builder:
     def __init__(self) -> None:
         self.ops: list[AbstractOp] = []
         self.block: Block | None = None
-        self._scope: list[str] = []
+        self.component: Component | None = None
         self._used: Counter[str] = Counter()
 
     def name(self, leaf: str) -> str:
         """Return a unique dotted name inside the current scope."""
-        base = ".".join([*self._scope, leaf])
+        base = self._dotted(leaf)
         self._used[base] += 1
         return base if self._used[base] == 1 else f"{base}.{self._used[base]}"
 
     @contextmanager
     def scope(self, name: str) -> Iterator[None]:
-        """Put `name` before the names of everything built inside."""
-        self._scope.append(name)
+        """Let everything built inside belong to a component of this name, which has a purpose where the name is one."""
+        outer, self.component = self.component, self._inside(name)
         try:
             yield
         finally:
-            self._scope.pop()
+            self.component = outer
+
+    def _inside(self, name: str) -> Component:
+        return Component(name, name if isinstance(name, Purpose) else None, self.component)
+
+    def _dotted(self, leaf: str) -> str:
+        return leaf if self.component is None else f"{self.component}.{leaf}"
 
     @contextmanager
     def repeat(self, name: str, times: Real) -> Iterator[Block]:
@@ -63,26 +70,27 @@ class Builder:
         return leaving
 
     def emit(self, op_class: type[O], leaf: str, /, **fields: object) -> O:
-        """Add an op of `op_class` under a name made from `leaf`."""
-        op = op_class(name=self.name(leaf), block=self.block, **fields)  # type: ignore[arg-type]
+        """Add an op of `op_class` under a name made from `leaf`; a purpose makes it a component of its own."""
+        component = self._inside(leaf) if isinstance(leaf, Purpose) else self.component
+        op = op_class(name=self.name(leaf), block=self.block, component=component, **fields)  # type: ignore[arg-type]
         self.ops.append(op)
         return op
 
     def tensor(self, leaf: str, *shape: Real, dtype: DType = AUTO, base: Tensor | None = None) -> Tensor:
         """Return a new activation."""
-        return Tensor(".".join([*self._scope, leaf]), shape, dtype, base=base)
+        return Tensor(self._dotted(leaf), shape, dtype, base=base, component=self.component)
 
     def parameter(self, leaf: str, *shape: Real, dtype: DType = AUTO, trained: bool = True) -> Tensor:
         """Return a parameter of the current scope."""
-        return Tensor(".".join([*self._scope, leaf]), shape, dtype, Role.PARAMETER, requires_grad=trained)
+        return Tensor(self._dotted(leaf), shape, dtype, Role.PARAMETER, requires_grad=trained, component=self.component)
 
     def buffer(self, leaf: str, *shape: Real, dtype: DType = AUTO) -> Tensor:
         """Return a tensor that belongs to the model but is not trained."""
-        return Tensor(".".join([*self._scope, leaf]), shape, dtype, Role.BUFFER)
+        return Tensor(self._dotted(leaf), shape, dtype, Role.BUFFER, component=self.component)
 
     def input(self, leaf: str, *shape: Real, dtype: DType = AUTO) -> Tensor:
         """Return a tensor of the batch."""
-        return Tensor(leaf, shape, dtype, Role.INPUT)
+        return Tensor(leaf, shape, dtype, Role.INPUT, component=self.component)
 
     def graph(self) -> OpGraph:
         """Return the verified graph."""

@@ -44,6 +44,19 @@ class OpGraph:
         return {tensor: op for op in self.ops for tensor in op.outputs}
 
     @cached_property
+    def readers(self) -> dict[Tensor, list[AbstractOp]]:
+        """The ops that read or hold each tensor, in program order; of what leaves a block as well, as if its last op did."""
+        found: dict[Tensor, list[AbstractOp]] = {}
+        for op in self.ops:
+            for tensor in dict.fromkeys(op.inputs + op.holds):
+                found.setdefault(tensor, []).append(op)
+        last = {op.block: op for op in self.ops}
+        for block in self.blocks:
+            for _, leaving in block.carries:
+                found.setdefault(leaving, []).append(last[block])
+        return found
+
+    @cached_property
     def digraph(self) -> nx.DiGraph[AbstractOp]:
         """The dependencies as a networkx graph; each edge carries its `tensors`."""
         import networkx as nx

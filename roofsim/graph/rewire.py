@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
+
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -29,3 +30,36 @@ def rewired_all(body: Iterable[AbstractOp], twin: Mapping[Tensor, Tensor]) -> li
         env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         result.append(new)
     return result
+
+
+class Rewiring:
+    """Write a program op by op while tensors of the old one get twins: readers, and views of what they read, follow.
+
+    Attributes
+    ----------
+    ops
+        What was written so far.
+    """
+
+    def __init__(self) -> None:
+        self.ops: list[AbstractOp] = []
+        self._twins: dict[Tensor, Tensor] = {}
+
+    def put(self, twins: Mapping[Tensor, Tensor]) -> None:
+        """Let ops that are written from now on have other tensors."""
+        self._twins.update(twins)
+
+    def twin(self, tensor: Tensor) -> Tensor:
+        """Return what a tensor of the old program became."""
+        return self._twins.get(tensor, tensor)
+
+    def add(self, op: AbstractOp) -> AbstractOp:
+        """Write an op with the twins of its tensors, and return it."""
+        touched = (*op.inputs, *op.holds, *(tensor.base for tensor in op.outputs if tensor.base is not None))
+        if not any(tensor in self._twins for tensor in touched):
+            self.ops.append(op)
+            return op
+        new = rewired(op, self._twins)
+        self._twins.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
+        self.ops.append(new)
+        return new

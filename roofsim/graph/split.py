@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.naming import inside_block
 from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import is_none
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -75,8 +76,7 @@ def _first(
             for t in op.outputs
         )
         made.update(zip(op.outputs, outputs, strict=True))
-        own = op.name.removeprefix(f"{block.name}.")
-        ops.append(replace(new, name=f"{name}.{own}", block=head, outputs=outputs))
+        ops.append(replace(new, name=f"{name}.{inside_block(op)}", block=head, outputs=outputs))
     head.carries = [(twin.get(entry, entry), made.get(leaving, leaving)) for entry, leaving in block.carries]
     return head, ops, made
 

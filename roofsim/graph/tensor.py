@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, minimum, product
+from roofsim.records import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from roofsim.graph.component import Component, Purpose
 
 
 class Role(StrEnum):
@@ -109,6 +112,10 @@ class Tensor:
     """Whether it is a trained parameter; what depends on one is found by the autograd pass."""
     place: str = "device"
     """Where it lies: ``device``, ``host`` or ``nvme``."""
+    component: Component | None = None
+    """The part of the model that it belongs to, of what a builder makes."""
+    of: Tensor | None = None
+    """What it is the gradient, the sum, a shard or a copy of; None: something of its own."""
     numel: Real = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,6 +140,23 @@ class Tensor:
         while tensor.base is not None:
             tensor = tensor.base
         return tensor
+
+    @property
+    def owner(self) -> Tensor:
+        """The tensor that it was derived from in the end: of a shard of a gradient the parameter, of most tensors itself."""
+        tensor = self
+        while tensor.of is not None:
+            tensor = tensor.of
+        return tensor
+
+    @property
+    def purpose(self) -> Purpose | None:
+        """What its component is for."""
+        return None if self.component is None else self.component.purpose
+
+    def within(self, *purposes: Purpose) -> bool:
+        """Tell whether it belongs to a component that is for one of some purposes, at any depth."""
+        return self.component is not None and self.component.within(*purposes)
 
     @property
     def persistent(self) -> bool:

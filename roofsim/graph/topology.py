@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import GraphError
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

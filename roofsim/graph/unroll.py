@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.errors import GraphError
 from roofsim.graph.tensor import Role
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp, Block

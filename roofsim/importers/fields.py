@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

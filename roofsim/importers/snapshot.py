@@ -10,11 +10,11 @@ from __future__ import annotations
 import json
 import pickle
 from collections import defaultdict
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.importers.pickles import RefusedPickleError, load_plain
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

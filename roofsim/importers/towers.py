@@ -5,8 +5,9 @@ The formulas are those of the classes in the transformers library; tests hold th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.importers.class_defaults import CLASS_DEFAULTS, VERSION
 from roofsim.importers.fields import Fields
 from roofsim.importers.towers import ALIASES, TOWERS, WRAPPERS, Parts
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

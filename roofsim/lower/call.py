@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
 from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.shares import Shares
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
 from roofsim.numeric import ceil, maximum, same, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor

@@ -8,7 +8,6 @@ and blocks that wait for another stream (`record_stream`). Addresses are made up
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
@@ -25,6 +24,7 @@ from roofsim.memory.blocks import (
     rounded_size,
     segment_size,
 )
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

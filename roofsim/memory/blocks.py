@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from dataclasses import dataclass
 from typing import Final
+
+from roofsim.records import dataclass
 
 KIB: Final = 1024
 MIB: Final = 1024 * KIB

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 
 from roofsim.memory.allocator import FREE, AllocatorResult, AllocatorSettings, Event, simulate
 from roofsim.memory.numbering import Storages, numbered
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

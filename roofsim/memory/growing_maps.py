@@ -7,7 +7,6 @@ simulation, with the workspaces that its convolutions ask for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +16,7 @@ from roofsim.graph.tensor import TF32
 from roofsim.memory.allocator import FREE, simulate
 from roofsim.memory.profile import Liveness
 from roofsim.numeric import Array, Real, is_scalar
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.memory.profile import MemoryProfile

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.base import Phase
@@ -15,6 +14,7 @@ from roofsim.memory.profile import (
     from_the_start,
     last_of,
 )
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,13 +8,13 @@ writes the ops out; here numbers suffice.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.graph.ops import CacheAppend, OptimizerUpdate
 from roofsim.graph.tensor import Role
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp, Block

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.graph.base import Phase
+from roofsim.graph.component import Purpose
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -34,7 +35,7 @@ class Peak:
         for amount in live.values():
             total = total + amount
         phase = str(op.phase)
-        if op.phase is Phase.BACKWARD and ".loss." in op.name:
+        if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
             self.in_loss = maximum(self.in_loss, total)
         self._offer_to_phase(phase, total, live, op)
         higher: Any = total > self.total

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from roofsim.graph.ops import Cast, Collective
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.memory.peak import Peak
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

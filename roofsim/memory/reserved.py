@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.base import Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast
 from roofsim.memory.profile import peaks_of_streams
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 def stranded(graph: OpGraph) -> Real:
     """Return the bytes of narrow logits that a loss in fp32 leaves behind: too small a block for what comes next."""
     for op in graph:
-        if isinstance(op, Cast) and ".loss." in op.name and op.phase is Phase.FORWARD:
+        if isinstance(op, Cast) and op.within(Purpose.LOSS) and op.phase is Phase.FORWARD:
             source, out = op.inputs[0], op.outputs[0]
             if source.dtype.itemsize < out.dtype.itemsize:
                 return source.numel * source.dtype.itemsize

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Phase
 from roofsim.graph.ops import Cast, Elementwise, Matmul
 from roofsim.graph.tensor import DType, Role, Tensor
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -63,7 +63,7 @@ class AccumulateGradients:
 
     def _buffer(self, gradient: Tensor) -> Tensor:
         dtype = gradient.dtype if self.buffer_type is None else self.buffer_type
-        return Tensor(f"{gradient.name}.buffer", gradient.shape, dtype, Role.GRADIENT_BUFFER)
+        return Tensor(f"{gradient.name}.buffer", gradient.shape, dtype, Role.GRADIENT_BUFFER, of=gradient)
 
     def _fused(self, current: AbstractOp, op: AbstractOp) -> AbstractOp:
         """Let the matmul read the buffer and write it back."""
@@ -85,7 +85,7 @@ class AccumulateGradients:
         wide = replace(temporary, name=f"{gradient.name}.wide", dtype=self.buffer_type, base=temporary)
         cast = Cast(
             name=f"{op.name}.widen.{gradient.name}", inputs=(temporary,), outputs=(wide,), phase=Phase.BACKWARD,
-            block=op.block, origin=op.origin,
+            block=op.block, origin=op.origin, component=op.component,
         )  # fmt: skip
         return [cast, self._add(op, gradient, wide)]
 
@@ -95,7 +95,8 @@ class AccumulateGradients:
         written = replace(buffer, name=f"{buffer.name}.sum", role=Role.TEMPORARY, base=buffer)
         return Elementwise(
             name=f"{op.name}.accumulate.{gradient.name}", inputs=(temporary, buffer), outputs=(written,),
-            function="add", phase=Phase.BACKWARD, block=op.block, origin=op.origin, share=share,
+            function="add", phase=Phase.BACKWARD, block=op.block, origin=op.origin, component=op.component,
+            share=share,
         )  # fmt: skip
 
 

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Cast, Copy, Dropout, Elementwise, Embedding, GroupedMatmul, Matmul, View
 from roofsim.graph.tensor import BOOL, FP32, TF32, DType, Role, Tensor
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
 
 #: What projections that are no single query, key, value, output, gate, up or down stand for.
-_PARTS: Final = {
-    "query_key_value": ("query", "key", "value"),
-    "gate_up": ("gate", "up"),
-    "query_down": ("query",),
-    "query_up": ("query",),
-    "key_value_down": ("key", "value"),
-    "key_value_up": ("key", "value"),
-    "text_output": ("output",),
-    "projection": ("output",),
+_PARTS: Final[dict[Purpose | None, tuple[Purpose, ...]]] = {
+    **MERGED,
+    Purpose.QUERY_DOWN: (Purpose.QUERY,),
+    Purpose.QUERY_UP: (Purpose.QUERY,),
+    Purpose.KEY_VALUE_DOWN: (Purpose.KEY, Purpose.VALUE),
+    Purpose.KEY_VALUE_UP: (Purpose.KEY, Purpose.VALUE),
+    Purpose.TEXT_OUTPUT: (Purpose.OUTPUT,),
+    Purpose.PROJECTION: (Purpose.OUTPUT,),
 }
 #: Outside of blocks: heads, which neither peft's ``all-linear`` nor bitsandbytes' replacement of layers touches.
-_HEADS: Final = ("logits", "classifier")
+_HEADS: Final = (Purpose.LOGITS, Purpose.CLASSIFIER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,7 +122,7 @@ class _Writer:
     def add(self, op: AbstractOp) -> None:
         """Write one op of the old graph, and what the plan puts around it."""
         op = self._frozen(op)
-        if op.name == "autocast.exit":
+        if isinstance(op, View) and op.function == "forget_casts":
             return  # the cache holds casts of trained leaves only, and all that it held here is frozen now
         if isinstance(op, Embedding) and op.sparse:
             op = replace(op, sparse=False)
@@ -130,12 +131,11 @@ class _Writer:
         if not isinstance(op, Matmul | GroupedMatmul) or self._weight(op) is None:
             self.ops.append(op)
             return
-        leaf = _leaf(op)
-        if leaf in _HEADS and op.block is None:
+        if op.purpose in _HEADS and op.block is None:
             self.ops.append(op)
             return
         op = self._stored(op)
-        part = self._part(op, leaf) if isinstance(op, Matmul) else None
+        part = self._part(op) if isinstance(op, Matmul) else None
         if part is None or not isinstance(op, Matmul):
             self.ops.append(op)
             return
@@ -200,8 +200,8 @@ class _Writer:
             inputs += (scales,)
         self.ops.append(
             Cast(
-                name=f"{_scope(op)}.dequantise", inputs=inputs, outputs=(wide,), block=op.block, dequantises=True,
-                keeps_input=plan.keeps_input,
+                name=f"{name_of_layer(op)}.dequantise", inputs=inputs, outputs=(wide,), block=op.block, dequantises=True,
+                keeps_input=plan.keeps_input, component=op.component,
             )
         )  # fmt: skip
         return replace(op, inputs=(op.inputs[0], wide, *op.inputs[2:]))
@@ -214,11 +214,12 @@ class _Writer:
 
     # -- what is adapted ----------------------------------------------------------------------------------------
 
-    def _part(self, op: Matmul, leaf: str) -> _Part | None:
+    def _part(self, op: Matmul) -> _Part | None:
         """Return which columns of a layer get an adapter; None: it has none."""
-        if leaf not in self.layers:
-            self.layers.append(leaf)
-        targets, parts = self.plan.targets, _PARTS.get(leaf, (leaf,))
+        called = name_of_layer(op) if op.component is None else op.component.name
+        if called not in self.layers:
+            self.layers.append(called)
+        targets, parts = self.plan.targets, _PARTS.get(op.purpose, (op.purpose,))
         if targets is None:
             return _Part((op.n,), whole=True)
         chosen = [part for part in parts if part in targets]
@@ -245,7 +246,8 @@ class _Branch:
         self.writer = writer
         self.op = op
         self.part = part
-        self.scope = f"{_scope(op)}.lora"
+        self.scope = f"{name_of_layer(op)}.lora"
+        self.component = Component("lora", Purpose.ADAPTER, op.component)
         self.low = op.outputs[0].dtype
         self.weights = writer.plan.weights
         self.math = op.math if op.math is TF32 else None
@@ -263,7 +265,7 @@ class _Branch:
         """Return what the first factor reads."""
         x = self.op.inputs[0]
         cast = self.writer.casts.get(x)
-        if cast is not None and cast.name.startswith(f"{self.op.name}.cast"):
+        if cast is not None and cast.automatic:
             x = cast.inputs[0]  # autocast's own cast of the layer's input: peft's code never sees it
         x = self._cast(x, self.weights, "cast_input")
         if self.writer.plan.dropout:
@@ -306,7 +308,12 @@ class _Branch:
     def _factor(self, leaf: str, rows: Real, columns: Real) -> Tensor:
         """Return a trained factor, in the type of the product."""
         weight = Tensor(
-            f"{self.scope}.{leaf}.weight", (rows, columns), self.weights, Role.PARAMETER, requires_grad=True
+            f"{self.scope}.{leaf}.weight",
+            (rows, columns),
+            self.weights,
+            Role.PARAMETER,
+            requires_grad=True,
+            component=self.component,
         )
         return self._cast(weight, self.low, f"cast_{leaf}")
 
@@ -343,18 +350,12 @@ class _Branch:
         **fields: object,
     ) -> None:
         name = f"{self.scope}.{leaf}"
-        self.writer.ops.append(op_class(name=name, inputs=inputs, outputs=outputs, block=self.op.block, **fields))  # type: ignore[arg-type]
-
-
-def _scope(op: AbstractOp) -> str:
-    """Return the name of the layer that an op is the product of: ``layers.mlp.up`` of ``layers.mlp.up.matmul``."""
-    scope, _, last = op.name.rpartition(".")
-    if last.isdigit():  # a second product of one name: matmul.2
-        return f"{scope.rpartition('.')[0]}.{last}"
-    return scope
-
-
-def _leaf(op: AbstractOp) -> str:
-    """Return the last word of that name: ``up``."""
-    words = _scope(op).split(".")
-    return words[-2] if words[-1].isdigit() else words[-1]
+        op = op_class(
+            name=name,
+            inputs=inputs,
+            outputs=outputs,
+            block=self.op.block,
+            component=self.component,
+            **fields,  # type: ignore[arg-type]
+        )
+        self.writer.ops.append(op)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
 from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, Fused
 from roofsim.graph.tensor import Role
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -221,4 +221,5 @@ def _fuse(members: list[AbstractOp], outside: set[Tensor], pattern: str) -> Fuse
     return Fused(
         name=f"{last.name}.fused", inputs=inputs, outputs=outputs, holds=holds, phase=last.phase, block=last.block,
         parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,
+        component=last.component,
     )  # fmt: skip

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Final, Protocol
 
 from roofsim.errors import GraphError, PassError
+from roofsim.graph.component import Purpose
 from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
+from roofsim.passes.kernels.gated_activations import GateActivations
+from roofsim.passes.kernels.projections import MergeProjections
 from roofsim.passes.metrics import MetricsLast
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
@@ -26,9 +29,14 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
     from roofsim.spec.engine.schema import Engine
+    from roofsim.spec.precision.formats import WeightFormat
     from roofsim.spec.precision.roles import Precision
     from roofsim.spec.scenario.adapter import Adapter
     from roofsim.spec.scenario.workload import RecomputePlan
+
+#: Projections that engines of inference merge beside queries, keys and values; training keeps them apart (Megatron-LM,
+#: multi_latent_attention.py: linear_q_down_proj, linear_kv_down_proj).
+LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
 
 
 class Pass(Protocol):
@@ -72,10 +80,10 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
 
 def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
     """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
-    passes: list[Pass] = [assign_precision(precision)]
-    if engine.activation_type == "fp32":
+    passes: list[Pass] = [*_merged_layers(precision, engine, LATENT), assign_precision(precision)]
+    if engine.precision.activation_type == "fp32":
         passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
-    if "pointwise" in engine.fusion:
+    if "pointwise" in engine.fusion.groups:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     return passes
 
@@ -89,31 +97,54 @@ def training_passes(
     adapter: Adapter | None = None,
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
-    passes: list[Pass] = [assign_precision(precision)]  # first: casts are ops that everything else must see
+    passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
+    passes.append(assign_precision(precision))  # casts are ops that everything else must see
     if adapter is not None:
         passes.append(
             _adapters(adapter, precision, engine)
         )  # on typed layers, and before anything asks what is trained
-    if "bias_dropout_add" in engine.fusion:
+    if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
         passes.append(
             Regroup(size=recompute.every or recompute.segment or 1, leading=recompute.layers)
         )  # on bare layers
     passes.append(
-        Autograd(silu_backward=engine.silu_backward, casts_again=engine.narrow_operands == "cast_again")
+        Autograd(
+            silu_backward=engine.fusion.silu_backward, casts_again=engine.precision.narrow_operands == "cast_again"
+        )
     )  # once all forward ops stand
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
-    if engine.loss_metrics:
+    if engine.training.loss_metrics:
         passes.append(MetricsLast())  # behind all of the backward pass
-    if "pointwise" in engine.fusion:
+    if "pointwise" in engine.fusion.groups:
         # Last of the step proper: everything that runs is known.
-        passes.append(FusePointwise(only_layers=engine.compiled == "layers"))
+        passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
+
+
+def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpose] = frozenset()) -> list[Pass]:
+    """Return the passes that put an engine's merged layers in place of those of the model's code.
+
+    `latent` are the projections that the engine merges as well where it merges queries, keys and values.
+    """
+    into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
+    into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
+    passes: list[Pass] = []
+    if into:
+        passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
+    if "gated_activation" in engine.fusion.groups:
+        passes.append(GateActivations())  # where a layer is merged, its halves are
+    return passes
+
+
+def _stored(precision: Precision) -> WeightFormat | None:
+    """Return the format in which weights are stored; None: in one type."""
+    return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
 def assign_precision(precision: Precision) -> AssignPrecision:
@@ -126,7 +157,7 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=precision.stored or (None if precision.weights is None else weight_format(precision.weights)),
+        weights=_stored(precision),
     )
 
 
@@ -147,11 +178,11 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
 
 def _recompute(plan: RecomputePlan, engine: Engine) -> Recompute:
     if plan.policy == "selective":
-        return Recompute(policy=engine.selective_recompute)
+        return Recompute(policy=engine.training.selective_recompute)
     return Recompute(
         first_of_unit=plan.every is not None and plan.every > 1,
         only_leading=plan.layers is not None,
-        early_stop=engine.recompute_stops_early,
+        early_stop=engine.training.recompute_stops_early,
     )
 
 
@@ -161,15 +192,15 @@ def _accumulate(precision: Precision, engine: Engine, num_micro_batches: Real) -
     if same(num_micro_batches, 1.0) and not wider:
         return []
     buffer: DType | None = DTYPES[precision.gradients] if wider else None
-    fused = engine.gradient_accumulation == "fused"
-    layers = engine.fused_accumulation_in == "layers"
+    fused = engine.training.gradient_accumulation == "fused"
+    layers = engine.training.fused_accumulation_in == "layers"
     return [
         AccumulateGradients(
             share=1.0 - 1.0 / num_micro_batches,
             buffer_type=buffer,
             fused=fused,
             only_layers=layers,
-            casts=engine.gradient_accumulation == "cast_then_add",
+            casts=engine.training.gradient_accumulation == "cast_then_add",
         )
     ]
 
@@ -184,7 +215,7 @@ def _optimizer(optimizer: str, precision: Precision, engine: Engine) -> AddOptim
         master_type=None if master is None else DTYPES[master],
         gradient_type=DTYPES[precision.gradients],
         loss_scaling=precision.compute == "fp16" and (precision.autocast or master is not None),
-        clipping=engine.gradient_clipping == "norm",
+        clipping=engine.training.gradient_clipping == "norm",
     )
 
 
@@ -194,7 +225,7 @@ def optimizer_kernel(optimizer: str, engine: Engine) -> tuple[str, str]:
     ``adamw`` alone is the engine's own choice; the other optimizers have one usual implementation each.
     """
     if optimizer == "adamw":
-        return "adamw", engine.adamw
+        return "adamw", engine.training.adamw
     if optimizer.startswith("adamw-"):
         return "adamw", optimizer.removeprefix("adamw-")
     usual = {

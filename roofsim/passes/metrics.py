@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import Phase
+from roofsim.graph.component import Purpose
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
-
-#: Scope of the ops in question, in names such as ``head.loss.metrics.log_softmax``.
-SCOPE: Final = "metrics"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +25,7 @@ class MetricsLast:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with its metrics at the end of the micro batch."""
-        last = [op for op in graph.ops if SCOPE in op.name.split(".")]
+        last = [op for op in graph.ops if op.within(Purpose.METRICS)]
         if not last:
             return graph
         moved = set(last)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -39,6 +38,7 @@ from roofsim.graph.ops import (
 )
 from roofsim.graph.tensor import AUTO, FP32, DType, Role, Tensor
 from roofsim.passes.stored import stored_types, weight_of
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.spec.precision.formats import WeightFormat
@@ -166,7 +166,7 @@ class _Dispatch:
         cached = tuple(cast for cast in self.weight_casts.values() if not cast.dtype.narrow)
         if cached:
             # The cache of cast weights lives until the autocast context is left; narrow operands are cast per layer.
-            self.ops.append(View(name="autocast.exit", holds=cached, function="release"))
+            self.ops.append(View(name="autocast.exit", holds=cached, function="forget_casts"))
         return self.ops
 
     # -- tensors ------------------------------------------------------------------------------------------------
@@ -207,11 +207,20 @@ class _Dispatch:
         if source.dtype is target:
             self.env[out] = source
             return
-        self.env[out] = self._converted(source, target, op.name)
+        self.env[out] = self._converted(source, target, op.name, op)
 
-    def _converted(self, tensor: Tensor, dtype: DType, name: str) -> Tensor:
+    def _converted(self, tensor: Tensor, dtype: DType, name: str, op: AbstractOp, *, automatic: bool = False) -> Tensor:
         out = Tensor(f"{tensor.name}.{dtype}", tensor.shape, dtype, requires_grad=False)
-        self.ops.append(Cast(name=name, inputs=(tensor,), outputs=(out,), block=self.block))
+        self.ops.append(
+            Cast(
+                name=name,
+                inputs=(tensor,),
+                outputs=(out,),
+                block=self.block,
+                component=op.component,
+                automatic=automatic,
+            )
+        )
         return out
 
     def _cast(self, tensor: Tensor, dtype: DType, op: AbstractOp, place: int = 0) -> Tensor:
@@ -221,7 +230,7 @@ class _Dispatch:
         weight = tensor.role is Role.PARAMETER
         if weight and tensor in self.weight_casts:
             return self.weight_casts[tensor]
-        out = self._converted(tensor, dtype, f"{op.name}.cast{place}")
+        out = self._converted(tensor, dtype, f"{op.name}.cast{place}", op, automatic=True)
         if weight:
             self.weight_casts[tensor] = out
         return out

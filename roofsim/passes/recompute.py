@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Attention, Cast, Matmul
 from roofsim.graph.rewire import rewired
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -56,29 +57,29 @@ class Recompute:
         return graph.replaced(ops, *self.ensures)
 
     def _wanted(self, block: Block) -> bool:
-        return not self.only_leading or block.name.startswith("leading.")
+        return not self.only_leading or block.leading
 
-    def _region(self, block: Block, forward: list[AbstractOp]) -> list[AbstractOp]:
+    def _region(self, forward: list[AbstractOp]) -> list[AbstractOp]:
         """Return which forward ops of a block are run again."""
         if self.policy == "core_attention":
             return _core_attention(forward)
         if self.first_of_unit:
-            return [op for op in forward if op.name.startswith(f"{block.name}.0.")]
+            return [op for op in forward if op.layer_of_unit == 0]
         return forward
 
     def _rewritten(self, block: Block, body: list[AbstractOp], forward: list[AbstractOp]) -> list[AbstractOp]:
         assert block.mirror is not None
-        region = self._region(block.mirror, forward)
-        names = {op.name for op in region}
+        region = self._region(forward)
+        members = set(region)
         kept = self._kept(region)
         made = {tensor for op in region for tensor in op.outputs} - kept
-        readers = [op for op in body if op.origin in names]
+        readers = [op for op in body if op.origin in members]
         needed = {tensor for op in readers for tensor in op.inputs + op.holds if tensor in made}
         again, twin = self._clones(region, made, needed, block)
         result: list[AbstractOp] = []
         pending = again
         for op in body:
-            if op.origin in names:
+            if op.origin in members:
                 result += pending
                 pending = []
                 result.append(rewired(op, twin))
@@ -87,7 +88,7 @@ class Recompute:
                 )
             else:
                 result.append(op)
-        return _holding(result, [*_entered(again), *kept], names)
+        return _holding(result, [*_entered(again), *kept], members)
 
     def _kept(self, region: list[AbstractOp]) -> set[Tensor]:
         """Return what the policy stores, whether or not backward reads it (torch.utils.checkpoint's cached ops)."""
@@ -122,7 +123,7 @@ class Recompute:
                     outputs=outputs,
                     phase=Phase.RECOMPUTE,
                     block=block,
-                    origin=op.name,
+                    origin=op,
                 )
             )
         return clones, twin
@@ -134,9 +135,9 @@ def _entered(again: list[AbstractOp]) -> list[Tensor]:
     return list(dict.fromkeys(t for op in again for t in op.inputs if t not in made and not t.root.persistent))
 
 
-def _holding(body: list[AbstractOp], tensors: list[Tensor], names: set[str]) -> list[AbstractOp]:
+def _holding(body: list[AbstractOp], tensors: list[Tensor], members: set[AbstractOp]) -> list[AbstractOp]:
     """Let the last backward op of a checkpoint hold what it was called with and what it stored: all is freed together."""
-    last = max((at for at, op in enumerate(body) if op.origin in names), default=None)
+    last = max((at for at, op in enumerate(body) if op.origin in members), default=None)
     if last is None or not tensors:
         return body
     holds = tuple(dict.fromkeys((*body[last].holds, *tensors)))
@@ -149,7 +150,7 @@ def _core_attention(forward: list[AbstractOp]) -> list[AbstractOp]:
     made: set[Tensor] = set()
     for op in forward:
         entering = isinstance(op, Cast) and not made.intersection(op.inputs)
-        if ".attention." in f"{op.name}." and not entering:
+        if op.within(Purpose.ATTENTION) and not entering:
             region.append(op)
             made.update(op.outputs)
     return region

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError
 from roofsim.graph.base import AbstractOp, Block
+from roofsim.graph.naming import inside_block
 from roofsim.graph.ops import Fused
 from roofsim.graph.tensor import Role, Tensor
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,7 @@ class Regroup:
     """Write out `size` consecutive iterations of every block that repeats; the unit repeats n / size times.
 
     What does not fill a unit stands behind it as a block of its own that runs once. Totals do not change. With `leading`,
-    the first so many iterations (over all blocks, in program order) become blocks of their own, named ``leading.*``.
+    the first so many iterations (over all blocks, in program order) become leading blocks of their own.
     """
 
     name: ClassVar[str] = "regroup"
@@ -71,7 +72,7 @@ class _Writer:
             first = min(self.leading, int(times))
             self.leading -= first
             if first:
-                self._unit(Block(f"leading.{block.name}", float(first)), block, body, 1)
+                self._unit(Block(f"leading.{block.name}", float(first), leading=True), block, body, 1)
             if times > first:
                 self._unit(Block(block.name, times - first), block, body, 1)
             return
@@ -117,8 +118,8 @@ class _Writer:
             replace(t, name=f"{t.name}.{index}", base=None if t.base is None else find(t.base)) for t in op.outputs
         )
         made.update(zip(op.outputs, outputs, strict=True))
-        name = f"{unit.name}.{index}.{op.name.removeprefix(op.block.name + '.') if op.block else op.name}"
-        copy = replace(op, name=name, block=unit, inputs=inputs, holds=holds, outputs=outputs)
+        name = f"{unit.name}.{index}.{inside_block(op)}"
+        copy = replace(op, name=name, block=unit, layer_of_unit=index, inputs=inputs, holds=holds, outputs=outputs)
         self.ops.append(_with_parts(copy, find))
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import Problem, SpecError
-from roofsim.graph.ops import Matmul
+from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.naming import name_of_layer
+from roofsim.graph.ops import Matmul, View
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, minimum, product, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
-
-#: Projections that engines merge, and what they stand for.
-_MERGED = {"query_key_value": ("query", "key", "value"), "gate_up": ("gate", "up")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,35 +47,49 @@ class ServeAdapters:
         ops: list[AbstractOp] = []
         for op in graph:
             wanted = isinstance(op, Matmul) and op.block is not None and op.inputs[1].role is Role.PARAMETER
-            ops += self._adapted(op) if isinstance(op, Matmul) and wanted and self._chosen(op) else [op]
+            chosen = self._chosen(op) if isinstance(op, Matmul) and wanted else []
+            ops += self._adapted(op, chosen) if isinstance(op, Matmul) and chosen else [op]
         if len(ops) == len(graph.ops):
             wanted_names = ", ".join(sorted(self.targets or ())) or "all-linear"
             raise SpecError(Problem(f"no linear layer is one of {wanted_names}", path="workload.serving.lora.targets"))
         return graph.replaced(ops, *self.ensures)
 
-    def _chosen(self, op: Matmul) -> bool:
-        leaf = op.name.split(".")[-2]
-        parts = _MERGED.get(leaf, (leaf,))
-        return self.targets is None or any(part in self.targets for part in parts)
+    def _chosen(self, op: Matmul) -> list[Real]:
+        """Return the widths of the layers with adapters for which a product stands."""
+        if op.merges:
+            return [width for part, width in op.merges if self.targets is None or part in self.targets]
+        parts = MERGED.get(op.purpose, (op.purpose,))
+        return [op.n] if self.targets is None or any(part in self.targets for part in parts) else []
 
-    def _adapted(self, op: Matmul) -> list[AbstractOp]:
+    def _adapted(self, op: Matmul, widths: list[Real]) -> list[AbstractOp]:
+        """Return a product with its two kernels: each layer that it stands for has factors of its own."""
         x, out = op.inputs[0], op.outputs[0]
-        scope, rows = op.name.rpartition(".")[0], product(*x.shape[:-1])
-        base = out.renamed(f"{out.name}.base")
-        middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], self.rank), out.dtype)
+        scope, rows, ranks, n = name_of_layer(op), product(*x.shape[:-1]), self.rank * len(widths), sum(widths)
+        whole = len(widths) == max(len(op.merges), 1)
+        base = out.renamed(f"{out.name}.base") if whole else out
+        sums = out if whole else Tensor(f"{scope}.lora.sum", (*out.shape[:-1], n), out.dtype, base=out)
+        middle = Tensor(f"{scope}.lora.shrunk", (*x.shape[:-1], ranks), out.dtype)
+        part = (
+            middle
+            if len(widths) == 1
+            else Tensor(f"{middle.name}.part", (*x.shape[:-1], self.rank), out.dtype, base=middle)
+        )
         # Requests ask for adapters at random: so many of them are read.
         asking = minimum(self.requests, rows)
         asked = where(asking > 1.0, self.adapters * (1.0 - (1.0 - 1.0 / self.adapters) ** asking), 1.0)
         down, up = (
             self._factor(f"{scope}.lora.{name}", shape, out.dtype, asked)
-            for name, shape in (("a", (op.k, self.rank)), ("b", (self.rank, op.n)))
+            for name, shape in (("a", (op.k, ranks)), ("b", (self.rank, n)))
         )
-        each = {"m": rows / asked, "batch": asked, "block": op.block}
-        return [
-            replace(op, outputs=(base, *op.outputs[1:])),
-            Matmul(name=f"{scope}.lora.shrink", inputs=(x, down), outputs=(middle,), n=self.rank, k=op.k, **each),  # type: ignore[arg-type]
-            Matmul(name=f"{scope}.lora.expand", inputs=(middle, up, base), outputs=(out,), n=op.n, k=self.rank, **each),  # type: ignore[arg-type]
-        ]
+        component = Component("lora", Purpose.ADAPTER, op.component)
+        each = {"m": rows / asked, "batch": asked, "block": op.block, "component": component}
+        shrink = Matmul(name=f"{scope}.lora.shrink", inputs=(x, down), outputs=(middle,), n=ranks, k=op.k, **each)  # type: ignore[arg-type]
+        expand = Matmul(name=f"{scope}.lora.expand", inputs=(part, up, base), outputs=(sums,), n=n, k=self.rank, **each)  # type: ignore[arg-type]
+        views: list[AbstractOp] = []
+        if part is not middle:
+            fields = {"inputs": (middle,), "outputs": (part,), "block": op.block, "component": component}
+            views.append(View(name=f"{scope}.lora.part", function="slice", **fields))  # type: ignore[arg-type]
+        return [replace(op, outputs=(base, *op.outputs[1:])) if whole else op, shrink, *views, expand]
 
     def _factor(self, name: str, shape: tuple[Real, Real], dtype: DType, asked: Real) -> Tensor:
         """Return what is read of one factor of all adapters."""

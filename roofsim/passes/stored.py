@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
+from roofsim.records import dataclass
 from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, Place
 from roofsim.spec.precision.formats import mean_bits
 
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.spec.precision.formats import WeightFormat
 
-#: Scope of a linear layer -> its role in the tensor rules of formats.
-_ROLES: Final = {
-    "query": "query", "query_up": "query", "query_down": "query", "key": "key", "value": "value",
-    "query_key_value": "query_key_value", "output": "attention_output", "gate": "gate", "up": "up", "gate_up": "up",
-    "down": "down", "key_value_up": "value",
+#: What a linear layer is for -> its role in the tensor rules of formats.
+_ROLES: Final[dict[Purpose | None, str]] = {
+    Purpose.QUERY: "query", Purpose.QUERY_UP: "query", Purpose.QUERY_DOWN: "query", Purpose.KEY: "key",
+    Purpose.VALUE: "value", Purpose.KEY_VALUE_UP: "value", Purpose.QUERY_KEY_VALUE: "query_key_value",
+    Purpose.OUTPUT: "attention_output", Purpose.GATE: "gate", Purpose.UP: "up", Purpose.GATE_UP: "up",
+    Purpose.DOWN: "down",
 }  # fmt: skip
-#: Scopes whose matrices decide instead of carrying much: every quantiser leaves them wide.
-_LEFT_WIDE: Final = ("router", "gate_of_all")
-#: Tables that no quantiser touches: positions and segments.
-_SMALL_TABLES: Final = ("position", "segment", "token_type")
+#: Components whose matrices decide instead of carrying much: every quantiser leaves them wide.
+_LEFT_WIDE: Final = (Purpose.ROUTER, Purpose.SHARED_EXPERT_GATE)
+#: Tables that no quantiser touches.
+_SMALL_TABLES: Final = (Purpose.POSITIONS, Purpose.SEGMENTS)
 
 
 @dataclass(frozen=True)
@@ -60,13 +62,12 @@ def weight_of(op: AbstractOp) -> Tensor | None:
     """Return the matrix or table that an op reads, if quantisers look at it."""
     if isinstance(op, Embedding):
         table = op.inputs[0].root
-        trained = table.role is Role.PARAMETER and not any(word in table.name for word in _SMALL_TABLES)
+        trained = table.role is Role.PARAMETER and not table.within(*_SMALL_TABLES)
         return table if trained else None
     if not isinstance(op, Matmul | GroupedMatmul) or len(op.inputs) < 2:
         return None
     weight = op.inputs[1]
-    wide = any(word in weight.name.split(".") for word in _LEFT_WIDE)
-    return weight if weight.role is Role.PARAMETER and not wide else None
+    return weight if weight.role is Role.PARAMETER and not weight.within(*_LEFT_WIDE) else None
 
 
 def _vectors(op: AbstractOp) -> list[Tensor]:
@@ -79,44 +80,48 @@ def _vectors(op: AbstractOp) -> list[Tensor]:
 
 def _model_of(graph: OpGraph) -> _Model:
     layers: Real = 0.0
-    rows: dict[str, Real] = {}
+    rows: dict[Purpose | None, Real] = {}
     experts: Real = 1.0
     for block, body in graph.segments():
         weights = [weight for op in body if (weight := weight_of(op)) is not None]
         if block is not None and weights:
             layers = layers + block.repeat
         for weight in weights:
-            rows.setdefault(_scope(weight), weight.shape[0])
+            rows.setdefault(weight.purpose, weight.shape[0])
         for op in body:
+            if isinstance(op, Matmul):
+                rows |= dict(op.merges)
             if isinstance(op, GroupedMatmul):
                 experts = op.experts
-    groups: Real = rows["query"] / rows["value"] if {"query", "value"} <= set(rows) else 1.0
+    groups: Real = rows[Purpose.QUERY] / rows[Purpose.VALUE] if {Purpose.QUERY, Purpose.VALUE} <= set(rows) else 1.0
     return _Model(layers=layers, groups=groups, experts=experts)
 
 
-def _scope(weight: Tensor) -> str:
-    return weight.name.split(".")[-2] if "." in weight.name else weight.name
-
-
 def _place(op: AbstractOp, weight: Tensor, model: _Model) -> Place:
+    """Return where a weight stands; one that merges projections stands where the first of them does in a checkpoint."""
     matrix = HEAD if op.block is None else LINEAR
+    purpose, rows = (weight.purpose, weight.shape[-2])
+    if isinstance(op, Matmul) and op.merges:
+        purpose, rows = op.merges[0]
     return Place(
         part=EMBEDDING if isinstance(op, Embedding) else matrix,
-        role=_ROLES.get(_scope(weight), "other"),
+        role=_ROLES.get(purpose, "other"),
         columns=weight.shape[-1],
-        rows=weight.shape[-2],
-        matrices=2.0 if isinstance(op, GroupedMatmul) and _scope(weight) == "gate_up" else 1.0,
-        module=_module(op, weight),
+        rows=rows,
+        matrices=2.0 if isinstance(op, GroupedMatmul) and weight.purpose is Purpose.GATE_UP else 1.0,
+        module=_module(weight, purpose),
         layers=model.layers,
         groups=model.groups,
         experts=model.experts,
     )
 
 
-def _module(op: AbstractOp, weight: Tensor) -> str:
-    """Return the scope of a weight inside its block: self_attention.query."""
-    scopes = weight.name.split(".")[:-1]
-    return ".".join(scopes if op.block is None else scopes[1:])
+def _module(weight: Tensor, purpose: Purpose | None) -> str:
+    """Return what the components of a weight are for, from the outermost to its own `purpose`: self_attention.query."""
+    if weight.component is None:
+        return ""
+    path = weight.component.path
+    return ".".join(path if purpose is weight.purpose or purpose is None else (*path[:-1], purpose))
 
 
 def _type_of(found: WeightFormat, place: Place) -> DType | None:

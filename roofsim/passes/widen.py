@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import Block
 from roofsim.graph.ops import Cast, Matmul
 from roofsim.graph.tensor import FP32, Role, Tensor
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -73,18 +73,20 @@ class _Widening:
             self.ops.append(replace(op, inputs=inputs, outputs=outputs, holds=holds, block=block, math=math))
             return
         narrow = tuple(
-            self._cast(new, old, f"{op.name}.convert{place}", block)
+            self._cast(new, old, f"{op.name}.convert{place}", block, op)
             for place, (old, new) in enumerate(zip(op.inputs, inputs, strict=True))
         )
         result = replace(outputs[0], name=f"{outputs[0].name}.narrow", dtype=op.outputs[0].dtype)
         self.ops.append(replace(op, inputs=narrow, outputs=(result,), holds=holds, block=block, math=math))
-        self.ops.append(Cast(name=f"{op.name}.convert", inputs=(result,), outputs=outputs, block=block))
+        self.ops.append(
+            Cast(name=f"{op.name}.convert", inputs=(result,), outputs=outputs, block=block, component=op.component)
+        )
 
-    def _cast(self, new: Tensor, old: Tensor, name: str, block: Block | None) -> Tensor:
+    def _cast(self, new: Tensor, old: Tensor, name: str, block: Block | None, op: AbstractOp) -> Tensor:
         if new.dtype is old.dtype:
             return new
         out = Tensor(f"{new.name}.{name}", new.shape, old.dtype)
-        self.ops.append(Cast(name=name, inputs=(new,), outputs=(out,), block=block))
+        self.ops.append(Cast(name=name, inputs=(new,), outputs=(out,), block=block, component=op.component))
         return out
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE
@@ -11,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.records import dataclass, replace
 from roofsim.report import words
 
 if TYPE_CHECKING:

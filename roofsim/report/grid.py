@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from rich.box import SIMPLE
@@ -12,6 +11,8 @@ from rich.measure import Measurement
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
+
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host.copies import Flow, Flows
 from roofsim.numeric import Real, divide, maximum, minimum
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 #: Kernels that wait in a CUDA stream before the next launch blocks the host (NVIDIA forums, "launch queue depth": 1,022 to
 #: 1,024 on all cards that were tried). A host that updates parameters must have issued all kernels before.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.links.communication import Traffic
 from roofsim.numeric import Real, divide, maximum, minimum, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.host import HostShown
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.spec.engine.ranks import Overlap
 
 #: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
 #: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.numeric import Real, divide, is_scalar, maximum, where
-from roofsim.schedule.makespan import makespan
+from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
-from roofsim.schedule.simulation import StageTimes
+from roofsim.schedule.pipeline.makespan import makespan
+from roofsim.schedule.pipeline.protocol import StageTimes
 from roofsim.schedule.step import StepTime, compose, with_bubble
 
 if TYPE_CHECKING:
     from roofsim.cost.links.communication import Traffic
     from roofsim.cost.pricing import PassCost
-    from roofsim.spec.engine.parts import Overlap
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule
+    from roofsim.spec.engine.ranks import Overlap
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +24,8 @@ class Schedule:
 
     Attributes
     ----------
-    name
-        ``gpipe``, ``1f1b``, ``interleaved`` or ``zero-bubble``.
+    pipeline
+        In which order the stages of a pipeline work.
     virtual_stages
         Chunks of layers that a pipeline stage has.
     overlap
@@ -35,7 +36,7 @@ class Schedule:
         Whether gradients are reduced behind every micro batch (ZeRO-2).
     """
 
-    name: str
+    pipeline: PipelineSchedule
     virtual_stages: Real
     overlap: Overlap
     sharded: bool
@@ -60,7 +61,7 @@ class Schedule:
         latency: Real = 0.0
         for _, shown, _ in stages:
             latency = maximum(latency, shown.latency)
-        whole = makespan(self.name, times, num_micro_batches, self.virtual_stages, latency)
+        whole = makespan(self.pipeline, times, num_micro_batches, self.virtual_stages, latency)
         step = self._step(alone, times, whole)
         best, index = alone[0], 0
         for place, one in enumerate(alone[1:], start=1):
@@ -77,7 +78,7 @@ class Schedule:
         below: Real = 0.0
         for step, one in zip(alone, times, strict=True):
             best = maximum(best, whole - below + step.once + step.breakdown["optimizer"])
-            if self.name != "zero-bubble":
+            if self.pipeline.drains_in_turn:
                 below = below + one.backward * one.positions / self.virtual_stages
         return best
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, floor, maximum, minimum, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

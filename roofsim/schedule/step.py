@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host.copies import RESOURCES
 from roofsim.cost.kernels.sustained import Sustained
 from roofsim.numeric import Real, divide, maximum, smooth_shares
+from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, maximum, smooth_shares, where
+from roofsim.records import replace
 from roofsim.schedule.step import NORM
 
 if TYPE_CHECKING:

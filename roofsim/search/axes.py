@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.quantity import unit_of
 from roofsim.spec.reading.source import plain
@@ -17,8 +17,7 @@ from roofsim.spec.scenario.document import SECTIONS, section_path, with_override
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pydantic import BaseModel
-
+    from roofsim.schema.base import BaseModel
     from roofsim.spec.reading.source import Document
 
 

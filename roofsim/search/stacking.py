@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import BaseModel
-
 from roofsim.points import points
+from roofsim.records import dataclass, fields, is_dataclass, replace
+from roofsim.schema.base import BaseModel
 from roofsim.spec.settle.hardware import flat_override
 
 if TYPE_CHECKING:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -12,6 +11,7 @@ from roofsim.analyze.printed import flattened
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate
 from roofsim.points import Diverged
+from roofsim.records import dataclass, field
 from roofsim.search.axes import Space, read_axes
 from roofsim.search.resolving import Shared, SharedResolver
 from roofsim.search.stacking import Structure, stacked, structure_of

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.analyze.printed import Printed
 from roofsim.errors import SpecError, did_you_mean
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.records import replace
 from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
 from roofsim.serve.hits import hits_of

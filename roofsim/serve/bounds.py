@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from roofsim.analyze.bottleneck import bottleneck, leverage_of
 from roofsim.cost.pricing import Scales
 from roofsim.numeric import without_axis
+from roofsim.records import dataclass, replace
 from roofsim.schedule.step import LINKS
 from roofsim.serve.surface import Passes, mesh
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import erfc, exp, pi, sqrt
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.records import dataclass
 from roofsim.serve.full_steps import alone, full_rate, most_decoding, room_in_step
 from roofsim.serve.load import Load, Steady
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.numeric import real
+from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.opened import prompts_only

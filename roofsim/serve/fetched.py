@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from roofsim.records import replace
 from roofsim.serve import closed as closed_loop
 from roofsim.serve import opened as open_loop
 from roofsim.serve.host_cache import NEARLY

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.cost.host.copies import COPY_EFFICIENCY, host_path
+from roofsim.records import replace
 from roofsim.serve.surface import Passes
 from roofsim.spec.scenario.layout import layout_of
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.records import dataclass
 from roofsim.serve.problems import problem
 
 if TYPE_CHECKING:

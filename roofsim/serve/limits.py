@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import ceil
+from roofsim.records import dataclass
 from roofsim.serve.problems import problem
+from roofsim.spec.engine.facts import stated_names
+from roofsim.spec.engine.schema import Engine
 
 if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
@@ -91,7 +93,7 @@ def _budget(
     resolved: Resolved, facts: ServerFacts, serving: Serving, document: Document
 ) -> tuple[float, bool, list[str]]:
     """Return the tokens of a step, whether prompts are cut, and what was assumed."""
-    own = resolved.engine.prefill_chunk or facts.max_num_batched_tokens
+    own = resolved.engine.schedule.prefill_chunk or facts.max_num_batched_tokens
     tokens = serving.max_num_batched_tokens or own
     if tokens is None:
         message = f"engine {resolved.engine.name} does not state the tokens per step"
@@ -100,7 +102,7 @@ def _budget(
     stated = serving.max_num_batched_tokens or _states_chunk(document)
     said = [] if stated else [f"max_num_batched_tokens: {own}"]
     if chunked is None:
-        chunked = resolved.engine.prefill_chunk is not None
+        chunked = resolved.engine.schedule.prefill_chunk is not None
         said.append(
             f"enable_chunked_prefill: {str(chunked).lower()}, prompts are {'split' if chunked else 'not split'} into chunks, as "
             f"{resolved.engine.name} does"
@@ -110,7 +112,8 @@ def _budget(
 
 def _states_chunk(document: Document) -> bool:
     """Tell whether the scenario states the tokens of a pass as a fact of the engine."""
-    return document.states("workload", "engine_facts", "prefill_chunk")
+    facts = document.data.get("workload", {}).get("engine_facts") if document.states("workload", "engine_facts") else {}
+    return "prefill_chunk" in stated_names(Engine, facts)
 
 
 def _requests(
@@ -150,7 +153,7 @@ def _slots(
     slots = float(stated or facts.max_num_seqs)
     unified = serving.kv_unified if serving.kv_unified is not None else stated is None
     budget = float(serving.batch_size or serving.max_num_batched_tokens or facts.max_num_batched_tokens)
-    ubatch = min(float(serving.ubatch_size or resolved.engine.prefill_chunk or budget), budget)
+    ubatch = min(float(serving.ubatch_size or resolved.engine.schedule.prefill_chunk or budget), budget)
     if slots > budget:
         message = f"{slots:.0f} slots need one token each, but a step takes {budget:.0f} tokens"
         raise problem(document, "serving.batch_size", message, f"At least {slots:.0f}.")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.records import dataclass, replace
 from roofsim.serve import closed
 from roofsim.serve.full_steps import alone, full_rate, room_in_step
 from roofsim.serve.load import Load, Steady

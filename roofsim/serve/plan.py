@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
+from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
 from roofsim.serve.limits import Limits, limits_of
 from roofsim.serve.problems import problem
 from roofsim.spec import catalog
+from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import with_override
@@ -293,9 +294,9 @@ def _check_workers(resolved: Resolved, serving: Serving, gpus: int | None, docum
 def _check_cache(resolved: Resolved, document: Document) -> None:
     """Refuse a cache that has no part on the device, but of an engine whose server attends to it on the host."""
     offload = resolved.parallel.offload
-    computes = resolved.engine.host_layers == "computed" and offload.parameters_at != "none"
+    computes = resolved.engine.offload.layers == "computed" and offload.parameters_at != "none"
     whole = not offload.partial or offload.share == 1.0 or offload.layers == getattr(resolved.model, "num_layers", None)
-    attends = resolved.engine.host_cache == "computed"
+    attends = resolved.engine.offload.cache == "computed"
     if (offload.key_value_cache == "none" or attends) and not (computes and whole):
         return
     key = "key_value_cache" if offload.key_value_cache != "none" and not attends else "parameters"
@@ -333,7 +334,7 @@ def _facts(resolved: Resolved, document: Document) -> ServerFacts:
     """Return how the engine serves."""
     facts = resolved.engine.server
     if facts is None:
-        able = ", ".join(name for name in catalog.names("engine") if catalog.load("engine", name).data.get("server"))
+        able = ", ".join(name for name in catalog.names("engine") if catalog_engine(name).server)
         message = f"engine {resolved.engine.name} runs static batches and has no server"
         raise problem(document, "engine", message, f"Engines that serve: {able}.")
     return facts

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.analyze.host import Away, host_notes
 from roofsim.analyze.ledger import memory_of
+from roofsim.records import asdict, dataclass, field
 from roofsim.serve.surface import Passes
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Room:
 def room_of(plan: Plan) -> Room:
     """Return what fits beside the weights and the largest step."""
     engine = plan.resolved.engine
-    share = engine.preallocated_share or 1.0
+    share = engine.memory.preallocated_share or 1.0
     parameters, working, away, notes = _fixed(plan)
     capacity = float(plan.resolved.gpu.memory.capacity)
     pool = {
@@ -172,7 +172,7 @@ def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
 
 def _tokens_exactly(plan: Plan, tokens: float) -> float:
     """Return the bytes that a request's tokens fill, without what its last block has free."""
-    block = float(plan.resolved.engine.cache_block_size or 1)
+    block = float(plan.resolved.engine.cache.block_size or 1)
     full = tokens // block * block
     if full < 1.0:
         return float(_cache(plan, np.array([tokens, block]))[0]) * tokens / block
@@ -191,5 +191,5 @@ def _longest(plan: Plan, pool: float) -> int:
         return 0
     if sizes[-1] <= pool:
         return int(limit)
-    block = float(plan.resolved.engine.cache_block_size or 1)
+    block = float(plan.resolved.engine.cache.block_size or 1)
     return int(np.interp(pool, sizes, lengths) // block * block)

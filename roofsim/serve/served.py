@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.printed import Printed
+from roofsim.records import dataclass
 from roofsim.serve.ranges import first_token_range, token_range
 from roofsim.units import humanize
 

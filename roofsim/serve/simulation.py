@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.errors import NoDataError
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from collections.abc import Generator

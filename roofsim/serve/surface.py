@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from roofsim.evaluate import evaluate
 from roofsim.numeric import maximum, minimum
 from roofsim.program import serving_pass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,8 +149,8 @@ class Passes:
         engine = self.resolved.engine
         silent: dict[str, Any] = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
         if phase == "decode" and float(np.max(batch)) > self._graphed:
-            silent |= {"decode_launch": engine.launch, "decode_launch_on": {}}
-        resolved = replace(self.resolved, engine=engine.model_copy(update=silent))
+            silent |= {"decode_launch": engine.launch.mode, "decode_launch_on": {}}
+        resolved = replace(self.resolved, engine=engine.changed(**silent))
         adapters = None if self.adapters is None else replace(self.adapters, requests=requests)
         program = serving_pass(
             resolved, phase, batch=batch, length=length, context=context, adapters=adapters, in_flight=self.in_flight

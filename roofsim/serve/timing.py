@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from roofsim.records import dataclass
 from roofsim.serve.surface import Curve, Passes, Surface
 
 if TYPE_CHECKING:
@@ -144,8 +144,8 @@ def timing_of(plan: Plan, most: float, in_flight: float = 1.0) -> Timing:
     return Timing(
         decode=base.decode_surface(budget + highest, longest, exactly),
         prompt=base.prompt_curve(plan.prompt, plan.cached, budget),
-        host_step=resolved.engine.host_time_per_step * factor,
-        host_sequence=(resolved.engine.host_time_per_sequence + plan.facts.sampling_time) * factor,
+        host_step=resolved.engine.launch.host_time_per_step * factor,
+        host_sequence=(resolved.engine.launch.host_time_per_sequence + plan.facts.sampling_time) * factor,
         mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
         guesses=plan.guesses,
         tokens_per_check=1.0 if spec is None else spec.tokens_per_check,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
+
+from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from roofsim.serve.load import Load, Steady

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from pydantic import BaseModel
 
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.numeric import Real, real
+from roofsim.records import replace
+from roofsim.schema.base import BaseModel
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

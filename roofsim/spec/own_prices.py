@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, UnitError
+from roofsim.records import dataclass, replace
 from roofsim.spec.settle.cards import read_cards
 from roofsim.units import parse
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from roofsim.errors import Problem, SpecError, UnknownNameError, did_you_mean
+from roofsim.errors import Problem, SpecError, UnknownNameError
+from roofsim.records import dataclass, field
 from roofsim.spec import catalog
-from roofsim.spec.engine.schema import Engine
-from roofsim.spec.engine.versions import NO_FACTS, choose
+from roofsim.spec.engine.find import choose
+from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.spec.constants.kernels import Constants
+    from roofsim.spec.engine.facts import Stated
     from roofsim.spec.hardware.architecture import Architecture
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.model.base import ModelSpec
@@ -295,33 +296,30 @@ class Resolver:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
         chosen = choose(workload.engine, place)
-        document = chosen.document
         self.assumed += chosen.notes
         self.engine_label = chosen.label
-        facts = dict(workload.engine_facts)
-        if workload.attention is not None:
-            facts["attention"] = workload.attention
-        if workload.memory_format is not None:
-            facts["memory_format"] = workload.memory_format
-        for key, value in facts.items():
-            at = self.document.place(("workload", "engine_facts", key))
-            if key not in Engine.model_fields or key in NO_FACTS:
-                raise SpecError(
-                    Problem(
-                        f"unknown engine fact {key!r}",
-                        at,
-                        "workload.engine_facts",
-                        did_you_mean(key, Engine.model_fields),
-                    )
-                )
-            document = document.with_value((key,), value, at)
-        engine = validate(Engine, document, prefix="workload.engine_facts" if facts else "", si=self.si)
+        stated = self._with_facts(chosen.stated, workload)
+        overridden = workload.engine_facts or workload.attention or workload.memory_format
+        engine = stated.read(Engine, prefix="workload.engine_facts" if overridden else "", si=self.si)
         if workload.phase not in engine.phases:
             able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
             message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
             hint = f"Choose one of these phases, or an engine that runs {workload.phase}: {', '.join(able)}."
             raise SpecError(Problem(message, place, "workload.engine", hint))
         return engine
+
+    def _with_facts(self, stated: Stated, workload: Workload) -> Stated:
+        """Return the engine with the facts of the scenario; those with a key of their own in the workload come last."""
+        place = self.document.place
+        stated = stated.with_facts(
+            Engine,
+            workload.engine_facts,
+            lambda keys: place(("workload", "engine_facts", *keys)),
+            "workload.engine_facts",
+        )
+        own = {key: getattr(workload, key) for key in ("attention", "memory_format")}
+        own = {key: value for key, value in own.items() if value is not None}
+        return stated.with_facts(Engine, own, lambda keys: place(("workload", *keys)))
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
@@ -352,7 +350,7 @@ class Resolver:
         """Write out what is sharded: left out, it is what the engine is for."""
         if given.sharding is not None:
             return given
-        own = "full" if engine.precision_recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
+        own = "full" if engine.precision.recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
         if own != "none":
             self.assumed.append(f"sharding: {own}, as {engine.name} does")
         return given.model_copy(update={"sharding": own})
@@ -361,17 +359,17 @@ class Resolver:
         """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
         if phase == "train":
             return
-        if parallel.tensor > 1 and not engine.tensor_parallel:
+        if parallel.tensor > 1 and not engine.communication.tensor_parallel:
             message = f"engine {engine.name} does not split layers over tensor ranks"
             hint = f"Deal layers out to cards: pipeline: {parallel.tensor}."
             path = ("parallel", "tensor")
             raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
-        if parallel.pipeline > 1 and "serving_pipeline" not in engine.model_fields_set:
+        if parallel.pipeline > 1 and "pipeline" not in engine.schedule.model_fields_set:
             self.assumed.append(f"serving_pipeline: {engine.name} does not say how batches go through stages; as one")
 
 
 def _phases(engine: str) -> tuple[str, ...]:
-    return validate(Engine, catalog.load("engine", engine)).phases
+    return catalog_engine(engine).phases
 
 
 class _Collector:

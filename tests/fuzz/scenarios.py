@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import roofsim
 from roofsim.spec import catalog
 from roofsim.spec.catalog import names
-from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import FAMILIES, family_schema
-from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.schedules import SCHEDULES
 from roofsim.spec.scenario.workload import Scenario
 from tests.fuzz.inputs import Input
 from tests.fuzz.laws import broken_by_result
@@ -92,7 +92,7 @@ def model_paths(family: str) -> tuple[list[tuple[tuple[str, ...], dict[str, Any]
 @cache
 def engines(phase: str) -> list[str]:
     """Return the engines that run a phase."""
-    known = {name: validate(Engine, catalog.load("engine", name)) for name in catalog.names("engine")}
+    known = {name: catalog_engine(name) for name in catalog.names("engine")}
     return sorted(name for name, engine in known.items() if phase in engine.phases)
 
 
@@ -134,7 +134,7 @@ def layout(random: Random, phase: str, *, experts: bool) -> dict[str, Any]:
             found[name] = random.choice((1, 1, 2, 4))
     if found.get("pipeline", 1) > 1:
         if random.random() < 0.4:
-            found["schedule"] = random.choice(("gpipe", "1f1b", "interleaved", "zero-bubble"))
+            found["schedule"] = random.choice(tuple(SCHEDULES))
         if random.random() < 0.2:
             found["virtual_stages"] = 2
         if random.random() < 0.2:

@@ -147,6 +147,8 @@ def _text(schema: dict[str, Any], random: Random) -> str:
     examples = schema.get("examples")
     if examples:
         number, _, unit = str(random.choice(examples)).partition(" ")
+        if number[:1].isalpha():
+            return number if random.random() < 0.9 else number[:-1]
         if random.random() < 0.3:
             return f"{number} {unit}"
         return f"{float(number) * 10.0 ** random.uniform(-4.0, 4.0):.4g} {unit}"

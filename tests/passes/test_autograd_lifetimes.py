@@ -29,7 +29,7 @@ def block(times=3.0):
 
 def of(graph, origin):
     """Return the backward ops of one forward op, in order."""
-    return [op for op in graph if op.phase is Phase.BACKWARD and op.origin == origin]
+    return [op for op in graph if op.phase is Phase.BACKWARD and op.origin is not None and op.origin.name == origin]
 
 
 def alive(op):

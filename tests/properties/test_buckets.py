@@ -8,7 +8,7 @@ from roofsim.cost.links.communication import Traffic
 from roofsim.cost.pricing import PassCost, Scales
 from roofsim.evaluate import messages_of
 from roofsim.schedule.overlap import CONTENTION, OCCUPIED, exposed
-from roofsim.spec.engine.schema import Overlap
+from roofsim.spec.engine.ranks import Overlap
 from tests.scenarios import spread
 
 SIZES = {"sequence_length": 512, "micro_batch_size": 4, "global_batch_size": 32, "precision": "bf16"}

@@ -16,15 +16,14 @@ from roofsim.api import answer, resolve
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
-from roofsim.spec.engine.schema import Engine
-from roofsim.spec.reading.validate import validate
+from roofsim.spec.engine.schema import catalog_engine
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
 EXACT = 1e-9
 
 
 def _generates(engine: str) -> bool:
-    return "generate" in validate(Engine, catalog.load("engine", engine)).phases
+    return "generate" in catalog_engine(engine).phases
 
 
 MODELS = [

@@ -21,6 +21,7 @@ from roofsim.graph.ops import HostUpdate
 from roofsim.report.plot import _class_points
 from roofsim.report.trace import trace
 from roofsim.schedule.step import WAITS as WAIT_KEYS
+from roofsim.spec.scenario.schedules import SCHEDULES
 from roofsim.units import parse
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA, evaluated, spread
 
@@ -84,10 +85,10 @@ def layouts(draw):
 
 @st.composite
 def pipelines(draw):
-    schedule = draw(st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]))
+    schedule = draw(st.sampled_from(sorted(SCHEDULES)))
     parallel = {name: draw(st.sampled_from([1, 2])) for name in ("tensor", "data")}
     parallel |= {"pipeline": draw(st.sampled_from([2, 4])), "schedule": schedule}
-    parallel["virtual_stages"] = 2 if schedule == "interleaved" else 1
+    parallel["virtual_stages"] = 2 if schedule in ("interleaved", "breadth-first") else 1
     workload = {"sequence_length": 64, "micro_batch_size": 1, "engine": "megatron-core"}
     workload["global_batch_size"] = draw(st.sampled_from([8, 16, 24]))
     return {"model": WIDE, "workload": workload, "parallel": parallel}

@@ -6,11 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofsim.schedule.makespan import closed_form
-from roofsim.schedule.pipeline import in_flight, stage_plans
-from roofsim.schedule.simulation import StageTimes
+from roofsim.schedule.pipeline.protocol import StageTimes
+from roofsim.schedule.pipeline.registry import schedule_named
+from roofsim.schedule.pipeline.stages import stage_plans
 
 F, B = 1.0, 2.0
+
+
+def closed_form(name, stages, micro_batches, virtual=1.0):
+    return schedule_named(name, virtual).closed_form(stages, micro_batches, virtual)
+
+
+def in_flight(name, index, stages, virtual, micro_batches):
+    return schedule_named(name, virtual).in_flight(index, stages, virtual, micro_batches)
 
 
 def equal(stages):

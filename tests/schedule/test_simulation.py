@@ -7,16 +7,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roofsim.schedule import simulation
-from roofsim.schedule.makespan import LARGEST_ERROR, closed_form, is_closed_exact, makespan
-from roofsim.schedule.orders import WEIGHTS, order_of, plan
-from roofsim.schedule.pipeline import in_flight
-from roofsim.schedule.simulation import StageTimes, simulate, simulated_makespan
+from roofsim.schedule.pipeline import makespan as makespans
+from roofsim.schedule.pipeline import simulation
+from roofsim.schedule.pipeline.protocol import WEIGHTS, StageTimes
+from roofsim.schedule.pipeline.registry import schedule_named
 
 SECONDS = st.floats(0.05, 3.0)
 ANY = st.lists(st.tuples(SECONDS, SECONDS), min_size=2, max_size=7)
 #: What stages take, by which closed forms are scored: up to 1.6 times the fastest.
 NEAR = st.lists(st.tuples(st.floats(1.0, 1.6), st.floats(2.0, 3.2)), min_size=2, max_size=6)
+
+
+def simulate(name, stages, micro_batches, virtual=1, latency=0.0):
+    return simulation.simulate(schedule_named(name, virtual), stages, micro_batches, virtual, latency)
+
+
+def closed_form(name, stages, micro_batches, virtual=1.0, latency=0.0):
+    return schedule_named(name, virtual).closed_form(stages, micro_batches, virtual, latency)
+
+
+def makespan(name, stages, micro_batches, virtual=1.0):
+    return makespans.makespan(schedule_named(name, virtual), stages, micro_batches, virtual)
 
 
 def kinds(pairs):
@@ -27,7 +38,7 @@ def kinds(pairs):
 @given(ANY, st.integers(0, 12), st.sampled_from(["gpipe", "1f1b"]))
 def test_exact_closed_forms(pairs, more, name):
     stages, micro_batches = kinds(pairs), len(pairs) + more
-    assert is_closed_exact(name, [1.0] * len(pairs), float(micro_batches), 1.0)
+    assert schedule_named(name).is_exact(float(len(pairs)), float(micro_batches), 1.0)
     found = simulate(name, stages, micro_batches).makespan
     assert closed_form(name, stages, float(micro_batches)) == pytest.approx(found, rel=1e-9)
 
@@ -96,7 +107,7 @@ def test_error_of_closed_forms_that_are_not_exact(pairs, groups, schedule):
     stages, micro_batches = kinds(pairs), groups * len(pairs)
     found = simulate(name, stages, micro_batches, virtual).makespan
     said = closed_form(name, stages, float(micro_batches), float(virtual))
-    assert said == pytest.approx(found, rel=LARGEST_ERROR[name])
+    assert said == pytest.approx(found, rel=schedule_named(name, virtual).accuracy.whole_rounds)
     assert makespan(name, stages, float(micro_batches), float(virtual)) == found
 
 
@@ -105,41 +116,14 @@ def test_error_of_closed_forms_that_are_not_exact(pairs, groups, schedule):
 def test_fewer_micro_batches_than_stages(pairs, micro_batches):
     stages, micro_batches = kinds(pairs), min(micro_batches, len(pairs) - 1)
     found = simulate("1f1b", stages, micro_batches).makespan
-    assert closed_form("1f1b", stages, float(micro_batches)) == pytest.approx(found, rel=LARGEST_ERROR["1f1b"])
+    assert closed_form("1f1b", stages, float(micro_batches)) == pytest.approx(
+        found, rel=schedule_named("1f1b").accuracy.broken_rounds
+    )
     assert makespan("1f1b", stages, float(micro_batches)) == found
 
 
-@settings(max_examples=40)
-@given(NEAR, st.integers(1, 9), st.sampled_from(["gpipe", "1f1b", "interleaved", "zero-bubble"]))
-def test_order_of_events(pairs, micro_batches, name):
-    """Nothing runs twice at once on a stage, nothing runs before what it needs, and all of it runs."""
-    virtual = 2 if name == "interleaved" else 1
-    stages = len(pairs)
-    ran = simulate(name, kinds(pairs), micro_batches, virtual)
-    parts = 3 if name == "zero-bubble" else 2
-    assert ran.plan.size == stages * virtual * micro_batches * parts
-    for stage in range(stages):
-        own = np.flatnonzero(ran.plan.stage == stage)
-        assert (ran.start[own][1:] >= ran.end[own][:-1] - 1e-12).all()
-        forward, backward = pairs[stage]
-        assert ran.busy(stage) == pytest.approx(micro_batches * (forward + backward))
-    needed = ran.plan.needs < ran.plan.size
-    assert (ran.start[needed] >= ran.end[ran.plan.needs[needed]] - 1e-12).all()
-
-
-@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved", "zero-bubble"])
-@pytest.mark.parametrize(("stages", "micro_batches"), [(2, 4), (4, 4), (4, 12), (8, 16), (4, 2)])
-def test_micro_batches_in_flight_follow_the_order(name, stages, micro_batches):
-    virtual = 2 if name == "interleaved" else 1
-    held = plan(name, stages, micro_batches, virtual).most_held(stages)
-    said = [
-        in_flight(name, float(stage), float(stages), float(virtual), float(micro_batches)) for stage in range(stages)
-    ]
-    assert held == pytest.approx(said)
-
-
 def test_weight_gradients_of_zero_bubble_are_late():
-    order = order_of("zero-bubble", 2, 4, 8, 1)
+    order = schedule_named("zero-bubble").order(2, 4, 8, 1)
     first = next(place for place, work in enumerate(order) if work[0] == WEIGHTS)
     assert [work for work in order[:first] if work[0] == 1] == [(1, 0, 0), (1, 1, 0), (1, 2, 0)]
 
@@ -153,7 +137,8 @@ def test_long_schedules_go_on_as_they_began(monkeypatch, name, virtual):
     ]
     whole = simulate(name, stages, 200, virtual).makespan
     monkeypatch.setattr(simulation, "MOST_WORK", 1)
-    assert simulated_makespan(name, stages, 200, virtual) == pytest.approx(whole, rel=1e-4)
+    found = simulation.simulated_makespan(schedule_named(name, virtual), stages, 200, virtual)
+    assert found == pytest.approx(whole, rel=1e-4)
 
 
 def test_arrays_are_their_elements():

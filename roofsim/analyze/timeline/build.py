@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.ledger import memory_of
@@ -14,15 +13,17 @@ from roofsim.cost.pricing import Scales
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import stage_costs
 from roofsim.numeric import is_scalar
-from roofsim.schedule.orders import BACKWARD, FORWARD, KINDS
+from roofsim.records import replace
+from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS
+from roofsim.schedule.pipeline.registry import schedule_named
+from roofsim.schedule.pipeline.simulation import Timed, simulate
 from roofsim.schedule.ranks import stage_times
-from roofsim.schedule.simulation import Timed, simulate
 from roofsim.schedule.step import StepTime, compose
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.program import Program
-    from roofsim.schedule.simulation import StageTimes
+    from roofsim.schedule.pipeline.protocol import StageTimes
 
 #: Pieces of work of a pipeline that are written out at most.
 MOST_PIECES: Final = 40_000
@@ -100,7 +101,8 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     ]
     count, shown_count = int(micro_batches), _written_out(len(kinds), parallel.virtual_stages, int(micro_batches))
     latency = max((float(one.latency) for one in shown), default=0.0)
-    ran = simulate(parallel.schedule, times, shown_count, parallel.virtual_stages, latency)
+    schedule = schedule_named(parallel.schedule, float(parallel.virtual_stages))
+    ran = simulate(schedule, times, shown_count, parallel.virtual_stages, latency)
     found = _Pipeline(ran, times, kinds, groups, alone)
     spans, step_time = found.work(parallel.virtual_stages), float(evaluation.step.step)
     waits = {name: float(evaluation.step.waits[name]) for name in AFTERWARDS}
@@ -114,13 +116,8 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
     return Timeline(
         title=_title(evaluation), step=step_time, lanes=found.lanes(evaluation, step_time), spans=spans, collectives=table,
-        micro_batches=count, shown_micro_batches=shown_count, schedule=_schedule_name(evaluation), notes=notes,
+        micro_batches=count, shown_micro_batches=shown_count, schedule=schedule.name, notes=notes,
     )  # fmt: skip
-
-
-def _schedule_name(evaluation: Evaluation) -> str:
-    parallel = evaluation.resolved.parallel
-    return "interleaved" if parallel.virtual_stages > 1 else parallel.schedule
 
 
 def _written_out(stages: int, virtual: int, micro_batches: int) -> int:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.cost.pricing import Scales
 from roofsim.evaluate import mean_over_contexts, messages_of, schedule_of
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost, PricedGraph

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,6 +14,7 @@ from roofsim.cost.pricing import Scales
 from roofsim.evaluate import messages_of
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate
+from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer, HostUpdate
 from roofsim.numeric import any_above, divide, maximum, minimum, real, where
+from roofsim.records import dataclass, replace
 from roofsim.spec.constants.links import shipped_links
 
 if TYPE_CHECKING:

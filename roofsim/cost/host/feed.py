@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.cost.host.copies import host_path
 from roofsim.numeric import Real, divide, maximum, minimum, real
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -18,6 +17,7 @@ from roofsim.cost.kernels.models.attention import (
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
 from roofsim.numeric import divide, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

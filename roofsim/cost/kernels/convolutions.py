@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.model import Limits
@@ -12,6 +11,7 @@ from roofsim.cost.kernels.rated import rated
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
 from roofsim.numeric import divide
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.cost.device import Device, device_of
@@ -12,6 +11,7 @@ from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
+from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
         device = _with_engine_floor(device, resolved, phase)
     return Pricing(
         device,
-        channels_last=engine.memory_format == "channels_last",
+        channels_last=engine.convolution.memory_format == "channels_last",
         library=_library(resolved),
         quantised=_quantised(resolved, device),
-        stream_limit=_stream_limit(resolved, engine.stream_bytes_per_clock),
+        stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
         serving=serving,
     )
 
 
 def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
     """Return how the engine multiplies with narrow weights on a card."""
-    facts = resolved.engine.weight_only
+    facts = resolved.engine.matmul.weight_only
     found = QuantisedProducts(
         kernels=facts.kernels,
         compute=facts.compute,
@@ -65,14 +65,14 @@ def _library(resolved: Resolved) -> KernelLibrary:
     """Return whose kernels an engine runs on a card, in whatever phase."""
     engine, architecture = resolved.engine, resolved.architecture.name
     return KernelLibrary(
-        measured_as=engine.measured_as,
+        measured_as=engine.kernels.measured_as,
         attention=engine.attention_on(architecture),
         decode_attention=engine.attention_on(architecture, decodes=True),
-        half_accumulation=engine.matmul_accumulation == "fp16",
-        stream_share=_of_data(resolved, engine.stream_share),
-        vector_rows=float(engine.vector_rows),
-        cache_share=engine.cache_read_share,
-        convolution_share=engine.convolution_share,
+        half_accumulation=engine.matmul.accumulation == "fp16",
+        stream_share=_of_data(resolved, engine.matmul.stream_share),
+        vector_rows=float(engine.matmul.vector_rows),
+        cache_share=engine.attention.cache_read_share,
+        convolution_share=engine.convolution.share,
     )
 
 
@@ -84,42 +84,42 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
         return None
     return Serving(
         decodes=decodes,
-        merged=frozenset(engine.fusion),
-        cache_write_kernels=engine.decode_cache_write_kernels if decodes else engine.cache_write_kernels,
-        expert_kernels=engine.expert_kernels,
-        expert_rows=engine.expert_rows,
-        router_kernels=1.0 if engine.router == "fused" else None,
-        extra_kernels=engine.extra_kernels_per_layer,
-        softmax_on_chip=engine.attention == "fused_softmax",
-        narrow_products=engine.narrow_products,
-        narrow_launches=engine.narrow_product_launches,
-        packs_heads=engine.packs_heads,
-        bias_kernels="biases" in engine.plain_kernels,
-        mask_kernels="masks" in engine.plain_kernels,
-        convolution_biases="convolution_biases" in engine.plain_kernels,
-        split_reductions="reductions" in engine.plain_kernels,
+        merged=frozenset(engine.fusion.groups),
+        cache_write_kernels=engine.cache.decode_write_kernels if decodes else engine.cache.write_kernels,
+        expert_kernels=engine.experts.kernels,
+        expert_rows=engine.experts.rows,
+        router_kernels=1.0 if engine.experts.router == "fused" else None,
+        extra_kernels=engine.kernels.extra_per_layer,
+        softmax_on_chip=engine.attention.implementation == "fused_softmax",
+        narrow_products=engine.matmul.narrow_products,
+        narrow_launches=engine.matmul.narrow_product_launches,
+        packs_heads=engine.attention.packs_heads,
+        bias_kernels="biases" in engine.fusion.plain_kernels,
+        mask_kernels="masks" in engine.fusion.plain_kernels,
+        convolution_biases="convolution_biases" in engine.fusion.plain_kernels,
+        split_reductions="reductions" in engine.fusion.plain_kernels,
     )
 
 
 def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device:
     """Return the device with the floor of the engine's own kernels, where that is stated in cycles, or grows in pipelines."""
-    cycles, clock = resolved.engine.kernel_cycles, resolved.gpu.clock
+    cycles, clock = resolved.engine.kernels.floor_cycles, resolved.gpu.clock
     floor: Real = device.architecture.kernel_floor
     if cycles is not None and clock is not None:
         # Where the smallest kernel of the architecture takes longer, so do the engine's.
         floor = maximum(cycles / clock.boost, floor)
     if phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
-        floor = floor + resolved.engine.serving_pipeline.decode_gap
+        floor = floor + resolved.engine.schedule.pipeline.decode_gap
     return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
 
 
 def _expands_from(resolved: Resolved, device: Device) -> int | None:
     """Return the rows from which weights are expanded; never where integer kernels are all that the card has, or enough."""
     engine = resolved.engine
-    if resolved.architecture.name in engine.never_expands_on:
+    if resolved.architecture.name in engine.matmul.never_expands_on:
         return None
     wide = device.has("fp16") and device.rate("fp16")[1]
-    return engine.expand_weights_from if engine.weight_only.integer is None or wide else None
+    return engine.matmul.expand_weights_from if engine.matmul.weight_only.integer is None or wide else None
 
 
 def _stream_limit(resolved: Resolved, each: float | None) -> float:
@@ -157,7 +157,7 @@ def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Devi
         resolved.architecture,
         resolved.constants,
         issue,
-        library=engine.library_released,
+        library=engine.kernels.library_released,
         attention=engine.attention_on(resolved.architecture.name),
     )
 
@@ -165,4 +165,4 @@ def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Devi
 def issue_times(resolved: Resolved) -> tuple[float, float]:
     """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
     engine, factor = resolved.engine, resolved.system.host.issue_factor
-    return engine.host_issue_time * factor, engine.host_call_time * factor
+    return engine.launch.host_issue_time * factor, engine.launch.host_call_time * factor

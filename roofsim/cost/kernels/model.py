@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

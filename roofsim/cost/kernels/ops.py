@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,6 +44,7 @@ from roofsim.graph.ops import (
 )
 from roofsim.graph.tensor import Role
 from roofsim.numeric import any_above, maximum, same, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -15,9 +14,10 @@ from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from roofsim.cost.device import Device
     from roofsim.cost.kernels.library import KernelLibrary
@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Projections of one input that an engine may run as one product: fact -> leaves of their names.
-MERGED: Final = (
-    ("qkv", ("query", "key", "value")), ("qkv", ("query_down", "key_value_down")), ("gate_up", ("gate", "up")),
-)  # fmt: skip
 #: Constants of products that belong to streaming operands, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
@@ -106,58 +102,22 @@ def compute_share(measured: float | None, math: str, peak: Real, device: Device)
 
 
 def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
-    """Price products: merged where the engine merges them, all of a format at once."""
-    groups: dict[tuple[str, bool], list[list[int]]] = {}
-    for places in _projections(ops, works, context):
-        work = works[places[0]]
-        groups.setdefault((work.compute_keys[0], work.on_tensor), []).append(places)
-    for (key, _), found in groups.items():
-        _products_of(key.removesuffix("_matrix"), found, ops, works, context)
+    """Price products that a library multiplies, all of a format at once."""
+    groups: dict[tuple[str, bool], list[int]] = {}
+    for place, op in ops.items():
+        work = works[place]
+        if isinstance(op, Matmul) and work.product is not None and _from_library(op, context):
+            groups.setdefault((work.compute_keys[0], work.on_tensor), []).append(place)
+    for (key, _), places in groups.items():
+        _products_of(key.removesuffix("_matrix"), places, ops, works, context)
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], context)
-    _one_launch(ops, works, context)
 
 
-def _projections(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> Iterable[list[int]]:
-    """Return the places of products that a library multiplies, those together that run as one."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for place, op in ops.items():
-        if not isinstance(op, Matmul) or works[place].product is None:
-            continue
-        if packed_weight(op) is not None and not np.any(_as_library(op, context)):
-            continue
-        groups.setdefault(_merged_as(op, context) or (op.name, str(place)), []).append(place)
-    return groups.values()
-
-
-def _merged_as(op: Matmul, context: Pricing) -> tuple[str, ...] | None:
-    """Return what a product has in common with those that the engine runs as one with it; None: it runs alone."""
-    if context.serving is None:
-        return None
-    scope, _, leaf = op.name.removesuffix(".matmul").rpartition(".")
-    for fact, leaves in MERGED:
-        if fact in context.serving.merged and leaf in leaves:
-            return scope, leaves[0], ""
-    return None
-
-
-def _one_launch(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
-    """Let products with narrow weights that the engine runs as one be launched once."""
-    groups: dict[tuple[str, ...], list[int]] = {}
-    for place, op in ops.items():
-        if not isinstance(op, Matmul) or packed_weight(op) is None:
-            continue
-        merged = _merged_as(op, context)
-        if merged is not None:
-            groups.setdefault((*merged, works[place].bandwidth_key), []).append(place)
-    for places in groups.values():
-        for place in places:
-            op, launches = ops[place], works[place].launches
-            assert isinstance(op, Matmul)
-            works[place] = replace(
-                works[place], launches=where(_written_out(op, context), launches, launches / len(places))
-            )
+def _from_library(op: Matmul, context: Pricing) -> bool:
+    """Tell whether a library multiplies, at some sizes at least: not where narrow weights are expanded on the way."""
+    return packed_weight(op) is None or bool(np.any(_as_library(op, context)))
 
 
 def _written_out(op: Matmul, context: Pricing) -> Any:
@@ -190,40 +150,32 @@ def _settled(holds: Any, rows: Real) -> Any:
 
 
 def _products_of(
-    math: str, groups: list[list[int]], ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing
+    math: str, places: list[int], ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing
 ) -> None:
-    """Price the products of a format, each list those that run as one."""
+    """Price the products of a format."""
     device = context.device
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
     peak, _ = context.product_rate(math)
     usual = device.compute_share(device.share_key(math))
-    shapes = [_product([ops[place] for place in places], works[places[0]], usual, peak, context) for places in groups]
-    for places, limits in zip(groups, PRODUCTS.all_limits(shapes, math, device, context.library), strict=True):
-        total: Real = 0.0
-        for place in places:
-            total = total + works[place].flops
-        for place in places:
-            part = divide(works[place].flops, total) if len(places) > 1 else 1.0
-            op = ops[place]
-            assert isinstance(op, Matmul)
-            streams = where(op.m <= context.few_rows, 1.0, 0.0)
-            found = rated(works[place], context, limits, part=part, streams=streams)
-            works[place] = _where_many(op, works[place], found, context)
-
-
-def _product(ops: Sequence[AbstractOp], work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
-    """Return products side by side as the one that runs."""
-    first = ops[0]
-    assert isinstance(first, Matmul)
-    assert work.product is not None
-    m, n, k, batch = (first.m, first.n, first.k, first.batch) if packed_weight(first) is not None else work.product
-    for op in ops[1:]:
+    shapes = [_product(ops[place], works[place], usual, peak, context) for place in places]
+    for place, limits in zip(places, PRODUCTS.all_limits(shapes, math, device, context.library), strict=True):
+        op = ops[place]
         assert isinstance(op, Matmul)
-        n = n + op.n
-    left, right, result = (tensor.dtype.itemsize for tensor in (first.inputs[0], first.inputs[1], first.outputs[0]))
-    sizes = left, where(_written_out(first, context), left, right), result
+        streams = where(op.m <= context.few_rows, 1.0, 0.0)
+        found = rated(works[place], context, limits, streams=streams)
+        works[place] = _where_many(op, works[place], found, context)
+
+
+def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
+    """Return the product that runs."""
+    assert isinstance(op, Matmul)
+    assert work.product is not None
+    narrow = packed_weight(op) is not None
+    m, n, k, batch = (op.m, op.n, op.k, op.batch) if narrow else work.product
+    left, right, result = (tensor.dtype.itemsize for tensor in (op.inputs[0], op.inputs[1], op.outputs[0]))
+    sizes = left, where(_written_out(op, context), left, right), result
     beside: Real = 0.0
-    if packed_weight(first) is None and len(ops) == 1:
+    if not narrow:
         operands = batch * (m * k * left + k * n * right + m * n * result)
         beside = maximum(divide(work.traffic, operands) - 1.0, 0.0)
     return Product(m, n, k, batch, sizes, work.compute_share / usual, peak, beside)

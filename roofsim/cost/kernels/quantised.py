@@ -7,12 +7,12 @@ writes the weights in 16 bits and the library multiplies those.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from roofsim.numeric import ceil, divide, maximum, where
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import Silicon
 from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -47,13 +47,13 @@ def unit_share(share: float, math: str, peak: Real, device: Device) -> Real:
     return where(cut > physics["cut_units"], np.maximum(np.minimum(share * cut, best), share), share)
 
 
-def rated(work: KernelWork, context: Pricing, limits: Limits, *, part: Real = 1.0, streams: Real = 0.0) -> KernelWork:
-    """Give a kernel the rates at which its limits come out as the model says; `part` is its share of a merged one.
+def rated(work: KernelWork, context: Pricing, limits: Limits, *, streams: Real = 0.0) -> KernelWork:
+    """Give a kernel the rates at which its limits come out as the model says.
 
     Of what `streams` the energy of its traffic does not count: streaming rates were measured at the power that it draws.
     """
     device = context.device
-    compute, memory = (plain(limit * part) for limit in (limits.compute, limits.memory))
+    compute, memory = (plain(limit) for limit in (limits.compute, limits.memory))
     computing = divide(work.flops, work.flop_peak)
     moving = divide(work.traffic, device.bandwidth)
     beyond = maximum(limits.floor - device.architecture.kernel_floor, 0.0) / device.pace
@@ -65,9 +65,8 @@ def rated(work: KernelWork, context: Pricing, limits: Limits, *, part: Real = 1.
         compute_share=share,
         tiling=divide(share * work.tiling, work.compute_share),
         bandwidth_share=divide(moving, memory) * device.pace,
-        floor=plain(beyond * part),
+        floor=plain(beyond),
         norm=limits.sharpness,
-        launches=work.launches * part,
         resident=0.0,
         energy=_energy(work, context, streams),
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from roofsim.numeric import Real, divide, maximum, smooth_shares, where
+from roofsim.records import dataclass
 
 #: Codes of what bounds a kernel, as `Price.bound` holds them.
 COMPUTE: Final = 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.numeric import smooth_shares
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device

@@ -11,7 +11,6 @@ Trees across nodes, reduction in the switches and engines' own kernels are alter
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -19,6 +18,7 @@ import numpy as np
 from roofsim.cost.links.fabric import Fabric, Tier, fabric_of
 from roofsim.errors import NoDataError, did_you_mean
 from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
 from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
+from roofsim.records import dataclass, fields, replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 from roofsim.errors import GraphError, NoDataError
 from roofsim.graph.topology import NodeShape, build
 from roofsim.numeric import Real, real
+from roofsim.records import dataclass, replace
 from roofsim.spec.constants.links import shipped_links
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.numeric import maximum
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.numeric import Real, maximum, minimum, product, same
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
+    from roofsim.graph.component import Purpose
     from roofsim.graph.tensor import DType, Tensor
 
 
@@ -32,6 +33,8 @@ class Matmul(AbstractOp):
     """Of such a product: the share of the score matrix that the mask leaves visible; the kernel computes all of it."""
     repeated: Real = 1.0
     """FLOPs of all ranks of a group against those of the model: more than 1 where ranks share key-value heads."""
+    merges: tuple[tuple[Purpose, Real], ...] = ()
+    """Of a product that stands for several projections: which they are, and their shares of its columns."""
 
     @property
     def group(self) -> Kind:

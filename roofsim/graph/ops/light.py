@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -16,6 +16,7 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
     "gelu": 5.0,
     "gelu_backward": 10.0,
     "silu": 3.0,
+    "gated": 4.0,  # SiLU and the product
     "silu_backward": 6.0,
     "sigmoid": 3.0,
     "sigmoid_backward": 3.0,
@@ -68,12 +69,15 @@ class Cast(AbstractOp):
         Whether it writes a quantised weight out for the product behind it; backward does so again instead of keeping it.
     keeps_input
         Of such a cast: whether the product keeps its other operand until backward although the weight is frozen.
+    automatic
+        Whether the framework put it before a kernel that wants another type (autocast), and not the model's code.
     """
 
     kind: ClassVar[Kind] = Kind.CAST
 
     dequantises: bool = False
     keeps_input: bool = False
+    automatic: bool = False
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -91,6 +95,8 @@ class Copy(AbstractOp):
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class View(AbstractOp):
     """Show a storage in another shape: ``split``, ``expand``, ``transpose``, ``slice``, ``reshape``. Launches nothing.
+
+    ``release`` keeps tensors up to here, ``forget_casts`` the cast weights that autocast remembers.
 
     `copies_gradient` says that the gradient must be made contiguous on its way back.
     """

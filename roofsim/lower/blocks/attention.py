@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Attention, CacheAppend, Elementwise, Matmul, Reduction, View, visible_share
 from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, maximum, minimum, round_up, same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -83,7 +84,7 @@ def attend(
     """
     additive = None if heads.causal else mask
     kernel = kernel_of(call, heads, masked=additive is not None)
-    with layers.b.scope("attention"):
+    with layers.b.scope(Purpose.ATTENTION):
         swaps = layers.shares.swaps_heads
         if swaps:
             heads = own_heads(layers, heads)

@@ -9,10 +9,10 @@ block by block (PyTorch's set_rotate_method("allgather")). ``a2a``: heads are sp
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.lower.shares import emit, one
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor

@@ -7,14 +7,15 @@ and writes the state (``fused_recurrent_gated_delta_rule``).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import CacheAppend, Elementwise, Matmul
 from roofsim.graph.tensor import FP32, Role, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, minimum
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -48,12 +49,12 @@ class _Sizes:
 
 def delta_layer(layers: Layers, model: DecoderModel, call: Call, x: Tensor) -> Tensor:
     """Return what a layer of gated delta rules makes of ``[batch, length, hidden]``."""
-    with layers.b.scope("delta_net"):
+    with layers.b.scope(Purpose.DELTA_NET):
         sizes = _sizes(layers, model)
         x = enter(layers, x)
-        both = layers.linear(x, 2.0 * sizes.keys + 2.0 * sizes.values, "in_qkvz")
+        both = layers.linear(x, 2.0 * sizes.keys + 2.0 * sizes.values, Purpose.IN_QKVZ)
         mixed, gate = layers.split(both, 2.0 * sizes.keys + sizes.values, sizes.values)
-        rates = layers.linear(x, 2.0 * sizes.value_heads, "in_ba")
+        rates = layers.linear(x, 2.0 * sizes.value_heads, Purpose.IN_BA)
         decay, strength = _rates(layers, rates, sizes)
         mixed = _convolved(layers, call, mixed, sizes)
         q, k, v = layers.split(mixed, sizes.keys, sizes.keys, sizes.values)
@@ -66,7 +67,7 @@ def delta_layer(layers: Layers, model: DecoderModel, call: Call, x: Tensor) -> T
         normed = layers.rms_norm(core, "norm", weight_form="fp32")
         gated = layers.mul(normed, layers.activation(gate, "silu"))
         flat = layers.view(gated, "reshape", *x.shape[:2], sizes.values)
-        return leave(layers, layers.linear(flat, model.hidden_size, "output"))
+        return leave(layers, layers.linear(flat, model.hidden_size, Purpose.OUTPUT))
 
 
 def _sizes(layers: Layers, model: DecoderModel) -> _Sizes:

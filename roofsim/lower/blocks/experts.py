@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
@@ -26,7 +27,7 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     """
     if layers.shares.serving and not one(layers.shares.expert):
         return served_experts(layers, model, x)
-    with layers.b.scope("experts"):
+    with layers.b.scope(Purpose.EXPERTS):
         dealt = layers.shares.deals_experts
         x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
@@ -53,7 +54,7 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     of their experts and back, or all ranks gather the tokens of all.
     """
     b, shares = layers.b, layers.shares
-    with b.scope("experts"):
+    with b.scope(Purpose.EXPERTS):
         mine = part_of_tokens(layers, x)
         tokens = product(*mine.shape[:-1])
         flat = layers.view(mine, "reshape", tokens, mine.shape[-1])
@@ -66,7 +67,7 @@ def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         result = returned(layers, _expert_mlp(layers, model, sent(layers, rows), experts, offsets))
         combined = _combine(layers, flat, result, sorted_weights, order)
         own = own_batch(layers, combined, tokens)
-        with b.scope("combine"):
+        with b.scope(Purpose.COMBINE):
             own = layers.view(own, "reshape", *mine.shape)
         return whole_tokens(layers, own, x)
 
@@ -75,12 +76,12 @@ def shared_experts(layers: Layers, model: DecoderModel, x: Tensor, routed: Tenso
     """Add to `routed` what the experts that every token takes return, gated or not."""
     width = model.shared_expert_intermediate_size
     assert width is not None
-    with layers.b.scope("shared_experts"):
+    with layers.b.scope(Purpose.SHARED_EXPERTS):
         together = sums_together(layers, model)
         shared = dense_mlp(layers, model, enter(layers, x), width)
         shared = shared if together else leave(layers, shared)
         if model.shared_expert_gate:
-            shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, "gate_of_all")))
+            shared = layers.mul(shared, layers.pointwise("sigmoid", layers.linear(x, 1.0, Purpose.SHARED_EXPERT_GATE)))
         both = layers.add(routed, shared)
         return leave(layers, both) if together else both
 
@@ -94,14 +95,14 @@ def _permute(
     """
     b = layers.b
     pairs = x.shape[0] * model.experts_per_token * kept
-    with b.scope("permute"):
+    with b.scope(Purpose.PERMUTE):
         ordered = b.tensor("ordered", pairs, dtype=INT64)
         order = b.tensor("order", pairs, dtype=INT64)
         b.emit(Sort, "sort", inputs=(indices,), outputs=(ordered, order), function="sort")
         source = b.tensor("source", pairs, dtype=INT64)
         b.emit(Elementwise, "floor_divide", inputs=(order,), outputs=(source,), function="floor_divide")
         rows = b.tensor("rows", pairs, x.shape[-1])
-        b.emit(Gather, "rows", inputs=(x, source), outputs=(rows,))
+        b.emit(Gather, Purpose.ROWS, inputs=(x, source), outputs=(rows,))
         row_weights = b.tensor("row_weights", pairs, dtype=weights.dtype)
         b.emit(Gather, "weights", inputs=(weights, order), outputs=(row_weights,))
         narrow = b.tensor("narrow", pairs, dtype=INT32)
@@ -140,22 +141,22 @@ def _expert_mlp(layers: Layers, model: DecoderModel, rows: Tensor, experts: Tens
     assert width is not None
     assert model.activation is not None
     if not model.gated_mlp:
-        up = grouped_linear(layers, model, rows, experts, offsets, width, "up")
+        up = grouped_linear(layers, model, rows, experts, offsets, width, Purpose.UP)
         hidden = layers.activation(up, model.activation)
     else:
-        both = grouped_linear(layers, model, rows, experts, offsets, 2.0 * width, "gate_up")
+        both = grouped_linear(layers, model, rows, experts, offsets, 2.0 * width, Purpose.GATE_UP)
         # gpt-oss interleaves gate and up: two strided slices instead of one split.
         how = "split" if model.gate == "plain" else "slices"
         first, second = layers.split(both, width, width, function=how)
         hidden = gated(layers, first, second, model.activation, model.gate)
-    return grouped_linear(layers, model, hidden, experts, offsets, rows.shape[-1], "down")
+    return grouped_linear(layers, model, hidden, experts, offsets, rows.shape[-1], Purpose.DOWN)
 
 
 def _combine(layers: Layers, x: Tensor, result: Tensor, weights: Tensor, order: Tensor) -> Tensor:
     """Weight the experts' rows, bring them back into token order and sum the rows of each token."""
     b = layers.b
     (pairs, width), tokens = result.shape, x.shape[0]
-    with b.scope("combine"):
+    with b.scope(Purpose.COMBINE):
         weighted = layers.mul(result, layers.view(weights, "reshape", pairs, 1.0))
         positions = b.tensor("positions", pairs, dtype=INT64)
         b.emit(Elementwise, "arange", inputs=(), outputs=(positions,), function="arange")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import Heads, Tables, attend, cached, expand_heads, rotary_tables, rotate
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -45,12 +46,12 @@ def latent_attention(
     nope, rope, value = _head_sizes(model)
     q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
     latent, k_turned = _compressed(layers, model, x)
-    q_turned = rotate(layers, q_turned, tables, "rotate_query", model.rotary_form)
-    k_turned = rotate(layers, k_turned, tables, "rotate_key", model.rotary_form)
+    q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
+    k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
     latent = cached(layers, call, latent, "latent_cache")
     k_turned = cached(layers, call, k_turned, "rotary_key_cache")
     q = layers.concat((q_pass, q_turned), -1)
-    both = layers.linear(latent, heads.heads * (nope + value), "key_value_up")
+    both = layers.linear(latent, heads.heads * (nope + value), Purpose.KEY_VALUE_UP)
     both = layers.view(both, "reshape", *latent.shape[:2], heads.heads, nope + value, copies_gradient=True)
     k_pass, v = layers.split(both, nope, value)
     k = _assembled(layers, k_pass, expand_heads(layers, k_turned, heads.heads))
@@ -69,18 +70,18 @@ def _absorbed(
     assert rank is not None
     q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
     latent, k_turned = _compressed(layers, model, x)
-    q_turned = rotate(layers, q_turned, tables, "rotate_query", model.rotary_form)
-    k_turned = rotate(layers, k_turned, tables, "rotate_key", model.rotary_form)
+    q_turned = rotate(layers, q_turned, tables, Purpose.ROTATE_QUERY, model.rotary_form)
+    k_turned = rotate(layers, k_turned, tables, Purpose.ROTATE_KEY, model.rotary_form)
     entry = layers.concat((layers.view(latent, "reshape", *latent.shape[:2], 1.0, rank), k_turned), -1)
     entries = cached(layers, call, entry, "latent_cache")
-    with layers.b.scope("key_value_up"):
+    with layers.b.scope(Purpose.KEY_VALUE_UP):
         weight = layers.b.parameter("weight", heads.heads * (nope + value), rank)
         up_keys, up_values = layers.split(weight, heads.heads * nope, heads.heads * value, axis=0)
         q = layers.concat((_per_head(layers, q_pass, up_keys, rank, "keys"), q_turned), -1)
     one = replace(heads, kv_heads=1.0, head_size=rank + rope, value_head_size=rank)
     context = attend(layers, call, one, q, entries, entries, mask)
     context = layers.view(context, "reshape", *x.shape[:2], heads.heads, rank)
-    with layers.b.scope("key_value_up"):
+    with layers.b.scope(Purpose.KEY_VALUE_UP):
         out = _per_head(layers, context, up_values, value, "values")
     return layers.view(out, "reshape", *x.shape[:2], heads.heads * value)
 
@@ -106,10 +107,10 @@ def _queries(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     assert model.head_size is not None
     width = model.num_attention_heads * model.head_size
     if model.q_lora_rank is None:
-        q = layers.linear(x, width, "query")
+        q = layers.linear(x, width, Purpose.QUERY)
     else:
-        low = layers.linear(x, model.q_lora_rank, "query_down", bias=bool(model.query_key_value_bias))
-        q = layers.linear(layers.rms_norm(low, "query_norm"), width, "query_up")
+        low = layers.linear(x, model.q_lora_rank, Purpose.QUERY_DOWN, bias=bool(model.query_key_value_bias))
+        q = layers.linear(layers.rms_norm(low, "query_norm"), width, Purpose.QUERY_UP)
     return layers.view(q, "reshape", *x.shape[:2], model.num_attention_heads, model.head_size, copies_gradient=True)
 
 
@@ -118,7 +119,7 @@ def _compressed(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor,
     rank, rope = model.kv_lora_rank, model.qk_rope_head_size
     assert rank is not None
     assert rope is not None
-    both = layers.linear(x, rank + rope, "key_value_down", bias=bool(model.query_key_value_bias))
+    both = layers.linear(x, rank + rope, Purpose.KEY_VALUE_DOWN, bias=bool(model.query_key_value_bias))
     latent, turned = layers.split(both, rank, rope)
     return layers.rms_norm(latent, "key_value_norm"), layers.view(turned, "reshape", *x.shape[:2], 1.0, rope)
 
@@ -128,7 +129,7 @@ def _assembled(layers: Layers, k_pass: Tensor, k_turned: Tensor) -> Tensor:
     if layers.flavour.rotary != "chain":
         return layers.concat((k_pass, k_turned), -1)
     b = layers.b
-    with b.scope("key"):
+    with b.scope(Purpose.KEY):
         whole = b.tensor("whole", *k_pass.shape[:-1], k_pass.shape[-1] + k_turned.shape[-1], dtype=k_pass.dtype)
         b.emit(View, "empty", inputs=(k_pass,), outputs=(whole,), function="empty")
         parts = tuple(b.tensor("part", *part.shape, base=whole) for part in (k_pass, k_turned))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
     Cast,
     Copy,
@@ -22,6 +22,7 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
 from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
+from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -46,8 +47,6 @@ class Flavour:
     cross_entropy: str = "native"
     split_cross_entropy: str = "same"
     loss_metrics: int = 0
-    fused: frozenset[str] = frozenset()
-    """Linear layers that the engine builds as one (``qkv``, ``gate_up``), and ``gated_activation`` in one kernel."""
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
@@ -268,12 +267,12 @@ class Layers:
         `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
         tensors that the calling function still holds.
         """
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             if self.flavour.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
             for _ in range(self.flavour.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                with self.b.scope("metrics"):
+                with self.b.scope(Purpose.METRICS):
                     log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
                     metric = self.b.tensor("metric", dtype=FP32)
                     self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
@@ -304,7 +303,7 @@ class Layers:
 
     def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error."""
-        with self.b.scope("loss"):
+        with self.b.scope(Purpose.LOSS):
             loss = self.b.tensor("loss", dtype=FP32)
             return self._one(Loss, "mse", (prediction, target), loss, function="mse")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Elementwise
+from roofsim.graph.component import Purpose
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -19,33 +19,20 @@ def dense_mlp(
     """Build the feed-forward layer of `width`; `fused` where gate and up are one projection."""
     assert model.activation is not None
     bias = bool(model.mlp_bias)
-    if model.gated_mlp and gate == "plain" and "gate_up" in layers.flavour.fused:
-        both = layers.linear(x, 2.0 * width, "gate_up", bias=bias)
-        return layers.linear(_gate_of(layers, both, width, model.activation), model.hidden_size, "down", bias=bias)
     if not model.gated_mlp:
-        hidden = layers.activation(layers.linear(x, width, "up", bias=bias), model.activation)
+        hidden = layers.activation(layers.linear(x, width, Purpose.UP, bias=bias), model.activation)
     elif fused:
-        both = layers.linear(x, 2.0 * width, "gate_up", bias=bias)
+        both = layers.linear(x, 2.0 * width, Purpose.GATE_UP, bias=bias)
         first, second = layers.split(both, width, width)
         hidden = gated(layers, first, second, model.activation, gate)
     elif gate == "plain":
         # The library's code activates the gate before it projects up.
-        activated = layers.activation(layers.linear(x, width, "gate", bias=bias), model.activation)
-        hidden = layers.mul(activated, layers.linear(x, width, "up", bias=bias))
+        activated = layers.activation(layers.linear(x, width, Purpose.GATE, bias=bias), model.activation)
+        hidden = layers.mul(activated, layers.linear(x, width, Purpose.UP, bias=bias))
     else:
-        first, second = layers.linear(x, width, "gate", bias=bias), layers.linear(x, width, "up", bias=bias)
+        first, second = layers.linear(x, width, Purpose.GATE, bias=bias), layers.linear(x, width, Purpose.UP, bias=bias)
         hidden = gated(layers, first, second, model.activation, gate)
-    return layers.linear(hidden, model.hidden_size, "down", bias=bias)
-
-
-def _gate_of(layers: Layers, both: Tensor, width: Real, activation: str) -> Tensor:
-    """Return ``activation(first half) * second half``: one kernel where the engine has it, else two."""
-    if "gated_activation" not in layers.flavour.fused:
-        first, second = layers.split(both, width, width)
-        return layers.mul(layers.activation(first, activation), second)
-    out = layers.b.tensor("gated", *both.shape[:-1], width)
-    layers.b.emit(Elementwise, "gated", inputs=(both,), outputs=(out,), function="gated")
-    return out
+    return layers.linear(hidden, model.hidden_size, Purpose.DOWN, bias=bias)
 
 
 def gated(layers: Layers, first: Tensor, second: Tensor, activation: str, gate: str) -> Tensor:

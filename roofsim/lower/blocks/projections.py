@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Matmul
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
@@ -34,13 +35,13 @@ def project(
     """Return queries, keys and values ``[batch, length, heads, size]`` of ``[batch, length, width]``."""
     wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
     if fused:
-        both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=biases.query)
+        both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=biases.query)
         flat = layers.split(both, wide, narrow, narrow)
     else:
         flat = (
-            layers.linear(x, wide, "query", bias=biases.query),
-            layers.linear(x, narrow, "key", bias=biases.key),
-            layers.linear(x, narrow, "value", bias=biases.value),
+            layers.linear(x, wide, Purpose.QUERY, bias=biases.query),
+            layers.linear(x, narrow, Purpose.KEY, bias=biases.key),
+            layers.linear(x, narrow, Purpose.VALUE, bias=biases.value),
         )
     counts = (heads.heads, heads.kv_heads, heads.kv_heads)
     q, k, v = (by_head(layers, part, count) for part, count in zip(flat, counts, strict=True))
@@ -59,7 +60,7 @@ def project_stacked(layers: Layers, x: Tensor, heads: Heads, bias: Tensor | None
     them in the projection's layout.
     """
     b, size = layers.b, heads.head_size
-    with b.scope("query_key_value"):
+    with b.scope(Purpose.QUERY_KEY_VALUE):
         width = 3.0 * heads.heads * size
         weight = b.parameter("weight", width, x.shape[-1])
         out = b.tensor("out", *x.shape[:-1], width)

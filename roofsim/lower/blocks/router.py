@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tensor]:
     """Return the weights and the indices ``[tokens, k]`` of the experts that each token ``[tokens, hidden]`` takes."""
-    with layers.b.scope("router"):
+    with layers.b.scope(Purpose.ROUTER):
         logits = _logits(layers, model, x)
         k = model.experts_per_token
         if model.router_scores == "softmax_of_top":
@@ -40,7 +41,7 @@ def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         x, weight = layers.cast(x, FP32), layers.cast(weight, FP32)
     shares = layers.shares  # ranks that hold the same tokens route them all
     repeated = 1.0 if shares.sequence else shares.tensor
-    return layers.linear(x, model.num_experts, "logits", weight=weight, bias=model.router_bias, repeated=repeated)
+    return layers.linear(x, model.num_experts, Purpose.LOGITS, weight=weight, bias=model.router_bias, repeated=repeated)
 
 
 def _scores(layers: Layers, model: DecoderModel, logits: Tensor) -> Tensor:

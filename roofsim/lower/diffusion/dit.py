@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 from roofsim.lower.blocks.attention import Heads, attend
@@ -22,6 +22,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -72,7 +73,7 @@ class _Dit:
         if not (type(rest) is float and rest == 0.0):
             with b.repeat("blocks", rest):
                 x = b.carry(x, self._block(x, self._embedder(), steps, labels))
-        with b.scope("head"):
+        with b.scope(Purpose.HEAD):
             condition = self._condition(embedder, steps, labels, x)
             shift, scale = modulation(self.layers, condition, model.hidden_size, 2, "modulation")
             normed = modulated_norm(self.layers, x, scale, shift, "norm")
@@ -121,7 +122,7 @@ class _Dit:
         attended = layers.mul(gate, attended)
         x = layers.add(attended, x)
         normed = modulated_norm(layers, x, mlp_scale, mlp_shift, "norm2")
-        x = layers.add(layers.mul(mlp_gate, gelu_mlp(layers, normed, model.intermediate_size, "mlp")), x)
+        x = layers.add(layers.mul(mlp_gate, gelu_mlp(layers, normed, model.intermediate_size, Purpose.MLP)), x)
         layers.release(entered, attended, normed)
         return x
 
@@ -130,11 +131,11 @@ class _Dit:
         size = width / model.num_attention_heads
         heads: Real = model.num_attention_heads / layers.shares.tensor
         shape = Heads(heads=heads, kv_heads=heads, head_size=size, value_head_size=size, causal=False, scale=False)
-        with self.b.scope("self_attention"):
+        with self.b.scope(Purpose.SELF_ATTENTION):
             x = enter(layers, x)
             q, k, v = (
                 layers.view(layers.linear(x, heads * size, name, bias=True), "reshape", *x.shape[:2], heads, size)
-                for name in ("query", "key", "value")
+                for name in (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)
             )
-            out = layers.linear(attend(layers, self.call, shape, q, k, v), width, "output", bias=True)
+            out = layers.linear(attend(layers, self.call, shape, q, k, v), width, Purpose.OUTPUT, bias=True)
             return layers.pointwise("div_scalar", leave(layers, out))

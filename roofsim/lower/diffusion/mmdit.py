@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, Tensor
 from roofsim.lower.blocks.attention import Heads, attend, kernel_of, rotate
@@ -21,6 +21,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.builder import Builder
@@ -73,7 +74,7 @@ class JointDit:
         image, text = self._double_blocks(image, text, vector, tables)
         if model.num_single_layers:
             image = self._single_blocks(image, text, vector, tables)
-        with b.scope("head"):
+        with b.scope(Purpose.HEAD):
             scale, shift = modulation(layers, vector, model.hidden_size, 2, "modulation")
             normed = modulated_norm(layers, image, scale, shift, "norm")
             layers.release(image)
@@ -136,7 +137,7 @@ class JointDit:
         text_normed = modulated_norm(layers, text, text_parts[1], text_parts[0], "text_norm1")
         attended, text_attended = self._joint_attention(normed, text_normed, tables)
         layers.release(normed, text_normed)
-        new_image = self._rest_of_block(image, attended, parts, "mlp", again)
+        new_image = self._rest_of_block(image, attended, parts, Purpose.MLP, again)
         new_text = self._rest_of_block(text, text_attended, text_parts, "text_mlp")
         layers.release(image, text)
         return new_image, new_text
@@ -152,8 +153,8 @@ class JointDit:
         with self.b.scope("joint_attention"):
             shape = (*normed.shape[:2], joined.shape[-1])
             kept = layers.view(joined, "slice", *shape)
-            attended = leave(layers, strided_linear(layers, kept, shape, width, "output"))
-        return self._rest_of_block(image, attended, parts, "mlp")
+            attended = leave(layers, strided_linear(layers, kept, shape, width, Purpose.OUTPUT))
+        return self._rest_of_block(image, attended, parts, Purpose.MLP)
 
     def _dual_norms(self, image: Tensor, parts: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
         """Normalise the image once, and scale and shift it for the joint attention and for its own."""
@@ -199,12 +200,16 @@ class JointDit:
             if self.rotary:
                 text_part, image_part = layers.split(joined, text.shape[1], image.shape[1], axis=1)
                 image_part = layers.copy(image_part, "contiguous")
-                attended = leave(layers, layers.linear(image_part, width, "output", bias=True))
+                attended = leave(layers, layers.linear(image_part, width, Purpose.OUTPUT, bias=True))
                 text_part = layers.copy(text_part, "contiguous")
-                return attended, leave(layers, layers.linear(text_part, width, "text_output", bias=True))
+                return attended, leave(layers, layers.linear(text_part, width, Purpose.TEXT_OUTPUT, bias=True))
             image_part, text_part = layers.split(joined, image.shape[1], text.shape[1], axis=1, function="slices")
-            text_attended = leave(layers, strided_linear(layers, text_part, text_part.shape, width, "text_output"))
-            return leave(layers, strided_linear(layers, image_part, image_part.shape, width, "output")), text_attended
+            text_attended = leave(
+                layers, strided_linear(layers, text_part, text_part.shape, width, Purpose.TEXT_OUTPUT)
+            )
+            return leave(
+                layers, strided_linear(layers, image_part, image_part.shape, width, Purpose.OUTPUT)
+            ), text_attended
 
     def _second_attention(self, x: Tensor) -> Tensor:
         """Attend to the image alone (the attn2 of diffusers' JointTransformerBlock)."""
@@ -212,7 +217,7 @@ class JointDit:
         q, k, v = self._qkv(x, "second")
         with self.b.scope("second_attention"):
             out = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
-            return leave(layers, layers.linear(out, self.model.hidden_size, "output", bias=True))
+            return leave(layers, layers.linear(out, self.model.hidden_size, Purpose.OUTPUT, bias=True))
 
     def _qkv(self, x: Tensor, leaf: str) -> tuple[Tensor, Tensor, Tensor]:
         """Return queries, keys and values ``[batch, tokens, heads, size]`` of one stream."""
@@ -220,14 +225,14 @@ class JointDit:
         shape = (*x.shape[:2], heads.heads, heads.head_size)
         with self.b.scope(f"joint_attention.{leaf}"):
             x, own = enter(layers, x), heads.heads * heads.head_size
-            flat = [layers.linear(x, own, name, bias=True) for name in ("query", "key", "value")]
+            flat = [layers.linear(x, own, name, bias=True) for name in (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)]
             if not self.model.query_key_norm:
                 q, k, v = (layers.view(part, "reshape", *shape, copies_gradient=True) for part in flat)
                 return q, k, v
             fused = Layers(self.b, replace(layers.flavour, rms_norm="fused"))
             q, k = (
                 fused.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm")
-                for part, name in zip(flat, ("query", "key"), strict=False)
+                for part, name in zip(flat, (Purpose.QUERY, Purpose.KEY), strict=False)
             )
             return q, k, layers.view(flat[2], "reshape", *shape, copies_gradient=True)
 
@@ -243,7 +248,7 @@ class JointDit:
             pairs = zip(text, image, strict=True) if self.rotary else zip(image, text, strict=True)
             q, k, v = (layers.concat(pair, 1) for pair in pairs)
             if tables is not None:
-                q, k = self._rotate(q, tables, "rotate_query"), self._rotate(k, tables, "rotate_key")
+                q, k = self._rotate(q, tables, Purpose.ROTATE_QUERY), self._rotate(k, tables, Purpose.ROTATE_KEY)
             # Under autocast norms and rotations make wide queries, and the library casts the result to their type.
             out = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
             if not self.rotary and kernel_of(self.call, self.heads, masked=False) == "flash":
@@ -293,15 +298,17 @@ class JointDit:
         x = layers.concat((text, image), 1)
         shift, scale, gate = modulation(layers, vector, width, 3, "modulation")
         normed = modulated_norm(layers, x, scale, shift, "norm")
-        up = layers.linear(enter(layers, normed), layers.shares.of_tensor(model.intermediate_size), "up", bias=True)
+        up = layers.linear(
+            enter(layers, normed), layers.shares.of_tensor(model.intermediate_size), Purpose.UP, bias=True
+        )
         hidden = layers.activation(up, "gelu_tanh")
         q, k, v = self._qkv(normed, "all")
         with self.b.scope("joint_attention"):
             if tables is not None:
-                q, k = self._rotate(q, tables, "rotate_query"), self._rotate(k, tables, "rotate_key")
+                q, k = self._rotate(q, tables, Purpose.ROTATE_QUERY), self._rotate(k, tables, Purpose.ROTATE_KEY)
             attended = layers.cast(attend(layers, self.call, self.heads, q, k, v), q)
         both = layers.concat((attended, hidden), -1)
-        projected = layers.mul(gate, leave(layers, layers.linear(both, width, "output", bias=True)))
+        projected = layers.mul(gate, leave(layers, layers.linear(both, width, Purpose.OUTPUT, bias=True)))
         result = layers.add(x, projected)
         layers.release(normed, attended, hidden)
         return result

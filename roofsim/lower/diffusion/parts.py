@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.convolutional import VisionLayers
@@ -68,17 +69,17 @@ def strided_linear(
 def geglu(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
     """Build a feed-forward layer with a GELU gate, value and gate from one projection."""
     with layers.b.scope(leaf):
-        both = layers.linear(x, 2.0 * inner, "up", bias=True)
+        both = layers.linear(x, 2.0 * inner, Purpose.UP, bias=True)
         value, gate = layers.split(both, inner, inner)
         hidden = layers.mul(value, layers.activation(gate, "gelu"))
-        return layers.linear(hidden, x.shape[-1], "down", bias=True)
+        return layers.linear(hidden, x.shape[-1], Purpose.DOWN, bias=True)
 
 
 def gelu_mlp(layers: Layers, x: Tensor, inner: Real, leaf: str) -> Tensor:
     """Build a feed-forward layer with GELU, its width split over the tensor group."""
     with layers.b.scope(leaf):
-        up = layers.linear(enter(layers, x), layers.shares.of_tensor(inner), "up", bias=True)
-        return leave(layers, layers.linear(layers.activation(up, "gelu_tanh"), x.shape[-1], "down", bias=True))
+        up = layers.linear(enter(layers, x), layers.shares.of_tensor(inner), Purpose.UP, bias=True)
+        return leave(layers, layers.linear(layers.activation(up, "gelu_tanh"), x.shape[-1], Purpose.DOWN, bias=True))
 
 
 # -- modulation -----------------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ class Patches:
         x = layers.view(patches, "reshape", self.batch, self.tokens, width)
         if model.position_embedding != "sincos":
             return x
-        with b.scope("positions"):
+        with b.scope(Purpose.POSITIONS):
             return layers.cast(layers.add(x, self._positions()), x)
 
     def _positions(self) -> Tensor:
@@ -148,7 +149,7 @@ class Patches:
         model, layers = self.model, self.layers
         assert model.out_channels is not None
         width = model.patch_size * model.patch_size * model.out_channels
-        x = layers.linear(x, width, "output", bias=True)
+        x = layers.linear(x, width, Purpose.OUTPUT, bias=True)
         if model.packed_latents:
             return x
         side = self.side * model.patch_size

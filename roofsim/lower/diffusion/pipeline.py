@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.attention import Heads, attend
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.diffusion.mmdit import JointDit
@@ -14,6 +14,7 @@ from roofsim.lower.diffusion.unet import DiffusionUnet
 from roofsim.lower.language.encoder import lower_encoder
 from roofsim.lower.language.encoder_decoder import lower_encoder_alone
 from roofsim.numeric import Real, real, same
+from roofsim.records import replace
 from roofsim.spec.model.diffusion_pipelines import DiffusionPipelineModel, DitPipelineModel
 from roofsim.spec.model.transformer import EncoderDecoderModel, EncoderModel
 
@@ -164,7 +165,7 @@ class _Decoder:
             rows = layers.copy(normed, "transpose", (batch, positions, width))
             q, k, v = (
                 layers.view(layers.linear(rows, width, leaf, bias=True), "reshape", batch, positions, 1.0, width)
-                for leaf in ("query", "key", "value")
+                for leaf in (Purpose.QUERY, Purpose.KEY, Purpose.VALUE)
             )
-            out = layers.linear(attend(layers, self.call, shape, q, k, v), width, "output", bias=True)
+            out = layers.linear(attend(layers, self.call, shape, q, k, v), width, Purpose.OUTPUT, bias=True)
             return layers.add(layers.copy(out, "transpose", x.shape), x)

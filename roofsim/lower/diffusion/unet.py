@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.attention import Heads, attend
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.diffusion.parts import (
@@ -18,6 +18,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.numeric import Real, real, same
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -69,7 +70,7 @@ class DiffusionUnet:
         width = 4.0 * self.channels[0]
         with b.scope("time"):
             waves = sinusoids(layers, timesteps(layers, self.call.batch), self.channels[0], latents, "sinusoids")
-            time = condition(layers, waves, width, "embedding")
+            time = condition(layers, waves, width, Purpose.EMBEDDING)
             if model.pooled_projection_dim is None:
                 return time
             batch, ids = self.call.batch, model.num_time_ids
@@ -154,18 +155,18 @@ class DiffusionUnet:
         with self.b.scope(name):
             y = layers.group_norm(x, self.model.norm_num_groups, "norm")
             if linear:
-                y = strided_linear(layers, y, sequence, channels, "project_in", layout="transpose")
+                y = strided_linear(layers, y, sequence, channels, Purpose.PROJECT_IN, layout="transpose")
             else:
-                y = layers.view(layers.conv(y, channels, 1.0, "project_in", bias=True), "reshape", *sequence)
+                y = layers.view(layers.conv(y, channels, 1.0, Purpose.PROJECT_IN, bias=True), "reshape", *sequence)
         with self.b.repeat(f"{name}.layers", float(depth)):
             y = last = self.b.carry(y, self._layer(y, text, heads))
         with self.b.scope(name):
             if linear:
-                y = layers.linear(y, channels, "project_out", bias=True)
+                y = layers.linear(y, channels, Purpose.PROJECT_OUT, bias=True)
                 y = layers.view(y, "reshape", *sequence, copies_gradient=True)
             y = layers.copy(y, "contiguous", x.shape)
             if not linear:
-                y = layers.conv(y, channels, 1.0, "project_out", bias=True)
+                y = layers.conv(y, channels, 1.0, Purpose.PROJECT_OUT, bias=True)
             x = layers.add(y, x)
             layers.release(last)
             return x
@@ -174,11 +175,11 @@ class DiffusionUnet:
         """Attend to the image, then to the text, then feed forward."""
         layers, entered = self.layers, x
         normed = layers.layer_norm(x, "norm1")
-        x = layers.add(self._attend(normed, normed, heads, "self_attention"), x)
-        attended = self._attend(layers.layer_norm(x, "norm2"), text, heads, "cross_attention")
+        x = layers.add(self._attend(normed, normed, heads, Purpose.SELF_ATTENTION), x)
+        attended = self._attend(layers.layer_norm(x, "norm2"), text, heads, Purpose.CROSS_ATTENTION)
         x = layers.add(attended, x)
         normed = layers.layer_norm(x, "norm3")
-        y = geglu(layers, normed, 4.0 * x.shape[-1], "mlp")
+        y = geglu(layers, normed, 4.0 * x.shape[-1], Purpose.MLP)
         x = layers.add(self._outgoing(y), x)
         layers.release(entered, attended, normed)
         return x
@@ -190,10 +191,10 @@ class DiffusionUnet:
         with self.b.scope(leaf):
             q, k, v = (
                 layers.view(layers.linear(source, width, name), "reshape", *source.shape[:2], heads, size)
-                for source, name in ((x, "query"), (context, "key"), (context, "value"))
+                for source, name in ((x, Purpose.QUERY), (context, Purpose.KEY), (context, Purpose.VALUE))
             )
             attended = attend(layers, self.call, shape, q, k, v)
-            out = self._outgoing(layers.linear(attended, width, "output", bias=True))
+            out = self._outgoing(layers.linear(attended, width, Purpose.OUTPUT, bias=True))
             return layers.pointwise("div_scalar", out)
 
     def _outgoing(self, x: Tensor) -> Tensor:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
 from roofsim.lower.blocks.attention import Heads, attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
@@ -16,6 +16,7 @@ from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, any_above, ceil, floor, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -123,12 +124,12 @@ class _Decoder:
 
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         model, b, layers = self.model, self.b, self.layers
-        with b.scope("embedding"):
+        with b.scope(Purpose.EMBEDDING):
             width = model.hidden_size if model.embedding_size is None else model.embedding_size
             table = b.parameter("weight", model.vocab_size, width)
             x = leave(layers, layers.lookup(tokens, table))
             if model.embedding_size is not None:
-                x = layers.linear(x, model.hidden_size, "project_in")
+                x = layers.linear(x, model.hidden_size, Purpose.PROJECT_IN)
             if model.embedding_scale:
                 x = layers.pointwise("mul_scalar", x)
             if model.position_embedding == "learned":
@@ -139,7 +140,7 @@ class _Decoder:
 
     def _positions(self) -> Tensor:
         b = self.b
-        with b.scope("positions"):
+        with b.scope(Purpose.POSITIONS):
             # Positions after an offset are counted per sequence, from the tokens that are no padding.
             length = self.outer_length
             shape = (self.call.batch, length) if self.model.position_offset else (length,)
@@ -285,7 +286,7 @@ class _Decoder:
         if kind.recurrent:
             return delta_layer(layers, model, self.call, x)
         heads = self._heads(window)
-        with self.b.scope("self_attention"):
+        with self.b.scope(Purpose.SELF_ATTENTION):
             x = enter(layers, x)
             mask = shared.mask if window is None else shared.window_mask
             if model.attention == "mla":
@@ -297,7 +298,7 @@ class _Decoder:
                 attends = in_chunks if model.attention_chunks else attend
                 context = attends(layers, self.call, heads, q, k, v, mask)
                 context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
-            out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
+            out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
             return layers.dropout(leave(layers, out), model.dropout)
 
     def _projections(
@@ -321,8 +322,8 @@ class _Decoder:
             )
         if tables is not None:
             share, form, joins = model.rotary_fraction, model.rotary_form, self._joins_rotated()
-            q = rotate_part(layers, q, tables, share, "rotate_query", form, joins=joins)
-            k = rotate_part(layers, k, tables, share, "rotate_key", form, joins=joins)
+            q = rotate_part(layers, q, tables, share, Purpose.ROTATE_QUERY, form, joins=joins)
+            k = rotate_part(layers, k, tables, share, Purpose.ROTATE_KEY, form, joins=joins)
             if model.query_key_norm == "unit":
                 q, k = (layers.pointwise("normalise", part) for part in (q, k))
         window = heads.window
@@ -334,18 +335,18 @@ class _Decoder:
         model, layers = self.model, self.layers
         bias, holders, gate = bool(model.query_key_value_bias), self.holders, None
         wide, narrow = heads.heads * heads.head_size, heads.kv_heads * heads.head_size
-        if model.fused_query_key_value or ("qkv" in layers.flavour.fused and not model.attention_gate):
+        if model.fused_query_key_value:
             repeated = (wide + 2.0 * narrow) / (wide + 2.0 * narrow / holders)
-            both = layers.linear(x, wide + 2.0 * narrow, "query_key_value", bias=bias, repeated=repeated)
+            both = layers.linear(x, wide + 2.0 * narrow, Purpose.QUERY_KEY_VALUE, bias=bias, repeated=repeated)
             # Phi-3's code takes slices one by one.
             how = "slices" if model.fused_gate_up else "split"
             q, k, v = layers.split(both, wide, narrow, narrow, function=how)
         else:
             gated = model.attention_gate
-            q = layers.linear(x, 2.0 * wide if gated else wide, "query", bias=bias)
+            q = layers.linear(x, 2.0 * wide if gated else wide, Purpose.QUERY, bias=bias)
             q, gate = layers.split(q, wide, wide) if gated else (q, None)
-            k = layers.linear(x, narrow, "key", bias=bias, repeated=holders)
-            v = layers.linear(x, narrow, "value", bias=bias, repeated=holders)
+            k = layers.linear(x, narrow, Purpose.KEY, bias=bias, repeated=holders)
+            v = layers.linear(x, narrow, Purpose.VALUE, bias=bias, repeated=holders)
         if model.query_key_norm == "full":
             q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
         return q, k, v, gate
@@ -357,7 +358,7 @@ class _Decoder:
             routed = experts_layer(layers, model, x)
             without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
             return routed if without else shared_experts(layers, model, x, routed)
-        with self.b.scope("mlp"):
+        with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
             out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
             return layers.dropout(leave(layers, out), model.dropout)
@@ -366,12 +367,12 @@ class _Decoder:
         model, layers, call = self.model, self.layers, self.call
         if call.cached:
             x = layers.view(x, "slice", call.batch, 1.0, model.hidden_size)
-        with self.b.scope("head"):
+        with self.b.scope(Purpose.HEAD):
             if model.embedding_size is not None:
-                x = layers.linear(x, model.embedding_size, "project_out")
+                x = layers.linear(x, model.embedding_size, Purpose.PROJECT_OUT)
             x = enter(layers, x)
             weight = table if model.tie_embeddings else None
-            logits = layers.linear(x, model.vocab_size, "logits", weight=weight, bias=model.head_bias)
+            logits = layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=weight, bias=model.head_bias)
             if model.logit_scale:
                 logits = layers.pointwise("mul_scalar", logits)
             if model.logit_soft_cap:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, INT32, INT64, DType, Tensor
 from roofsim.lower.blocks.attention import Heads, attend, rotary_tables, rotate
@@ -15,6 +15,7 @@ from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.blocks.projections import ProjectionBiases, project
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -100,17 +101,17 @@ class _Encoder:
     def _embed(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
         """Sum the embeddings of token, segment and position."""
         model, b, layers = self.model, self.b, self.layers
-        with b.scope("embedding"):
+        with b.scope(Purpose.EMBEDDING):
             outer = self._outer(tokens)
             positions = self._position_indices(outer)
             segments = self._segment_indices(outer, positions)
             table = b.parameter("weight", model.vocab_size, model.hidden_size)
             x = leave(layers, layers.lookup(tokens, table))
             if segments is not None:
-                x = layers.add(x, layers.embedding(segments, model.token_types, model.hidden_size, "segments"))
+                x = layers.add(x, layers.embedding(segments, model.token_types, model.hidden_size, Purpose.SEGMENTS))
             if model.position_embedding == "learned":
                 rows = model.max_sequence_length + model.position_offset
-                x = layers.add(x, layers.embedding(positions, rows, model.hidden_size, "positions"))
+                x = layers.add(x, layers.embedding(positions, rows, model.hidden_size, Purpose.POSITIONS))
             if not model.normalization_first:
                 x = self._norm(x, "norm")
             return layers.dropout(x, model.embedding_dropout or 0.0), table
@@ -179,20 +180,20 @@ class _Encoder:
     def _attention(self, x: Tensor, tables: tuple[Tensor, Tensor] | None) -> Tensor:
         model, layers = self.model, self.layers
         heads = self._heads()
-        with self.b.scope("self_attention"):
+        with self.b.scope(Purpose.SELF_ATTENTION):
             x = enter(layers, x)
             biases = ProjectionBiases.all(bool(model.query_key_value_bias))
             q, k, v = project(layers, x, heads, biases, fused=model.fused_query_key_value)
             if tables is not None:
-                q, k = rotate(layers, q, tables, "rotate_query"), rotate(layers, k, tables, "rotate_key")
+                q, k = rotate(layers, q, tables, Purpose.ROTATE_QUERY), rotate(layers, k, tables, Purpose.ROTATE_KEY)
             context = attend(layers, self.call, heads, q, k, v)
-            out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
+            out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
             return layers.dropout(leave(layers, out), model.attention_output_dropout or 0.0)
 
     def _mlp(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
-        with self.b.scope("mlp"):
+        with self.b.scope(Purpose.MLP):
             out = dense_mlp(layers, model, enter(layers, x), model.intermediate_size)
             return layers.dropout(leave(layers, out), model.dropout)
 
@@ -200,7 +201,7 @@ class _Encoder:
 
     def _head(self, x: Tensor, table: Tensor) -> None:
         model, layers = self.model, self.layers
-        with self.b.scope("head"):
+        with self.b.scope(Purpose.HEAD):
             pooled = self._pool(x) if model.pooler else None
             losses = []
             if model.head == "masked_lm":
@@ -211,7 +212,7 @@ class _Encoder:
                 losses.append(self._classify(pooled))
             if model.projection_size is not None:
                 last = layers.view(x, "slice", x.shape[0], x.shape[2])
-                layers.linear(last, model.projection_size, "projection")
+                layers.linear(last, model.projection_size, Purpose.PROJECTION)
             if self.call.trains and len(losses) > 1:
                 total = layers.add(*losses)
                 if model.head == "span":
@@ -238,7 +239,7 @@ class _Encoder:
             dense = layers.linear(x, model.hidden_size, "dense", bias=bool(model.biases))
             x = self._norm(layers.activation(dense, model.activation), "norm")
         weight = table if model.tie_embeddings else None
-        logits = layers.linear(enter(layers, x), model.vocab_size, "logits", weight=weight, bias=True)
+        logits = layers.linear(enter(layers, x), model.vocab_size, Purpose.LOGITS, weight=weight, bias=True)
         if not self.call.trains:
             return whole_vocabulary(layers, logits)
         return layers.cross_entropy(logits, layers.labels(x.shape[0]), entered, upcast=False)
@@ -260,7 +261,7 @@ class _Encoder:
         model, layers = self.model, self.layers
         if model.head == "classification":
             pooled = layers.dropout(pooled, model.dropout)
-        logits = layers.linear(pooled, model.num_classes, "classifier", bias=True)
+        logits = layers.linear(pooled, model.num_classes, Purpose.CLASSIFIER, bias=True)
         if not self.call.trains:
             return logits
         return layers.cross_entropy(logits, layers.labels(pooled.shape[0]), upcast=False)

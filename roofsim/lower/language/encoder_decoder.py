@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import Elementwise, Gather, View
 from roofsim.graph.tensor import AUTO, FP16, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.attention import Heads, attend, cached, kernel_of
@@ -15,6 +15,7 @@ from roofsim.lower.blocks.projections import by_head
 from roofsim.lower.blocks.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -111,7 +112,8 @@ class _EncoderDecoder:
     def table(self) -> Tensor:
         """The token embedding, which the encoder of tokens, the decoder and a tied head share."""
         shape = self.model.vocab_size, self.model.hidden_size
-        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True)
+        component = Component("embedding", Purpose.EMBEDDING)
+        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True, component=component)
 
     # -- encoder ------------------------------------------------------------------------------------------------
 
@@ -123,7 +125,7 @@ class _EncoderDecoder:
             x = layers.cast(x, FP32) if self.wide_down else x  # as the first sum with such a projection makes it
             side = _Side(causal=False, bias=self._bias(self.source_length, self.source_length, both_ways=True))
         with b.repeat("encoder.layers", model.num_layers):
-            inner = self._attention(x, x, side, "self_attention")
+            inner = self._attention(x, x, side, Purpose.SELF_ATTENTION)
             x = b.carry(x, self._mlp(inner))
         with b.scope("encoder"):
             return layers.dropout(self._norm(x, "final_norm"), model.final_dropout)
@@ -139,7 +141,7 @@ class _EncoderDecoder:
         x = layers.conv(x, model.hidden_size, 3.0, "conv2", stride=2.0, padding=1.0, bias=True)
         x = layers.pointwise("gelu", x)
         x = layers.view(x, "transpose", self.call.batch, self.source_length, model.hidden_size)
-        with b.scope("positions"):
+        with b.scope(Purpose.POSITIONS):
             table = b.parameter("weight", model.max_sequence_length, model.hidden_size, trained=False)
             return layers.add(x, layers.lookup(self._arange(self.source_length), table))
 
@@ -154,7 +156,7 @@ class _EncoderDecoder:
             held = tuple(
                 tensor
                 for tensor, op in graph.sources.items()
-                if op in first and tensor.role is Role.PARAMETER and tensor.name != self.table.name
+                if op in first and tensor.role is Role.PARAMETER and tensor is not silent.table
             )
             if block is None:
                 self.b.emit(View, "encoder.resident", holds=held, function="release")
@@ -174,8 +176,8 @@ class _EncoderDecoder:
             x = layers.dropout(x, model.embedding_dropout or 0.0)
             sides = self._own_side(), self._cross_side()
         with b.repeat("decoder.layers", model.num_decoder_layers):
-            inner = self._attention(x, x, sides[0], "self_attention")
-            inner = self._attention(inner, memory, sides[1], "cross_attention")
+            inner = self._attention(x, x, sides[0], Purpose.SELF_ATTENTION)
+            inner = self._attention(inner, memory, sides[1], Purpose.CROSS_ATTENTION)
             x = b.carry(x, self._mlp(inner))
         with b.scope("decoder"):
             x = layers.dropout(self._norm(x, "final_norm"), model.final_dropout)
@@ -223,7 +225,7 @@ class _EncoderDecoder:
         x = leave(layers, layers.lookup(tokens, self.table))
         if model.position_embedding != "learned":
             return x
-        with b.scope("positions"):
+        with b.scope(Purpose.POSITIONS):
             indices = self._arange(length)
             if not self.audio:
                 return layers.add(x, layers.embedding(indices, rows, model.hidden_size, "table"))
@@ -243,11 +245,11 @@ class _EncoderDecoder:
         model, layers, call = self.model, self.layers, self.call
         if call.cached:
             x = layers.view(x, "slice", call.batch, 1.0, model.hidden_size)
-        with self.b.scope("head"):
+        with self.b.scope(Purpose.HEAD):
             scaled = layers.pointwise("mul_scalar", x) if model.scaled_output else x
             weight = self.table if model.tie_embeddings else None
             logits = layers.linear(
-                enter(layers, scaled), model.vocab_size, "logits", weight=weight, bias=model.head_bias
+                enter(layers, scaled), model.vocab_size, Purpose.LOGITS, weight=weight, bias=model.head_bias
             )
             if call.trains:
                 tokens = product(*x.shape[:2])
@@ -308,7 +310,7 @@ class _EncoderDecoder:
                 k = cached(layers, self.call, k, f"{side.cache}key_cache")
                 v = cached(layers, self.call, v, f"{side.cache}value_cache")
             context = self._attend(q, k, v, side)
-            out = layers.linear(context, model.hidden_size, "output", bias=bool(model.attention_output_bias))
+            out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
             return layers.add(x, layers.dropout(leave(layers, out), model.dropout))
 
     def _attend(self, q: Tensor, k: Tensor, v: Tensor, side: _Side) -> Tensor:
@@ -328,7 +330,7 @@ class _EncoderDecoder:
     def _query(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
         width = self._width(model.num_attention_heads)
-        q = layers.linear(x, width, "query", bias=bool(model.query_key_value_bias))
+        q = layers.linear(x, width, Purpose.QUERY, bias=bool(model.query_key_value_bias))
         if self.audio:
             q = layers.pointwise("mul_scalar", q)
         return self._by_head(q, model.num_attention_heads)
@@ -337,9 +339,9 @@ class _EncoderDecoder:
         model, layers = self.model, self.layers
         assert model.num_key_value_heads is not None
         width = self._width(model.num_key_value_heads)
-        k = layers.linear(x, width, "key", bias=bool(model.key_bias))
+        k = layers.linear(x, width, Purpose.KEY, bias=bool(model.key_bias))
         k = self._by_head(k, model.num_key_value_heads)
-        v = layers.linear(x, width, "value", bias=bool(model.query_key_value_bias))
+        v = layers.linear(x, width, Purpose.VALUE, bias=bool(model.query_key_value_bias))
         return k, self._by_head(v, model.num_key_value_heads)
 
     def _width(self, heads: Real) -> Real:
@@ -362,9 +364,10 @@ class _EncoderDecoder:
         assert model.head_size is not None
         width = self._width(model.num_key_value_heads)
         held = []
-        for leaf, bias in (("key", model.key_bias), ("value", model.query_key_value_bias)):
-            held.append(b.parameter(f"{leaf}.weight", width, model.hidden_size))
-            held += [b.parameter(f"{leaf}.bias", width)] if bias else []
+        for leaf, bias in ((Purpose.KEY, model.key_bias), (Purpose.VALUE, model.query_key_value_bias)):
+            with b.scope(leaf):
+                held.append(b.parameter("weight", width, model.hidden_size))
+                held += [b.parameter("bias", width)] if bias else []
         b.emit(View, "resident", holds=tuple(held), function="release")
         shape = (self.call.batch, self.source_length, model.num_key_value_heads, model.head_size)
         return (
@@ -377,22 +380,23 @@ class _EncoderDecoder:
         assert model.intermediate_size is not None
         assert model.activation is not None
         bias = bool(model.mlp_bias)
-        with self.b.scope("mlp"):
+        with self.b.scope(Purpose.MLP):
             normed = enter(layers, self._norm(x, "norm"))
             if model.gated_mlp:
-                gate = layers.linear(normed, model.intermediate_size, "gate", bias=bias)
+                gate = layers.linear(normed, model.intermediate_size, Purpose.GATE, bias=bias)
                 gate = layers.activation(gate, model.activation)
-                hidden = layers.mul(gate, layers.linear(normed, model.intermediate_size, "up", bias=bias))
+                hidden = layers.mul(gate, layers.linear(normed, model.intermediate_size, Purpose.UP, bias=bias))
             else:
-                hidden = layers.linear(normed, model.intermediate_size, "up", bias=bias)
+                hidden = layers.linear(normed, model.intermediate_size, Purpose.UP, bias=bias)
                 hidden = layers.activation(hidden, model.activation)
             hidden = layers.dropout(hidden, model.activation_dropout)
             shape, dtype = (model.hidden_size, model.intermediate_size), FP32 if self.wide_down else AUTO
-            weight = self.b.parameter("down.weight", *shape, dtype=dtype)
+            with self.b.scope(Purpose.DOWN):
+                weight = self.b.parameter("weight", *shape, dtype=dtype)
             if model.position_embedding == "relative":
                 # T5's code widens to the weights' type, which autocast undoes.
                 hidden = layers.cast(hidden, weight)
-            out = layers.linear(hidden, model.hidden_size, "down", bias=bias, weight=weight)
+            out = layers.linear(hidden, model.hidden_size, Purpose.DOWN, bias=bias, weight=weight)
             return layers.add(x, layers.dropout(leave(layers, out), model.dropout))
 
 

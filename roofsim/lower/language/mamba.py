@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.numeric import Real, ceil, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -48,7 +49,7 @@ class _Mamba:
         """Build embedding, layers, head and loss."""
         model, b, layers = self.model, self.b, self.layers
         tokens = b.input("input_ids", self.call.batch, self.length, dtype=INT64)
-        with b.scope("embedding"):
+        with b.scope(Purpose.EMBEDDING):
             table = b.parameter("weight", model.vocab_size, model.hidden_size)
             x = layers.lookup(tokens, table)
         if model.residual_in_fp32:
@@ -67,21 +68,21 @@ class _Mamba:
         assert rank is not None
         batch, length = x.shape[:2]
         by_time, by_channel = (batch, length, channels), (batch, channels, length)
-        with b.scope("mixer"):
-            both = layers.linear(x, 2.0 * channels, "project_in", bias=model.biases)
+        with b.scope(Purpose.MIXER):
+            both = layers.linear(x, 2.0 * channels, Purpose.PROJECT_IN, bias=model.biases)
             both = layers.copy(both, "transpose", (batch, 2.0 * channels, length))
             hidden, gate = layers.split(both, channels, channels, axis=1)
             # One kernel convolves, adds the bias and applies SiLU.
             hidden = layers.conv(hidden, channels, model.conv_kernel, "conv", groups=channels, bias=model.conv_bias)
-            wide = layers.linear(layers.copy(hidden, "contiguous", by_time), rank + 2.0 * states, "project_x")
+            wide = layers.linear(layers.copy(hidden, "contiguous", by_time), rank + 2.0 * states, Purpose.PROJECT_X)
             step, inwards, outwards = layers.split(wide, rank, states, states)
-            step = layers.copy(layers.linear(step, channels, "project_step"), "transpose", by_channel)
+            step = layers.copy(layers.linear(step, channels, Purpose.PROJECT_STEP), "transpose", by_channel)
             inwards, outwards = (
                 layers.copy(part, "transpose", (batch, states, length)) for part in (inwards, outwards)
             )
             scanned = self._scan(hidden, step, inwards, outwards, gate)
             scanned = layers.copy(scanned, "transpose", by_time)
-            return layers.linear(scanned, model.hidden_size, "project_out", bias=model.biases)
+            return layers.linear(scanned, model.hidden_size, Purpose.PROJECT_OUT, bias=model.biases)
 
     def _scan(self, x: Tensor, step: Tensor, inwards: Tensor, outwards: Tensor, gate: Tensor) -> Tensor:
         """Run the fused scan; decay, skip weight and step bias are fp32 whatever the rest is."""
@@ -104,9 +105,9 @@ class _Mamba:
 
     def _head(self, x: Tensor, table: Tensor) -> Tensor:
         model, layers = self.model, self.layers
-        with self.b.scope("head"):
+        with self.b.scope(Purpose.HEAD):
             weight = table if model.tie_embeddings else None
-            logits = layers.cast(layers.linear(x, model.vocab_size, "logits", weight=weight), FP32)
+            logits = layers.cast(layers.linear(x, model.vocab_size, Purpose.LOGITS, weight=weight), FP32)
             if not self.call.trains:
                 return logits
             tokens = product(*x.shape[:2])

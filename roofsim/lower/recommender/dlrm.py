@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, Gather, Loss, Matmul
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
 from roofsim.numeric import Real, real
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -90,7 +91,7 @@ class _Dlrm:
     def _loss(self, logits: Tensor) -> Tensor:
         b = self.b
         clicks = b.input("clicks", self.call.batch, 1.0, dtype=FP32)
-        with b.scope("loss"):
+        with b.scope(Purpose.LOSS):
             loss = b.tensor("loss", dtype=FP32)
             b.emit(Loss, "cross_entropy", inputs=(logits, clicks), outputs=(loss,), function="binary_cross_entropy")
             return loss

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.numeric import real
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -54,8 +55,8 @@ class _ConvNext:
         layers, width = self.layers, x.shape[1]
         y = layers.conv(x, width, self.model.kernel_size, "depthwise", groups=width, bias=True)
         y = layers.layer_norm(self._channels_last(y), "norm")
-        y = layers.pointwise("gelu", layers.linear(y, 4.0 * width, "up", bias=True))
-        y = self._channels_first(layers.linear(y, width, "down", bias=True))
+        y = layers.pointwise("gelu", layers.linear(y, 4.0 * width, Purpose.UP, bias=True))
+        y = self._channels_first(layers.linear(y, width, Purpose.DOWN, bias=True))
         if self.model.layer_scale:
             y = layers.mul(layers.b.parameter("layer_scale", width, 1.0, 1.0), y)
         # Stochastic depth drops the more the deeper a block lies, the very first one never.

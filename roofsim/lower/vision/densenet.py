@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.numeric import floor
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -41,7 +42,7 @@ def lower_inception(model: InceptionModel, call: Call) -> OpGraph:
     for name in ("mixed_7b", "mixed_7c"):
         x = net.block_e(x, name)
     x = layers.dropout(layers.global_average(x), model.dropout)
-    logits = layers.linear(x, model.num_classes, "classifier", bias=True)
+    logits = layers.linear(x, model.num_classes, Purpose.CLASSIFIER, bias=True)
     if call.trains:
         net.loss(logits, auxiliary)
     return b.graph()
@@ -117,7 +118,7 @@ class _Inception:
         with layers.b.scope("auxiliary"):
             x = layers.pool(x, "average", 5.0, "pool", stride=3.0)
             x = self._branch(x, "convs", _one(128.0), (768.0, 5.0, 1.0, 0.0))
-            return layers.linear(layers.global_average(x), self.model.num_classes, "classifier", bias=True)
+            return layers.linear(layers.global_average(x), self.model.num_classes, Purpose.CLASSIFIER, bias=True)
 
     def loss(self, logits: Tensor, auxiliary: Tensor | None) -> Tensor:
         """Return the cross entropy, plus 0.4 times that of the auxiliary classifier, as the reference training does."""

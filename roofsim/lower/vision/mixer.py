@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -48,7 +49,7 @@ class _Mixer:
             normed = layers.view(layers.layer_norm(x, "norm"), "transpose", batch, channels, tokens)
             if self.call.autocast:
                 normed = layers.cast(normed, self.call.compute)
-            hidden = layers.linear(layers.copy(normed, "contiguous"), model.token_mlp_size, "up")
+            hidden = layers.linear(layers.copy(normed, "contiguous"), model.token_mlp_size, Purpose.UP)
             bias = layers.cast(b.parameter("up.bias", model.token_mlp_size), hidden)
             hidden = layers.add(hidden, bias, inplace=True)
             y = self._down(layers.activation(hidden, model.activation), tokens)
@@ -59,10 +60,10 @@ class _Mixer:
         model, layers = self.model, self.layers
         assert model.channel_mlp_size is not None
         with layers.b.scope("channel_mixing"):
-            hidden = layers.linear(layers.layer_norm(x, "norm"), model.channel_mlp_size, "up", bias=True)
+            hidden = layers.linear(layers.layer_norm(x, "norm"), model.channel_mlp_size, Purpose.UP, bias=True)
             y = self._down(layers.activation(hidden, model.activation), model.hidden_size)
             return layers.add(x, layers.stochastic_depth(y, model.stochastic_depth))
 
     def _down(self, hidden: Tensor, width: Real) -> Tensor:
         layers, rate = self.layers, self.model.dropout
-        return layers.dropout(layers.linear(layers.dropout(hidden, rate), width, "down", bias=True), rate)
+        return layers.dropout(layers.linear(layers.dropout(hidden, rate), width, Purpose.DOWN, bias=True), rate)

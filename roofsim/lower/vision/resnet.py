@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.records import dataclass
 from roofsim.spec.model.vision import RESNET_STAGES, ResNetModel
 
 if TYPE_CHECKING:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Loss, Reduction, Sort
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.vision.resnet import ResidualTrunk
 from roofsim.numeric import Real, real
+from roofsim.records import dataclass
 from roofsim.spec.model.vision import RESNET_STAGES, ResNetModel
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def lower_ssd(model: SsdModel, call: Call) -> OpGraph:
     net = _Ssd(model, layers)
     boxes, classes = net.predict(net.maps(layers.image(call.batch, model.in_channels, size)))
     if call.trains:
-        with b.scope("loss"):
+        with b.scope(Purpose.LOSS):
             net.loss(boxes, classes)
     return b.graph()
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.lower.blocks.attention import Heads, attend
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.projections import project_stacked
 from roofsim.lower.blocks.relative_bias import indexed_bias
 from roofsim.numeric import Real, ceil, floor, maximum, minimum, same, where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -94,7 +95,7 @@ class _Swin:
         """Turn patches into a map ``[batch, side, side, channels]``."""
         model, layers = self.model, self.layers
         size = model.image_size if self.call.length is None else self.call.length
-        with layers.b.scope("embedding"):
+        with layers.b.scope(Purpose.EMBEDDING):
             images = layers.image(self.call.batch, model.in_channels, size)
             x = layers.patches(images, model.embedding_size, model.patch_size)
             side = floor(size / model.patch_size)
@@ -107,7 +108,7 @@ class _Swin:
         half = ceil(side / 2.0)
         x = layers.copy(x, "pad", (batch, 2.0 * half, 2.0 * half, channels))
         x = layers.copy(x, "transpose", (batch, half, half, 4.0 * channels))
-        return layers.linear(layers.layer_norm(x, "norm"), 2.0 * channels, "projection")
+        return layers.linear(layers.layer_norm(x, "norm"), 2.0 * channels, Purpose.PROJECTION)
 
     # -- blocks -------------------------------------------------------------------------------------------------
 
@@ -148,10 +149,10 @@ class _Swin:
     def _mlp(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
         width = x.shape[2]
-        with layers.b.scope("mlp"):
-            hidden = layers.linear(x, floor(width * model.mlp_ratio), "up", bias=True)
+        with layers.b.scope(Purpose.MLP):
+            hidden = layers.linear(x, floor(width * model.mlp_ratio), Purpose.UP, bias=True)
             hidden = layers.dropout(layers.activation(hidden, model.activation), model.dropout)
-            return layers.dropout(layers.linear(hidden, width, "down", bias=True), model.dropout)
+            return layers.dropout(layers.linear(hidden, width, Purpose.DOWN, bias=True), model.dropout)
 
     # -- windows ------------------------------------------------------------------------------------------------
 
@@ -202,15 +203,15 @@ class _Swin:
             causal=False,
             dropout=model.dropout,
         )
-        with b.scope("self_attention"):
-            with b.scope("query_key_value"):
+        with b.scope(Purpose.SELF_ATTENTION):
+            with b.scope(Purpose.QUERY_KEY_VALUE):
                 bias = b.parameter("bias", 3.0 * stage.channels)
             q, k, v = project_stacked(layers, x, heads, bias)
             if self.call.flavour.attention == "flash":
                 context = attend(layers, self.call, heads, q, k, v, self._joint_bias(stage, x.shape[0], shifted))
             else:
                 context = self._written_out(q, k, v, stage, shifted)
-            return layers.dropout(layers.linear(context, stage.channels, "output", bias=True), model.dropout)
+            return layers.dropout(layers.linear(context, stage.channels, Purpose.OUTPUT, bias=True), model.dropout)
 
     def _bias(self, stage: _Stage) -> Tensor:
         entries = (2.0 * stage.window - 1.0) ** 2.0
@@ -239,7 +240,7 @@ class _Swin:
         layers, b = self.layers, self.layers.b
         windows, tokens, heads, size = q.shape
         groups = windows * heads
-        with b.scope("attention"):
+        with b.scope(Purpose.ATTENTION):
             rows = (windows, heads, tokens, size)
             q, k, v = (layers.copy(part, "contiguous", rows) for part in (layers.pointwise("mul_scalar", q), k, v))
             scores = b.tensor("scores", windows, heads, tokens, tokens)

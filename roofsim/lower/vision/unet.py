@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.ops import Convolution
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.numeric import Real, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

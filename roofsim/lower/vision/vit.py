@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy
 from roofsim.lower.blocks.attention import Heads, attend, kernel_of
 from roofsim.lower.blocks.convolutional import VisionLayers
@@ -13,6 +13,7 @@ from roofsim.lower.blocks.projections import ProjectionBiases, project, project_
 from roofsim.lower.blocks.relative_bias import aligned, contiguous_bias, indexed_bias
 from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -71,7 +72,7 @@ class _Vit:
     def _embed(self, images: Tensor) -> Tensor:
         """Turn patches into tokens, put the class token before them, add positions."""
         model, b, layers = self.model, self.b, self.layers
-        with b.scope("embedding"):
+        with b.scope(Purpose.EMBEDDING):
             x = layers.patches(images, model.hidden_size, model.patch_size)
             if model.class_token:
                 token = b.parameter("class_token", 1.0, 1.0, model.hidden_size)
@@ -93,7 +94,7 @@ class _Vit:
 
     def _attention(self, x: Tensor) -> Tensor:
         model, layers = self.model, self.layers
-        with self.b.scope("self_attention"):
+        with self.b.scope(Purpose.SELF_ATTENTION):
             q, k, v = self._projections(enter(layers, x))
             bias = mask = None
             if model.position_embedding == "relative":
@@ -102,7 +103,7 @@ class _Vit:
                 if kernel_of(self.call, self.heads, masked=True) != "unfused":
                     mask = aligned(layers, contiguous_bias(layers, bias, q), x.shape[1], x.shape[0])
             context = attend(layers, self.call, self.heads, q, k, v, mask, bias)
-            out = leave(layers, layers.linear(context, model.hidden_size, "output", bias=True))
+            out = leave(layers, layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=True))
             return layers.dropout(out, model.dropout)
 
     def _projections(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -119,7 +120,7 @@ class _Vit:
         model, b, h = self.model, self.b, self.heads.heads * self.heads.head_size
         if not model.query_key_value_bias:
             return None
-        with b.scope("query_key_value"):
+        with b.scope(Purpose.QUERY_KEY_VALUE):
             if model.key_bias:
                 return b.parameter("bias", 3.0 * h)
             parts = b.parameter("query_bias", h), b.buffer("key_bias", h), b.parameter("value_bias", h)
@@ -131,16 +132,16 @@ class _Vit:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         inner = layers.shares.of_tensor(model.intermediate_size)
-        with self.b.scope("mlp"):
+        with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
             if model.gated_mlp:
-                both = layers.linear(x, 2.0 * inner, "gate_up", bias=True)
+                both = layers.linear(x, 2.0 * inner, Purpose.GATE_UP, bias=True)
                 gate, up = layers.split(both, inner, inner)
                 hidden = layers.mul(layers.activation(gate, model.activation), up)
             else:
-                hidden = layers.linear(x, inner, "up", bias=True)
+                hidden = layers.linear(x, inner, Purpose.UP, bias=True)
                 hidden = layers.activation(hidden, model.activation)
-            out = leave(layers, layers.linear(hidden, model.hidden_size, "down", bias=True))
+            out = leave(layers, layers.linear(hidden, model.hidden_size, Purpose.DOWN, bias=True))
             return layers.dropout(out, model.dropout)
 
     def _pool(self, x: Tensor) -> Tensor:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.ops import Cast, Collective, View
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.passes.autograd.tape import Tape, backward
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real

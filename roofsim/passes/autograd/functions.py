@@ -154,9 +154,11 @@ def _rotary(op: Elementwise, tape: Tape, grad: Tensor) -> None:
 
 
 def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
-    """One kernel writes the gradients of both halves; nothing but these halves is kept."""
-    both = op.inputs[0]
-    tape.give(both, tape.pointwise("gated_backward", both, grad, both))
+    """One kernel writes the gradients of both halves, of one tensor or of two; nothing but these halves is kept."""
+    gradients = tuple(tape.new(half) for half in op.inputs)
+    tape.emit(type(op), "gated_backward", (grad, *op.inputs), gradients, function="gated_backward")
+    for half, gradient in zip(op.inputs, gradients, strict=True):
+        tape.give(half, gradient)
 
 
 SPECIAL: Final[dict[str, Callable[[Elementwise, Tape, Tensor], None]]] = {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 from functools import singledispatch
 from importlib import import_module
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -13,6 +12,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -238,7 +238,8 @@ class Tape:
         """Return a fresh gradient tensor for `like`; of a parameter that has one already, a term to add to it."""
         whole = like.role is Role.PARAMETER and (like not in self.grads or base is not None)
         role = Role.GRADIENT if whole else Role.TEMPORARY
-        return Tensor(f"{like.name}.grad", like.shape, like.dtype if dtype is None else dtype, role, base=base)
+        name, wanted = f"{like.name}.grad", like.dtype if dtype is None else dtype
+        return Tensor(name, like.shape, wanted, role, base=base, of=like)
 
     def emit(
         self,
@@ -260,7 +261,8 @@ class Tape:
                 outputs=outputs,
                 phase=Phase.BACKWARD,
                 block=self.block,
-                origin=self._op.name,
+                origin=self._op,
+                component=self._op.component,
                 share=self._op.share,
                 **fields,  # type: ignore[arg-type]
             )
@@ -309,7 +311,7 @@ class Tape:
         """Return a temporary that is a parameter's gradient as one that is kept, unless there is one already."""
         if parameter in self.grads or gradient.base is not None:
             return gradient
-        new = replace(gradient, name=f"{parameter.name}.grad", role=Role.GRADIENT)
+        new = replace(gradient, name=f"{parameter.name}.grad", role=Role.GRADIENT, of=parameter)
         for at in reversed(range(len(self.ops))):
             op = self.ops[at]
             if gradient in op.outputs:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.ops import CacheAppend, HostCompute, HostTransfer
 from roofsim.graph.tensor import Role, Tensor
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

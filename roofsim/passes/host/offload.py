@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
@@ -11,6 +10,7 @@ from roofsim.graph.rewire import rewired_all
 from roofsim.graph.split import split_blocks
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import any_above, divide, maximum, minimum
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
@@ -10,6 +9,7 @@ from roofsim.graph.ops import HostTransfer, HostUpdate, OptimizerUpdate
 from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import divide, minimum, same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

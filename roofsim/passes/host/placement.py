@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import DTYPES
@@ -13,6 +12,7 @@ from roofsim.passes.host.offload import OffloadActivations, OffloadCache, Offloa
 from roofsim.passes.host.offload_update import DEVICE, OffloadUpdate
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.ranks.shard import FullyShard, ReduceGradients
+from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -60,9 +60,9 @@ def streamed(
     """
     result = passes
     if offload.parameters_at != "none":
-        least = engine.host_layers_copied_from
+        least = engine.offload.layers_copied_from
         share = offload.share if offload.layers is None else offload.layers / depth
-        computes = engine.host_layers == "computed"
+        computes = engine.offload.layers == "computed"
         computed: Real = 1.0 if computes else 0.0
         if computes and least is not None:
             computed = where(rows < least, 1.0, 0.0)
@@ -72,7 +72,7 @@ def streamed(
         )  # fmt: skip
         result = [*result, one]
     if offload.key_value_cache != "none":
-        attends = engine.host_cache == "computed"
+        attends = engine.offload.cache == "computed"
         result = [*result, (AttendOnHost if attends else OffloadCache)(place=offload.key_value_cache)]
     return result
 

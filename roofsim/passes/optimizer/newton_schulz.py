@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.tensor import BF16
 from roofsim.numeric import Real, maximum, minimum, product
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError
 from roofsim.graph.base import Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, OptimizerUpdate
 from roofsim.graph.tensor import BF16, FP32, DType, Role, Tensor
 from roofsim.numeric import Real, ceil, maximum, where
 from roofsim.passes.optimizer.methods import METHODS, Method, StateCode
 from roofsim.passes.optimizer.newton_schulz import Products, products_of
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -21,7 +22,7 @@ ELEMENTS_PER_LAUNCH: Final = 320.0 * 65536.0
 #: Tensors that one multi-tensor launch of three lists covers (same file: depth 3 takes 48).
 TENSORS_PER_LAUNCH: Final = 48.0
 #: Layers whose matrices Muon leaves to AdamW, beside embeddings (KellerJordan/Muon, README).
-_HEADS: Final = ("logits", "classifier")
+_HEADS: Final = (Purpose.LOGITS, Purpose.CLASSIFIER)
 _NOTHING: Final = Products()
 #: Packed states are counted in bytes.
 _BYTE: Final = DType("packed", 1.0, floating=False)
@@ -187,8 +188,7 @@ def _wider(dtype: DType, other: DType | None) -> DType:
 
 
 def _hidden_matrix(tensor: Tensor) -> bool:
-    words = tensor.name.split(".")
-    return len(tensor.shape) >= 2 and not any(word in _HEADS for word in words)
+    return len(tensor.shape) >= 2 and not tensor.within(*_HEADS)
 
 
 def _state_size(row: Method, states: tuple[Tensor, ...], stored: DType, elements: Real) -> Real:

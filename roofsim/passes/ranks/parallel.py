@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from roofsim.graph.tensor import DTYPES, DType
@@ -11,6 +10,7 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
 from roofsim.passes.ranks.whole_gradients import CopyIntoBuckets, KeepWholeGradients
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -46,7 +46,7 @@ class DataParallel:
         wire = _wire(precision, engine)
         at = _place(passes)
         # Gathered once a step and reduced once: what a rank keeps and moves between updates is that of ZeRO-1.
-        keeps = self.level == "full" and self.pipelined and engine.pipelined_shards == "kept"
+        keeps = self.level == "full" and self.pipelined and engine.data_parallel.pipelined_shards == "kept"
         if self.level == "full" and not keeps:
             return self._fully_sharded(passes, at, precision, engine, num_micro_batches)
         share = 1.0 / num_micro_batches
@@ -60,7 +60,7 @@ class DataParallel:
             return [*front, *self._sharded_update(passes)]
         behind = _behind_accumulation(passes, at)
         result = [*passes[:behind], reduce, *passes[behind:]]
-        if self.level == "none" and engine.gradient_buckets == "copied":
+        if self.level == "none" and engine.data_parallel.gradient_buckets == "copied":
             result.insert(behind + 1, CopyIntoBuckets(ranks=self.replicas.all))
         return [*result, *self._sharded_update(passes)] if keeps or self.level == "optimizer" else result
 
@@ -72,7 +72,7 @@ class DataParallel:
     def _fully_sharded(
         self, passes: list[Pass], at: int, precision: Precision, engine: Engine, num_micro_batches: Real
     ) -> list[Pass]:
-        wire, together = _wire(precision, engine), engine.rest_units == "one"
+        wire, together = _wire(precision, engine), engine.data_parallel.rest_units == "one"
         stored = DTYPES[precision.master_parameters or precision.parameters]
         # Experts that are not dealt out are sharded as all else is.
         alike, groups = same(self.replicas.experts, self.replicas.all), self.replicas.all / self.replicas.shards
@@ -82,11 +82,13 @@ class DataParallel:
         )  # fmt: skip
         reduce = ReduceGradients(
             replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together,
-            copies=engine.reduction_copies,
+            copies=engine.data_parallel.reduction_copies,
         )  # fmt: skip
-        shard = FullyShard(replicas=within, stored=stored, rest_together=together, copies=engine.gather_copies)
+        shard = FullyShard(
+            replicas=within, stored=stored, rest_together=together, copies=engine.data_parallel.gather_copies
+        )
         result: list[Pass] = [*passes[:at], shard, reduce]
-        if engine.sharded_accumulation == "whole" and not same(num_micro_batches, 1.0):
+        if engine.data_parallel.sharded_accumulation == "whole" and not same(num_micro_batches, 1.0):
             result[-1] = replace(reduce, share=1.0 / num_micro_batches)
             result.append(KeepWholeGradients(share=1.0 - 1.0 / num_micro_batches))
         if not same(self.replicas.shards, self.replicas.all):
@@ -97,14 +99,14 @@ class DataParallel:
 
 def _wire(precision: Precision, engine: Engine) -> DType | None:
     """Return the type in which gradients travel; None: that in which they are kept."""
-    if engine.reduction_type == "gradients":
+    if engine.data_parallel.reduction_type == "gradients":
         return None
-    return DTYPES["fp32" if engine.reduction_type == "fp32" else precision.parameters]
+    return DTYPES["fp32" if engine.data_parallel.reduction_type == "fp32" else precision.parameters]
 
 
 def _place(passes: list[Pass]) -> int:
     """Return the place behind autograd and recomputation."""
-    return 1 + max(at for at, one in enumerate(passes) if one.name in ("autograd", "recompute"))
+    return 1 + max(at for at, one in enumerate(passes) if one.ensures & {"backward", "recomputed"})
 
 
 def _behind_accumulation(passes: list[Pass], at: int) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import same
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 Body = list[AbstractOp]
-#: What the name of a parameter ends with where it was gathered from its shards.
-WHOLE: Final = ".whole"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,13 +87,13 @@ class ReduceGradients:
         both: list[tuple[str, Real]] = [("dense", self.replicas.all), ("experts", self.replicas.experts)]
         return [(kind, ranks) for kind, ranks in both if not (type(ranks) is float and ranks == 1.0)]
 
-    def _unkept(self, last: dict[Tensor, int], experts: set[str]) -> dict[Tensor, Tensor]:
+    def _unkept(self, last: dict[Tensor, int], experts: set[Tensor]) -> dict[Tensor, Tensor]:
         """Return a twin that dies after its last reader for each gradient of which only a shard is kept."""
         kinds = {kind for kind, _ in self._kinds()}
         return {t: replace(t, role=Role.TEMPORARY) for t in last if _kind(t, experts) in kinds}
 
     def _reductions(
-        self, unit: str, finished: list[Tensor], experts: set[str], env: dict[Tensor, Tensor], block: Block | None
+        self, unit: str, finished: list[Tensor], experts: set[Tensor], env: dict[Tensor, Tensor], block: Block | None
     ) -> Body:
         """Return the collectives behind a unit, which ends with its gradients."""
         found: Body = []
@@ -116,7 +114,7 @@ class ReduceGradients:
             written = tuple(
                 replace(
                     tensor, name=f"{tensor.name}.copy", dtype=casts or tensor.dtype,
-                    role=Role.TEMPORARY, base=tensor,
+                    role=Role.TEMPORARY, base=tensor, of=tensor,
                 )
                 for tensor in current
             )  # fmt: skip
@@ -145,9 +143,10 @@ class ReduceGradients:
 
     def _result(self, gradient: Tensor, source: Tensor, ranks: Real) -> Tensor:
         if not self.keeps_shard:
-            return Tensor(f"{gradient.name}.reduced", gradient.shape, gradient.dtype, Role.TEMPORARY, base=source)
+            name = f"{gradient.name}.reduced"
+            return Tensor(name, gradient.shape, gradient.dtype, Role.TEMPORARY, base=source, of=gradient)
         dtype = self.kept_in or self.travels_in or gradient.dtype
-        return Tensor(f"{gradient.name}.shard", (gradient.numel / ranks,), dtype, Role.GRADIENT)
+        return Tensor(f"{gradient.name}.shard", (gradient.numel / ranks,), dtype, Role.GRADIENT, of=gradient)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,22 +213,25 @@ class FullyShard:
             ops[-1] = replace(ops[-1], holds=(*ops[-1].holds, *root.values()))
         return graph.replaced(ops, *self.ensures)
 
-    def _shard(self, tensor: Tensor, experts: set[str]) -> Tensor:
+    def _shard(self, tensor: Tensor, experts: set[Tensor]) -> Tensor:
         ranks = self._ranks(tensor, experts)
-        return replace(tensor, shape=(tensor.numel / ranks,), dtype=self.stored, name=f"{tensor.name}.shard")
+        name, shape = f"{tensor.name}.shard", (tensor.numel / ranks,)
+        return replace(tensor, shape=shape, dtype=self.stored, name=name, of=tensor)
 
-    def _ranks(self, tensor: Tensor, experts: set[str]) -> Real:
-        return self.replicas.experts if tensor.name in experts else self.replicas.shards
+    def _ranks(self, tensor: Tensor, experts: set[Tensor]) -> Real:
+        return self.replicas.experts if tensor.owner in experts else self.replicas.shards
 
     def _gather(
-        self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[str], block: Block | None, body: Body
+        self, tensors: list[Tensor], shards: dict[Tensor, Tensor], experts: set[Tensor], block: Block | None, body: Body
     ) -> tuple[dict[Tensor, Tensor], Body]:
         """Return the whole tensors by parameter, and the collectives that gather them."""
-        twin = {t: replace(t, role=Role.COMMUNICATION, requires_grad=False, name=f"{t.name}{WHOLE}") for t in tensors}
+        twin = {
+            t: replace(t, name=f"{t.name}.whole", role=Role.COMMUNICATION, requires_grad=False, of=t) for t in tensors
+        }
         phase = next((op.phase for op in body if op.phase is not Phase.RECOMPUTE), Phase.FORWARD)
         ops: Body = []
         for kind in ("dense", "experts"):
-            chosen = [t for t in tensors if (t.name in experts) == (kind == "experts")]
+            chosen = [t for t in tensors if (t.owner in experts) == (kind == "experts")]
             if not chosen:
                 continue
             outputs = [twin[t] for t in chosen]
@@ -281,7 +283,7 @@ class ShardOptimizer:
         """Return the gathers of updated parameters: those of experts among the ranks that hold the same ones, if several do."""
         experts, copies = _expert_parameters(graph), graph.parameters()
         trained = [t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad]
-        apart = [t for t in trained if t.name in experts and not same(self.replicas.experts, self.replicas.shards)]
+        apart = [t for t in trained if t.owner in experts and not same(self.replicas.experts, self.replicas.shards)]
         found: Body = []
         for name, chosen, ranks in (
             ("gather.updated", [t for t in trained if t not in apart], self.replicas.shards),
@@ -289,7 +291,8 @@ class ShardOptimizer:
         ):
             if chosen and not same(ranks, 1.0):
                 whole = tuple(
-                    Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t) for t in chosen
+                    Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t, of=t)
+                    for t in chosen
                 )
                 found.append(
                     Collective(
@@ -308,13 +311,13 @@ class ShardOptimizer:
             if tensor.requires_grad:
                 elements = tensor.numel * copies
                 every = every + elements
-                own = own + elements / (self.replicas.experts if tensor.name in experts else self.replicas.shards)
+                own = own + elements / (self.replicas.experts if tensor.owner in experts else self.replicas.shards)
         return own / every
 
 
 def _copy_out(whole: tuple[Tensor, ...], gather: AbstractOp) -> Copy:
     """Return the pass that gives gathered parameters tensors of their own."""
-    written = tuple(replace(tensor, name=f"{tensor.name}.copy", role=Role.TEMPORARY, base=tensor) for tensor in whole)
+    written = tuple(replace(t, name=f"{t.name}.copy", role=Role.TEMPORARY, base=t, of=t) for t in whole)
     return Copy(name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block)
 
 
@@ -346,18 +349,14 @@ def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
     return result
 
 
-def _expert_parameters(graph: OpGraph) -> set[str]:
-    """Return the names of the matrices that grouped matmuls read, gathered or not: each expert group holds its own."""
-    read = [tensor.root for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs]
-    return {t.name.removesuffix(WHOLE) for t in read if t.persistent or t.name.endswith(WHOLE)}
+def _expert_parameters(graph: OpGraph) -> set[Tensor]:
+    """Return the owners of the matrices that grouped matmuls read, gathered or not: each expert group holds its own."""
+    read = {tensor.root.owner for op in graph if isinstance(op, GroupedMatmul) for tensor in op.inputs}
+    return {tensor for tensor in read if tensor.persistent}
 
 
-def _owner(gradient: Tensor) -> str:
-    return gradient.name.removesuffix(".shard").removesuffix(".buffer").removesuffix(".grad").removesuffix(WHOLE)
-
-
-def _kind(gradient: Tensor, experts: set[str]) -> str:
-    return "experts" if _owner(gradient) in experts else "dense"
+def _kind(gradient: Tensor, experts: set[Tensor]) -> str:
+    return "experts" if gradient.owner in experts else "dense"
 
 
 def _last_segments(graph: OpGraph, *, rest_together: bool) -> dict[Tensor, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import PassError
@@ -11,6 +10,7 @@ from roofsim.graph.ops import Collective
 from roofsim.graph.rewire import rewired
 from roofsim.graph.tensor import Tensor
 from roofsim.numeric import is_none
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph

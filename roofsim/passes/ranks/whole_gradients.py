@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import View
+from roofsim.graph.ops import Collective, View
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import where
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -35,21 +35,25 @@ class KeepWholeGradients:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a reader of each flat gradient in the backward pass of its unit."""
-        trained = {_owner(tensor) for tensor in graph.sources if tensor.requires_grad}
+        trained = {tensor.owner for tensor in graph.sources if tensor.requires_grad}
+        gathers = [op for op in graph if isinstance(op, Collective) and op.function == "all_gather"]
+        gathered = {tensor for op in gathers for tensor in op.whole}
         ops: list[AbstractOp] = []
         rest_is_kept = False
         for block, body in graph.segments():
             backward = body[0].phase in (Phase.BACKWARD, Phase.RECOMPUTE)
             if backward and not (block is None and rest_is_kept):
                 unit = _rest(graph) if block is None else body
-                ops += self._kept(unit, block, trained)
+                ops += self._kept(unit, block, trained, gathered)
                 rest_is_kept = rest_is_kept or block is None
             ops += body
         return graph.replaced(ops, *self.ensures)
 
-    def _kept(self, unit: list[AbstractOp], block: Block | None, trained: set[str]) -> list[AbstractOp]:
-        whole = list(dict.fromkeys(t.root for op in unit for t in op.inputs if t.root.name.endswith(".whole")))
-        if not any(_owner(tensor) in trained for tensor in whole):
+    def _kept(
+        self, unit: list[AbstractOp], block: Block | None, trained: set[Tensor], gathered: set[Tensor]
+    ) -> list[AbstractOp]:
+        whole = list(dict.fromkeys(t.root for op in unit for t in op.inputs if t.root in gathered))
+        if not any(tensor.owner in trained for tensor in whole):
             return []
         numel: Real = 0.0
         for tensor in whole:
@@ -98,7 +102,3 @@ class CopyIntoBuckets:
 
 def _rest(graph: OpGraph) -> list[AbstractOp]:
     return [op for op in graph if op.block is None]
-
-
-def _owner(tensor: Tensor) -> str:
-    return tensor.name.removesuffix(".whole").removesuffix(".shard")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.printed import Printed
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass, field
 from roofsim.search.fitting.bench import Bench, takes_share
 from roofsim.search.fitting.changes import Remedies, remedies
 from roofsim.search.fitting.layouts import Fewest, fewest_gpus
@@ -159,7 +159,9 @@ def _server_notes(bench: Bench) -> tuple[str, ...]:
         "static": "memory for weights and cache",
         "free": "memory that weights and activations leave",
     }
-    return (f"{engine.name} takes {engine.preallocated_share:g} of the GPU's {of[engine.server.preallocated_of]}",)
+    return (
+        f"{engine.name} takes {engine.memory.preallocated_share:g} of the GPU's {of[engine.server.preallocated_of]}",
+    )
 
 
 def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ledger import memory_of
@@ -10,6 +9,7 @@ from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass, field
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
@@ -109,15 +109,15 @@ def takes_share(resolved: Resolved) -> bool:
     """Tell whether the engine is a server that takes a share of the memory at start, and keeps to it."""
     engine = resolved.engine
     served = resolved.workload.phase in ("prefill", "decode", "generate") and engine.server is not None
-    return served and engine.key_value_cache == "paged" and engine.preallocated_share is not None
+    return served and engine.cache.storage == "paged" and engine.memory.preallocated_share is not None
 
 
 def room_of(resolved: Resolved, memory: Memory) -> float:
     """Return the bytes that a run may take: the card's, or what a server leaves itself of them."""
     capacity, engine = float(memory.capacity), resolved.engine
-    if not takes_share(resolved) or engine.server is None or engine.preallocated_share is None:
+    if not takes_share(resolved) or engine.server is None or engine.memory.preallocated_share is None:
         return capacity
-    share, total = engine.preallocated_share, float(memory.device_total)
+    share, total = engine.memory.preallocated_share, float(memory.device_total)
     cache = float(memory.components["key_value_cache"])
     resident = cache + float(memory.components["parameters"])
     return {

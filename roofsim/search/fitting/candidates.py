@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.records import dataclass
 from roofsim.search.fitting.bench import reach
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu

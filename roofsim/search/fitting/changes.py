@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.records import dataclass
 from roofsim.search.fitting.bench import REFUSALS, beyond_reach, reach
 from roofsim.search.fitting.candidates import MULTIPLES, Change, candidates
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.records import dataclass
 from roofsim.search.fitting.bench import beyond_reach, reach
 from roofsim.spec.scenario.layout import SEQUENCE_FAMILIES, SPLIT_FAMILIES, STACKS
 

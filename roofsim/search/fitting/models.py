@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches
+from roofsim.records import dataclass
 from roofsim.search.fitting.bench import REFUSALS
 from roofsim.spec import catalog
 from roofsim.spec.model.registry import FAMILIES

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.work import parameters_of
 from roofsim.evaluate import evaluate
+from roofsim.records import dataclass
 from roofsim.search.fitting.layouts import Space
 
 if TYPE_CHECKING:

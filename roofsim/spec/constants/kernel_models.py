@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import Number
 from roofsim.spec.reading.source import read_yaml

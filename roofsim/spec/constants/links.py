@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Seconds, SecondsOrNone
 from roofsim.spec.reading.source import read_yaml

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate

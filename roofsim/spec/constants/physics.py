@@ -5,9 +5,8 @@ from __future__ import annotations
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
 from roofsim.errors import did_you_mean
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate

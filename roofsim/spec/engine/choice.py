@@ -6,9 +6,8 @@ import re
 from datetime import date
 from typing import Annotated, Any, Final, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 _DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _VERSION: Final = re.compile(r"[vb]?\d{1,9}(\.\d{1,9}){0,5}[a-z0-9.-]{0,20}", re.IGNORECASE)

@@ -1,24 +1,64 @@
-"""Describe what an engine does between many ranks: context exchange, experts, statistics, gradient buckets."""
+"""Describe what an engine does between ranks: collectives, what hides them, and how replicas share state."""
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from roofsim.spec.reading.quantity import Bytes
+from roofsim.schema.base import Field
+from roofsim.spec.engine.base import Facts, Strict
+from roofsim.spec.reading.quantity import Bytes, SecondsOrNone
 from roofsim.spec.scenario.workload import ContextCommunication
 
 
-class Strict(BaseModel):
-    """Refuse unknown keys and values that would have to be converted."""
+class Overlap(Strict):
+    """Which communication the engine hides behind compute."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
+    tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
+    data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
+    pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
+    update: bool = Field(
+        default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
+    )
 
 
-class RankFacts(Strict):
-    """The facts of an engine that only several GPUs show; a part of `Engine`."""
+class RankWait(Strict):
+    """What tensor ranks of inference wait for one another, beside the collectives themselves.
 
+    Kernels issued one by one reach the ranks at different times, and the same kernels do not take the same time on all
+    of them; each collective waits for the last rank.
+    """
+
+    collective: SecondsOrNone = Field(default=0.0, description="Per collective of ranks in one node.")
+    between_nodes: SecondsOrNone = Field(default=0.0, description="Per collective that leaves the node.")
+    scatter: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
+        default=0.0,
+        description="Standard deviation of a rank's time between two collectives, as a share of it: the pass takes "
+        "1 + scatter x E(ranks) times as long, E being the expected largest of that many normal numbers.",
+    )
+
+
+class CommunicationFacts(Facts):
+    """How ranks of one replica exchange what they compute."""
+
+    tensor_parallel: bool = Field(
+        default=True, description="Whether inference can split layers over tensor ranks; asking otherwise is an error."
+    )
+    overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
+    all_reduce: Literal["nccl", "custom"] = Field(
+        default="nccl",
+        description="How all-reduces of inference run inside a node whose GPUs have links of their own: the library's, or "
+        "the engine's one-shot and two-shot kernels up to their size limit.",
+    )
+    rank_wait: RankWait = Field(
+        default=RankWait(), description="What tensor ranks of inference wait for one another beside the collectives."
+    )
+    pipeline_message: Literal["whole", "split"] = Field(
+        default="whole", description="split: each tensor rank sends its share of the activations, gathered on arrival."
+    )
+    sequence_gather: Literal["again", "saved"] = Field(
+        default="again",
+        description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
+    )
     context_communication: ContextCommunication = Field(
         default="p2p",
         description="How ranks of a context group exchange keys and values: as parallel.context_communication.",
@@ -32,16 +72,48 @@ class RankFacts(Strict):
         default="compute",
         description="Type in which a ring adds up partial results and sends gradients of keys and values on.",
     )
-    expert_capacity_rows: Literal["dropped", "padded"] = Field(
-        default="dropped",
-        description="With a capacity factor: tokens beyond it are dropped; or each expert's rows are also padded up to it.",
+
+
+class DataParallelFacts(Facts):
+    """How replicas reduce gradients and share state."""
+
+    reduction_type: Literal["gradients", "parameters", "fp32"] = Field(
+        default="gradients",
+        description="Type in which gradients travel between data-parallel ranks: that in which they are kept, that of the "
+        "compute parameters, or fp32.",
+    )
+    gradient_bucket: Bytes | None = Field(
+        default=None,
+        description="Bytes of gradients that are reduced together while backward goes on; null: layer by layer.",
+    )
+    gradient_buckets: Literal["in_place", "copied"] = Field(
+        default="in_place",
+        description="Whether replicas reduce gradients where they lie, or copy them into buckets of the same size, which stay.",
+    )
+    gather_copies: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=0, description="Passes over fully sharded parameters out of the buffer that a gather filled."
+    )
+    reduction_copies: Annotated[int, Field(ge=0, le=5)] = Field(
+        default=0,
+        description="Passes over gradients before a sharded reduction: 1, a cast; 2, and a division; 3, a copy before.",
+    )
+    rest_units: Literal["one", "apart"] = Field(
+        default="one",
+        description="How fully sharded parameters of no layer are gathered: embedding and head as one unit, kept from the "
+        "first op to the last; or each when it is read first, freed behind its last reader.",
+    )
+    sharded_accumulation: Literal["shards", "whole"] = Field(
+        default="shards",
+        description="What full sharding sums micro batches in: reduced shards; or whole gradients of each unit that trains "
+        "anything, its frozen parameters included, reduced once (FSDP1's no_sync).",
+    )
+    pipelined_shards: Literal["again", "kept"] = Field(
+        default="again",
+        description="What becomes of fully sharded parameters between the micro batches of a pipeline: freed and gathered "
+        "again; or kept whole, with whole gradients, from the first to the last.",
     )
     sync_batch_norm: bool = Field(
         default=False,
         description="Batch norms take their statistics over all data-parallel ranks: a gather forward, a sum backward, for "
         "each of them.",
-    )
-    gradient_bucket: Bytes | None = Field(
-        default=None,
-        description="Bytes of gradients that are reduced together while backward goes on; null: layer by layer.",
     )

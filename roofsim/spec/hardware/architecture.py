@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field
 from roofsim.spec.reading.quantity import BytesOrNone, Energy, Seconds
 
 Fraction = Annotated[float, Field(gt=0.0, le=4.0)]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.records import dataclass
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.reading.quantity import Dollars, DollarsPerHour
 
 #: What prices of an hour are called in sentences.

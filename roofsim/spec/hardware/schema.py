@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator
 from roofsim.spec.hardware.price import Price
 from roofsim.spec.reading.quantity import (
     Bandwidth,

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
 from roofsim.numeric import real
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.reading.spoken import whole
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Size
 from roofsim.spec.model.diffusion import DiffusionUnetModel, DitModel
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field
-
+from roofsim.schema.base import Field
 from roofsim.spec.model.base import ModelSpec, Size
 
 

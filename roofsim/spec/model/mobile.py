@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, Final, Literal
 
-from pydantic import Field
-
+from roofsim.records import dataclass
+from roofsim.schema.base import Field
 from roofsim.spec.model.base import Rate
 from roofsim.spec.model.vision import ImageModel
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import ModelSpec, Size
 
 

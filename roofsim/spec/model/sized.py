@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
 from roofsim.errors import Problem, SpecError
+from roofsim.records import dataclass
 
 #: Number of parameters of the models of arXiv 2005.14165, table 2.1 (as the catalog counts them), with their layers,
 #: width and tokens per optimizer step.

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
 from roofsim.units import humanize
 

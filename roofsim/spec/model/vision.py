@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, ClassVar, Final, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.records import dataclass
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, ModelSpec, Rate, Size
 
 #: Blocks in each stage.

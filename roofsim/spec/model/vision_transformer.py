@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
-
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, Rate, Size
 from roofsim.spec.model.transformer import Activation
 from roofsim.spec.model.vision import ImageModel

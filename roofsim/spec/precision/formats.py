@@ -7,10 +7,10 @@ converted as well) or expand the weights to 16 bits on the way (weight-only: eve
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from roofsim.numeric import is_scalar
+from roofsim.records import dataclass, field
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, OCP, Encoding, Place
 from roofsim.spec.precision.gguf import mixture
 

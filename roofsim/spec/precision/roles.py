@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
 from typing import Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass, field, replace
+from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
 from roofsim.spec.precision.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
 
 #: Names without a weight format.

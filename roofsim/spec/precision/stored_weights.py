@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.precision.encodings import HEAD, LINEAR, Encoding
 from roofsim.spec.precision.formats import FormatFamily, WeightFormat
 

@@ -6,15 +6,13 @@ import re
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final, get_origin
 
-from pydantic import BaseModel
-
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.schema.base import BaseModel
 from roofsim.spec.reading.validate import field_at
 from roofsim.units import scaled
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-
+    from roofsim.schema.base import FieldInfo
     from roofsim.spec.reading.source import Document
 
 _AMOUNT: Final = r"(?:\d{1,12}(?:\.\d{0,12})?|\.\d{1,12})"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import typing
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
-
 from roofsim.errors import UnitError
+from roofsim.schema.base import BeforeValidator, ValidationInfo, WithJsonSchema
 from roofsim.units import example, parse
 
 #: Key of a validation's context: bare numbers are in SI units, as in the scenario of a result.

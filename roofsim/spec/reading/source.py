@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from copy import deepcopy
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
+from roofsim.records import dataclass, field
 
 #: A specification is a page of text; whatever is larger is something else.
 LARGEST_FILE: Final = 4 * 2**20

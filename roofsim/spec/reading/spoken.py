@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Final
 
-from pydantic import BeforeValidator, Field, WithJsonSchema
-
+from roofsim.schema.base import BeforeValidator, Field, WithJsonSchema
 from roofsim.units import COUNT_PATTERN, read_count
 
 #: Short name of a key, on the command line, in files and in Python -> the key.

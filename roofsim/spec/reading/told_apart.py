@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass
 from roofsim.spec.reading.json_text import LARGEST_FILE, parse_json, read_json
 from roofsim.spec.reading.source import Document, from_mapping, parse_yaml
 

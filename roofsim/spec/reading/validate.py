@@ -7,10 +7,9 @@ import types
 import typing
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ValidationError
-from pydantic.fields import FieldInfo
-
 from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.schema.accept import UnsureError, accepted
+from roofsim.schema.base import BaseModel, FieldInfo
 from roofsim.spec.reading.quantity import SI
 
 if TYPE_CHECKING:
@@ -32,6 +31,12 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
     if not isinstance(document.data, dict):
         found = type(document.data).__name__
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
+    try:
+        return accepted(schema, document.data, {SI: si})  # type: ignore[no-any-return]
+    except UnsureError:
+        pass
+    from pydantic import ValidationError
+
     try:
         # JSON mode is the strict one that still takes a list for a tuple and 3 for 3.0.
         return schema.model_validate_json(json.dumps(document.data), strict=True, context={SI: si})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-
 from roofsim.errors import did_you_mean
+from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
 from roofsim.spec.model.base import Rate
 
 #: What a linear layer can be called, and the names that the transformers library gives it.

@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import BaseModel
-
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
+from roofsim.schema.base import BaseModel
 from roofsim.spec.naming import as_path, is_path, named_file
 from roofsim.spec.reading.foreign import check_file, refuse_object
 from roofsim.spec.reading.source import Document, from_mapping, is_file, read_yaml

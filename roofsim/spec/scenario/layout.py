@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Problem, SpecError
+from roofsim.errors import Problem, SpecError, one_of
 from roofsim.numeric import Real, maximum, minimum, real, where
+from roofsim.records import dataclass
+from roofsim.spec.scenario.schedules import load_schedule, takes, taking
 from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.spec.model.base import ModelSpec
     from roofsim.spec.reading.source import Document
+    from roofsim.spec.scenario.schedules import ScheduleRules
     from roofsim.spec.scenario.workload import Parallel, Workload
 
 #: Families whose layers this version splits over a tensor group; and along the sequence (context, sequence: true).
@@ -134,14 +136,24 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
         )  # fmt: skip
     if given.virtual_stages > 1 and given.pipeline == 1:
         raise problem(document, ("parallel", "virtual_stages"), "virtual stages need pipeline > 1", "Leave it out.")
-    if given.virtual_stages > 1 and given.schedule not in ("1f1b", "interleaved"):
-        message = f"schedule {given.schedule} has no virtual stages"
-        raise problem(document, ("parallel", "schedule"), message, "Use interleaved.")
+    if given.pipeline > 1 and not takes(load_schedule(given.schedule), given.virtual_stages):
+        raise problem(document, ("parallel", "schedule"), *_chunks_not_taken(given))
     replicas = (given.data or 1) * given.context
     if isinstance(given.sharding, ShardedOver) and replicas % given.sharding.full:
         message = f"full sharding over {given.sharding.full} ranks does not divide data x context = {replicas}"
         raise problem(document, ("parallel", "sharding"), message, f"Use one of {divisors(replicas)}.")
     return given
+
+
+def _chunks_not_taken(given: Parallel) -> tuple[str, str]:
+    """Return what to say of chunks per stage that a schedule does not take, and what would run them."""
+    least, most = load_schedule(given.schedule).virtual_stages
+    others = taking(given.virtual_stages)
+    hint = f"Use {one_of(others)}." if others else ""
+    if most == 1:
+        return f"schedule {given.schedule} has no virtual stages", hint
+    taken = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
+    return f"schedule {given.schedule} takes {taken} virtual stages; got {given.virtual_stages}", hint
 
 
 def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, document: Document) -> None:
@@ -242,23 +254,27 @@ def _check_pipeline(parallel: Parallel, model: Any, workload: Workload, document
         message = f"{what} stages for {layers} layers: some would have none"
         raise problem(document, ("parallel", "pipeline"), message, f"At most {layers}.")
     counted = layers + parallel.account_for_embedding + parallel.account_for_loss
-    if parallel.virtual_stages > 1 and counted % chunks:
+    schedule = load_schedule(parallel.schedule, parallel.virtual_stages)
+    unit = schedule.layer_unit(parallel.pipeline, parallel.virtual_stages)
+    if counted % unit:
         message = (
-            f"interleaved stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {chunks}"
+            f"{schedule.name} stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {unit}"
         )
         raise problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
-    if parallel.virtual_stages > 1 and workload.phase == "train":
-        _check_micro_batches(parallel, workload, document)
+    if workload.phase == "train":
+        _check_micro_batches(schedule, parallel, workload, document)
     _check_stages(parallel, layers, document)
 
 
-def _check_micro_batches(parallel: Parallel, workload: Workload, document: Document) -> None:
-    """Refuse interleaved stages whose micro batches do not come in rounds of the pipeline, as Megatron does."""
+def _check_micro_batches(schedule: ScheduleRules, parallel: Parallel, workload: Workload, document: Document) -> None:
+    """Refuse micro batches that do not come in the rounds that a schedule asks for."""
     each = (workload.micro_batch_size or 1) * (parallel.data or 1)
-    number, stages = (workload.global_batch_size or each) // each, parallel.pipeline
-    if number % stages:
-        message = f"interleaved stages need micro batches ({number}) that are a multiple of pipeline = {stages}"
-        below, above = number // stages * stages * each, -(-number // stages) * stages * each
+    number = (workload.global_batch_size or each) // each
+    unit = schedule.micro_batch_unit(parallel.pipeline, parallel.virtual_stages)
+    if number % unit:
+        what = "pipeline = " if unit == parallel.pipeline else ""
+        message = f"{schedule.name} stages need micro batches ({number}) that are a multiple of {what}{unit}"
+        below, above = number // unit * unit * each, -(-number // unit) * unit * each
         nearest = " or ".join(str(value) for value in (below, above) if value)
         raise problem(document, ("workload", "global_batch_size"), message, f"Nearest: {nearest}.")
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.records import dataclass
+from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Duration, SecondsOrNone
 
 if TYPE_CHECKING:

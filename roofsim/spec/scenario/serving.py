@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
 from roofsim.spec.reading.spoken import count
 from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter

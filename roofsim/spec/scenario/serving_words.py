@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Final
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-
+from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
 from roofsim.spec.reading.quantity import Bytes
 from roofsim.spec.reading.spoken import count
 

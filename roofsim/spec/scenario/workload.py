@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.engine.choice import EngineChoice
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
@@ -13,6 +12,7 @@ from roofsim.spec.reading.quantity import Duration
 from roofsim.spec.reading.spoken import Named, NonNegative, PhaseWord, Positive, PrecisionWord, ShardingWord
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.running import Checkpoint, Input
+from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
 
 OPTIMIZERS: Final = (
@@ -258,8 +258,8 @@ class Parallel(_Strict):
     virtual_stages: Positive = Field(
         default=1, description="Chunks of layers per pipeline stage, run in turn (interleaved schedule)."
     )
-    schedule: Literal["gpipe", "1f1b", "interleaved", "zero-bubble"] = Field(
-        default="1f1b", description="Order in which pipeline stages run micro batches."
+    schedule: Annotated[str, AfterValidator(known)] = Field(
+        default="1f1b", description="Order in which pipeline stages run micro batches.", examples=list(SCHEDULES)
     )
     data: Positive | None = Field(
         default=None,

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from roofsim.errors import Place, Problem, SpecError, UnknownNameError, near_matches, one_of
+from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.factor import factor_of, times

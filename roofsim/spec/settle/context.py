@@ -28,7 +28,7 @@ def complete_context(
     SpecError
         When the form does not go with the attention kernel, the model's heads or the length.
     """
-    form = parallel.context_communication or engine.context_communication
+    form = parallel.context_communication or engine.communication.context_communication
     notes: list[str] = []
     if parallel.context > 1 and getattr(model, "delta_net", None) is not None:
         message = (
@@ -51,14 +51,14 @@ def complete_context(
             _check_heads(parallel, parallel.context, whole, document)
         elif form == "a2a+p2p":
             parallel = _with_heads(parallel, whole, document, notes)
-        if form != "a2a" and engine.context_balance == "zigzag":
+        if form != "a2a" and engine.communication.context_balance == "zigzag":
             _check_pieces(parallel, workload, document)
     return parallel.model_copy(update={"context_communication": form}), notes
 
 
 def _without_ring(engine: Engine, model: Any) -> str | None:
-    if engine.attention in ("unfused", "fused_softmax"):
-        return f"attention {engine.attention} is none"
+    if engine.attention.implementation in ("unfused", "fused_softmax"):
+        return f"attention {engine.attention.implementation} is none"
     if getattr(model, "sliding_window", None) is not None:
         return "the model's windowed layers run with none (Transformer Engine has windows in all_gather and a2a only)"
     return None

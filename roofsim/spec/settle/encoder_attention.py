@@ -20,7 +20,7 @@ def with_encoder_attention(
     engine: Engine, model: ModelSpec, workload: Workload, architecture: str, precision: Precision
 ) -> Engine:
     """Return the engine as it runs this pass: with its fused kernel for encoders, where that takes what it is given."""
-    kernel = engine.encoder_attention
+    kernel = engine.attention.encoder
     if kernel is None or model.family not in ENCODERS or workload.phase != "forward":
         return engine
     where = kernel.narrow_architectures if precision.math in _NARROW else kernel.architectures
@@ -28,9 +28,7 @@ def with_encoder_attention(
     wide = precision.math not in (*_NARROW, *_SIXTEEN)
     if wide or architecture not in where or tokens > kernel.longest or head_size not in kernel.head_sizes:
         return engine
-    return engine.model_copy(
-        update={"attention": "flash", "attention_generation": kernel.generation, "packs_heads": kernel.packs}
-    )
+    return engine.changed(attention="flash", attention_generation=kernel.generation, packs_heads=kernel.packs)
 
 
 def _tokens(model: ModelSpec, workload: Workload) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
 from roofsim.errors import Place, Problem, SpecError
+from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import Constants, Overlay, shipped
 from roofsim.spec.hardware.architecture import Architecture

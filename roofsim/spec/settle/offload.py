@@ -40,7 +40,7 @@ def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real
     """
     if phase == "train" or offload.parameters_at == "none":
         return 1.0
-    if engine.host_layers == "computed":
+    if engine.offload.layers == "computed":
         return 0.0
     if offload.layers is None or offload.key_value_cache != "none":
         return 1.0
@@ -49,8 +49,8 @@ def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real
 
 def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
     """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note."""
-    layers = engine.host_layers == "computed" and parallel.offload.parameters_at != "none"
-    attends = engine.host_cache == "computed" and parallel.offload.key_value_cache != "none"
+    layers = engine.offload.layers == "computed" and parallel.offload.parameters_at != "none"
+    attends = engine.offload.cache == "computed" and parallel.offload.key_value_cache != "none"
     computes = phase != "train" and (layers or attends)
     if not computes or system.host.memory_bandwidth is not None:
         return system, []
@@ -113,7 +113,7 @@ def _served(workload: Workload, moved: dict[str, str], model: ModelSpec, engine:
         return None
     if "key_value_cache" in moved and (workload.phase == "forward" or not model.generates):
         return "key_value_cache", f"{model.name} keeps no cache in phase {workload.phase}", "Leave it out."
-    if engine.host_layers == "computed" and moved.get("parameters") == "nvme":
+    if engine.offload.layers == "computed" and moved.get("parameters") == "nvme":
         message = f"engine {engine.name} computes the layers that are not on the device from host memory"
         return "parameters", message, "Use parameters: host."
     return None

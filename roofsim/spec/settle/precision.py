@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError
+from roofsim.records import replace
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.precision.roles import (
     PATH,
@@ -41,7 +41,7 @@ def choose_precision(
     """
     wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
     recipe: dict[str, Any] = {
-        "recipe": engine.precision_recipe, "gradient_type": engine.gradient_type, "stack": stack,
+        "recipe": engine.precision.recipe, "gradient_type": engine.training.gradient_type, "stack": stack,
     }  # fmt: skip
     try:
         if stored is not None and workload.phase != "train" and (wanted is None or _names_its_own(wanted, stored)):
@@ -58,8 +58,8 @@ def choose_precision(
     notes = _notes(workload, stored, found)
     assumed, warnings = ([], notes) if wanted else (notes, [])
     asked = wanted if isinstance(wanted, str) else found.parameters
-    if asked in engine.weight_formats:
-        assumed = [*assumed, f"precision {asked}: {engine.weight_formats[asked]}, as {engine.name} has it"]
+    if asked in engine.precision.weight_formats:
+        assumed = [*assumed, f"precision {asked}: {engine.precision.weight_formats[asked]}, as {engine.name} has it"]
     if found.weights is not None and workload.phase != "train":
         family = None if found.stored is None else found.stored.family
         place = document.place(("workload", "precision"))
@@ -79,9 +79,9 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
         gpu=gpu.name,
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
         engine=engine.name,
-        sixteen="bf16" if engine.default_precision == "bf16" else "fp16",
-        meanings=engine.weight_formats,
-        expands=engine.expands_foreign_formats,
+        sixteen="bf16" if engine.precision.default == "bf16" else "fp16",
+        meanings=engine.precision.weight_formats,
+        expands=engine.precision.expands_foreign_formats,
     )
 
 

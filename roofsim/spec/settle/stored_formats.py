@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
+from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.precision.formats import FormatFamily, format_family, weight_format
 
 if TYPE_CHECKING:
@@ -24,19 +25,23 @@ def check_loads(
         When the engine states what it loads, and it is not among that, or not on this architecture.
     """
     family, found = family or format_family(name), weight_format(name)
-    if engine.formats is not None and family not in engine.formats:
+    if engine.precision.formats is not None and family not in engine.precision.formats:
         raise SpecError(
             Problem(
                 f"engine {engine.name} does not load weights of {_called(name, family)}; it loads "
-                f"{', '.join(engine.formats) or 'none narrower than 16 bits'}",
+                f"{', '.join(engine.precision.formats) or 'none narrower than 16 bits'}",
                 place,
                 "workload.precision",
                 f"Engines that load {family}: {', '.join(_loaders(family))}. If yours does, state "
-                f"workload.engine_facts.formats: [{', '.join((*engine.formats, family))}].",
+                f"workload.engine_facts.formats: [{', '.join((*engine.precision.formats, family))}].",
             )
         )
-    if architecture in engine.formats_not_on.get(family, ()):
-        others = [other for other in engine.formats or () if architecture not in engine.formats_not_on.get(other, ())]
+    if architecture in engine.precision.formats_not_on.get(family, ()):
+        others = [
+            other
+            for other in engine.precision.formats or ()
+            if architecture not in engine.precision.formats_not_on.get(other, ())
+        ]
         raise SpecError(
             Problem(
                 f"engine {engine.name} has no kernels for weights of {_called(name, family)} on GPUs of architecture "
@@ -46,7 +51,7 @@ def check_loads(
                 "If yours has them, state workload.engine_facts.formats_not_on: {}.",
             )
         )
-    if engine.formats is None and (found is None or engine.name not in found.engines):
+    if engine.precision.formats is None and (found is None or engine.name not in found.engines):
         loaders = ", ".join(_loaders(family))
         return [f"not stated whether {engine.name} loads {name}, as {loaders} do; priced as if it had such kernels"]
     return []
@@ -58,6 +63,4 @@ def _called(name: str, family: str) -> str:
 
 def _loaders(family: str) -> list[str]:
     """Return the engines of the catalog that state a family."""
-    return [
-        name for name in catalog.names("engine") if family in (catalog.load("engine", name).data.get("formats") or ())
-    ]
+    return [name for name in catalog.names("engine") if family in (catalog_engine(name).precision.formats or ())]

@@ -13,7 +13,6 @@ What each algorithm launches and how its blocks cut the work follows cuDNN's ker
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
+from roofsim.records import dataclass
 
 #: Pixels and output channels of a block: of implicit products, of the products of Winograd points, of Fourier products.
 TILES: Final = np.array([(128, 128), (128, 64), (128, 32), (32, 32)], float)

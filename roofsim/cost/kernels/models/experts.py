@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
+from roofsim.records import dataclass
 
 #: Bytes per element of tokens on their way to experts and back.
 PERMUTE_BYTES: Final = 2.0

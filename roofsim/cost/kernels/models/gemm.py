@@ -7,13 +7,13 @@ on Volta, Ampere and Ada and nearly gone on Hopper, whose kernels are persistent
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
+from roofsim.records import dataclass
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
 TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (64, 16)], float)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from roofsim.numeric import Array, Real
+from roofsim.records import dataclass
 
 #: Exponent of the smooth minimum of a rate and what power sustains: cards just below the limit lose a little already.
 SUSTAINED_CORNER: Final = 4.0

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from roofsim.cost.kernels.models.gemm import resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
+from roofsim.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

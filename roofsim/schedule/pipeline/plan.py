@@ -1,78 +1,19 @@
-"""Write out the order in which each stage of a pipeline works on its micro batches, and what each piece of work waits for."""
+"""Sort the work of all stages of a schedule by what waits for what."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+from roofsim.records import dataclass
+from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, KINDS, WEIGHTS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-#: Kinds of work; where backward passes are not cut in two, `BACKWARD` is all of one.
-FORWARD: Final = 0
-BACKWARD: Final = 1
-WEIGHTS: Final = 2
-KINDS: Final = ("forward", "backward", "weight gradients")
-
-#: (kind, micro batch, chunk of the stage's layers).
-Work = tuple[int, int, int]
-
-
-def order_of(schedule: str, stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
-    """Return what a stage does, in order.
-
-    >>> order_of("1f1b", 0, 2, 2, 1)
-    [(0, 0, 0), (0, 1, 0), (1, 0, 0), (1, 1, 0)]
-    """
-    if schedule == "gpipe":
-        return [(kind, micro, 0) for kind in (FORWARD, BACKWARD) for micro in range(micro_batches)]
-    if schedule == "zero-bubble":
-        return _zero_bubble(stage, stages, micro_batches)
-    if virtual > 1:
-        return _interleaved(stage, stages, micro_batches, virtual)
-    warm = min(stages - stage - 1, micro_batches)
-    return _alternating([(micro, 0) for micro in range(micro_batches)], [(k, 0) for k in range(micro_batches)], warm)
-
-
-def _alternating(forward: list[tuple[int, int]], backward: list[tuple[int, int]], warm: int) -> list[Work]:
-    """Warm up with forward passes, then one forward, one backward, then drain (arXiv 2104.04473, figure 4)."""
-    order: list[Work] = [(FORWARD, *place) for place in forward[:warm]]
-    for ahead, behind in zip(forward[warm:], backward, strict=False):
-        order += [(FORWARD, *ahead), (BACKWARD, *behind)]
-    return order + [(BACKWARD, *place) for place in backward[len(forward) - warm :]]
-
-
-def _interleaved(stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
-    """Megatron's order: groups of as many micro batches as stages, chunk after chunk (arXiv 2104.04473, section 2.2).
-
-    Of the last group there may be fewer (Megatron-LM, core/pipeline_parallel/schedules.py, get_schedule_table).
-    """
-    groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
-    forward = [(micro, chunk) for group in groups for chunk in range(virtual) for micro in group]
-    backward = [(micro, chunk) for group in groups for chunk in reversed(range(virtual)) for micro in group]
-    warm = min((stages - stage - 1) * 2 + (virtual - 1) * stages, len(forward))
-    return _alternating(forward, backward, warm)
-
-
-def _zero_bubble(stage: int, stages: int, micro_batches: int) -> list[Work]:
-    """ZB-H1 (arXiv 2401.10241, section 2): 1F1B in which gradients of weights run `stage` micro batches late.
-
-    So each stage holds as many micro batches as there are stages, and the drain is filled with what was put off.
-    """
-    warm = min(stages - stage - 1, micro_batches)
-    order: list[Work] = [(FORWARD, micro, 0) for micro in range(warm)]
-    late = 0
-    for micro in range(micro_batches):
-        if micro + warm < micro_batches:
-            order.append((FORWARD, micro + warm, 0))
-        order.append((BACKWARD, micro, 0))
-        if micro + warm >= micro_batches or micro + 1 - late > stage:
-            order.append((WEIGHTS, late, 0))
-            late += 1
-    return order + [(WEIGHTS, micro, 0) for micro in range(late, micro_batches)]
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +64,7 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def plan(schedule: str, stages: int, micro_batches: int, virtual: int = 1) -> Plan:
+def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int = 1) -> Plan:
     """Sort the work of all stages by what waits for what.
 
     Raises
@@ -131,7 +72,7 @@ def plan(schedule: str, stages: int, micro_batches: int, virtual: int = 1) -> Pl
     ValueError
         If the order can never run: some work waits for itself.
     """
-    orders = [order_of(schedule, stage, stages, micro_batches, virtual) for stage in range(stages)]
+    orders = [schedule.order(stage, stages, micro_batches, virtual) for stage in range(stages)]
     parts = stages * virtual
     # Work and results by number: (kind, micro batch, part of the model). One more stands for nothing to wait for.
     numbers = [
@@ -139,7 +80,7 @@ def plan(schedule: str, stages: int, micro_batches: int, virtual: int = 1) -> Pl
         for stage, order in enumerate(orders)
     ]
     needs = _needs(len(KINDS), micro_batches, parts)
-    return _sorted(numbers, needs, _levels(numbers, needs, schedule), micro_batches, stages, virtual)
+    return _sorted(numbers, needs, _levels(numbers, needs, schedule.name), micro_batches, stages, virtual)
 
 
 def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
@@ -155,7 +96,7 @@ def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
     return found.ravel()
 
 
-def _levels(numbers: list[list[int]], needs: NDArray[np.intp], schedule: str) -> list[int]:
+def _levels(numbers: list[list[int]], needs: NDArray[np.intp], name: str) -> list[int]:
     """Return the level of each piece of work: one above what it waits for; -1 for what the schedule does not have."""
     need, nothing = needs.tolist(), len(needs)
     level = [-1] * nothing + [-1]
@@ -176,7 +117,7 @@ def _levels(numbers: list[list[int]], needs: NDArray[np.intp], schedule: str) ->
             left -= place - at[stage]
             at[stage], free[stage] = place, ready
         if left == before:
-            raise ValueError(f"the order of {schedule} on {len(numbers)} stages is stuck")
+            raise ValueError(f"the order of {name} on {len(numbers)} stages is stuck")
     return level
 
 

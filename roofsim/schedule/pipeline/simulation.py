@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.schedule.orders import Plan, plan
+from roofsim.records import dataclass
+from roofsim.schedule.pipeline.plan import Plan, plan
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roofsim.numeric import Real
+    from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
 
 #: Pieces of work beyond which a schedule is not run to its end: what a group of micro batches adds is then constant.
 MOST_WORK: Final = 16_384
@@ -21,20 +22,6 @@ SETTLED: Final = 5
 MEASURED: Final = 2
 #: Share of a backward pass that is gradients of weights: as many FLOPs as those of inputs, where a schedule parts them.
 WEIGHT_SHARE: Final = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class StageTimes:
-    """Seconds of one micro batch on stages that are alike, with what the stage itself waits for; and how many they are."""
-
-    forward: Real
-    backward: Real
-    positions: Real = 1.0
-
-    @property
-    def both(self) -> Real:
-        """Forward and backward."""
-        return self.forward + self.backward
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +57,7 @@ class Timed:
 
 
 def simulate(
-    schedule: str, stages: Sequence[StageTimes], micro_batches: int, virtual: int = 1, latency: Real = 0.0
+    schedule: PipelineSchedule, stages: Sequence[StageTimes], micro_batches: int, virtual: int = 1, latency: Real = 0.0
 ) -> Timed:
     """Run a schedule: each stage in its order, each piece of work as soon as what it needs is there.
 
@@ -96,9 +83,9 @@ def simulate(
     return Timed(plan=found, start=start, end=end[:-1])
 
 
-def _durations(schedule: str, stages: Sequence[StageTimes], virtual: int) -> Any:
+def _durations(schedule: PipelineSchedule, stages: Sequence[StageTimes], virtual: int) -> Any:
     """Return the seconds of each kind of work on each stage: (kinds, stages, ...)."""
-    share = WEIGHT_SHARE if schedule == "zero-bubble" else 0.0
+    share = WEIGHT_SHARE if schedule.splits_backward else 0.0
     shape = np.broadcast_shapes(*(np.shape(one.both) for one in stages))
     columns = []
     for one in stages:
@@ -109,7 +96,7 @@ def _durations(schedule: str, stages: Sequence[StageTimes], virtual: int) -> Any
 
 
 def simulated_makespan(
-    schedule: str, stages: Sequence[StageTimes], micro_batches: int, virtual: int = 1, latency: Real = 0.0
+    schedule: PipelineSchedule, stages: Sequence[StageTimes], micro_batches: int, virtual: int = 1, latency: Real = 0.0
 ) -> Real:
     """Return the seconds of all micro batches.
 

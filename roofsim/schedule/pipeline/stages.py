@@ -1,11 +1,11 @@
-"""Deal layers out to pipeline stages; say how many micro batches each holds at once."""
+"""Deal layers out to pipeline stages."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from roofsim.numeric import Real, is_scalar, maximum, minimum
+from roofsim.numeric import Real, is_scalar
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -119,21 +119,3 @@ def _named(places: list[int]) -> str:
     return (
         f"stages {places[0]}-{places[-1]}" if places[-1] - places[0] + 1 == len(places) else f"stages {places[0]} ..."
     )
-
-
-def in_flight(schedule: str, index: Real, stages: Real, virtual: Real, num_micro_batches: Real) -> Real:
-    """Return how many micro batches a stage holds activations of at once, in micro batches of all its layers.
-
-    GPipe holds all; 1F1B as many as stages follow, itself included; ZB-H1 as many as there are stages, for it puts off the
-    gradients of weights, which read activations (arXiv 2401.10241); interleaved stages hold
-    ``2 (p - i - 1) + (v - 1) p + 1`` chunks of a v-th of their layers (arXiv 2104.04473).
-    """
-    if schedule == "gpipe":
-        return num_micro_batches
-    if schedule == "zero-bubble":
-        return minimum(stages, num_micro_batches)
-    behind = stages - index
-    chunks = (2.0 * (behind - 1.0) + (virtual - 1.0) * stages + 1.0) / virtual
-    if is_scalar(virtual):
-        return minimum(behind if virtual == 1.0 else chunks, num_micro_batches)
-    return minimum(maximum(behind, chunks), num_micro_batches)

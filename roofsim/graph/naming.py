@@ -1,0 +1,21 @@
+"""Make names of new ops out of those of others. Nothing but a name may depend on what stands here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from roofsim.graph.base import AbstractOp
+
+
+def inside_block(op: AbstractOp) -> str:
+    """Return the name of an op inside its block: ``mlp.up.matmul`` of ``layers.mlp.up.matmul``."""
+    return op.name if op.block is None else op.name.removeprefix(f"{op.block.name}.")
+
+
+def name_of_layer(op: AbstractOp) -> str:
+    """Return the name of the layer that an op is the product of: ``layers.mlp.up`` of ``layers.mlp.up.matmul``."""
+    scope, _, last = op.name.rpartition(".")
+    if last.isdigit():  # a second product of one name: matmul.2
+        return f"{scope.rpartition('.')[0]}.{last}"
+    return scope or op.name

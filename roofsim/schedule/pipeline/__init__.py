@@ -1,0 +1,1 @@
+"""Schedules of training pipelines: one protocol, a file per schedule, and what runs any of them."""

@@ -1,0 +1,74 @@
+"""Interleaved 1F1B: each stage has several chunks of layers and works on them in turn."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Final
+
+from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, where
+from roofsim.schedule.pipeline.forms import alternating, paced, total
+from roofsim.schedule.pipeline.one_forward_one_backward import OneForwardOneBackward
+from roofsim.schedule.pipeline.protocol import Accuracy, PipelineSchedule
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim.schedule.pipeline.protocol import StageTimes, Work
+
+#: What it is with one chunk per stage.
+PLAIN: Final = OneForwardOneBackward()
+
+
+class Interleaved(PipelineSchedule):
+    """Megatron's order: groups of as many micro batches as stages, chunk after chunk; with one chunk per stage it is 1F1B."""
+
+    name: ClassVar[str] = "interleaved"
+    description: ClassVar[str] = "1F1B over several chunks of layers per stage; a smaller bubble, more messages"
+    source: ClassVar[str] = "arXiv 2104.04473, section 2.2"
+    virtual_stages: ClassVar[tuple[int, int | None]] = (1, None)
+    accuracy: ClassVar[Accuracy] = Accuracy(whole_rounds=0.16, broken_rounds=0.7)
+
+    def with_virtual_stages(self, virtual: Real) -> PipelineSchedule:
+        """Return 1F1B where each stage has one chunk."""
+        return self if any_above(virtual, 1.0) else PLAIN
+
+    def micro_batch_unit(self, stages: int, virtual: int) -> int:
+        """Return a round of the stages, as Megatron asks."""
+        return stages if virtual > 1 else 1
+
+    def order(self, stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
+        """Return what a stage does, in order.
+
+        The last group may have fewer micro batches (Megatron-LM, core/pipeline_parallel/schedules.py, get_schedule_table).
+        """
+        if virtual == 1:
+            return PLAIN.order(stage, stages, micro_batches, virtual)
+        groups = [range(first, min(first + stages, micro_batches)) for first in range(0, micro_batches, stages)]
+        forward = [(micro, chunk) for group in groups for chunk in range(virtual) for micro in group]
+        backward = [(micro, chunk) for group in groups for chunk in reversed(range(virtual)) for micro in group]
+        warm = min((stages - stage - 1) * 2 + (virtual - 1) * stages, len(forward))
+        return alternating(forward, backward, warm)
+
+    def closed_form(
+        self, stages: Sequence[StageTimes], micro_batches: Real, virtual: Real = 1.0, latency: Real = 0.0
+    ) -> Real:
+        """Return the seconds where every other stage keeps the slowest waiting for a chunk (arXiv 2104.04473, section 2.2).
+
+        Messages that hide are exposed once on the way through all chunks and once on the way back.
+        """
+        if is_scalar(virtual) and virtual == 1.0:
+            return PLAIN.closed_form(stages, micro_batches)
+        chunks = total([virtual for _ in stages], stages)
+        spread = paced(stages, micro_batches, [one.both / virtual for one in stages]) + 2.0 * latency * (chunks - 1.0)
+        return spread if is_scalar(virtual) else where(virtual > 1.0, spread, PLAIN.closed_form(stages, micro_batches))
+
+    def is_exact(self, stages: Real, micro_batches: Real, virtual: Real) -> bool:
+        """Tell whether it is 1F1B with at least as many micro batches as stages."""
+        return not any_above(virtual, 1.0) and PLAIN.is_exact(stages, micro_batches, virtual)
+
+    def in_flight(self, index: Real, stages: Real, virtual: Real, micro_batches: Real) -> Real:
+        """Return ``2 (p - i - 1) + (v - 1) p + 1`` chunks of a v-th of the layers (arXiv 2104.04473)."""
+        behind = stages - index
+        chunks = (2.0 * (behind - 1.0) + (virtual - 1.0) * stages + 1.0) / virtual
+        if is_scalar(virtual):
+            return minimum(behind if virtual == 1.0 else chunks, micro_batches)
+        return minimum(maximum(behind, chunks), micro_batches)

@@ -1,0 +1,359 @@
+"""Declare schemas as with `pydantic`: the same words, classes that cost a fiftieth, and `pydantic` itself behind them.
+
+A class here is only a list of fields until data is checked against it. Data in which every value is plainly of its declared type is
+accepted in Python (`roofsim.schema.accept`); whatever else comes is put before the `pydantic` model of the same fields
+(`roofsim.schema.reference`), which has the last word, writes the messages and knows the JSON Schema.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from pydantic import (
+        AfterValidator,
+        BaseModel,
+        BeforeValidator,
+        ConfigDict,
+        Field,
+        ValidationInfo,
+        WithJsonSchema,
+        field_validator,
+        model_validator,
+    )
+    from pydantic.fields import FieldInfo
+
+__all__ = [
+    "AfterValidator",
+    "BaseModel",
+    "BeforeValidator",
+    "ConfigDict",
+    "Field",
+    "FieldInfo",
+    "ValidationInfo",
+    "WithJsonSchema",
+    "field_validator",
+    "model_validator",
+]
+
+
+class _Unset:
+    """What a field without a default has for one."""
+
+    def __repr__(self) -> str:
+        return "UNSET"
+
+
+UNSET: Final[Any] = _Unset()
+BOUNDS: Final = ("gt", "ge", "lt", "le")
+
+
+class FieldOf:
+    """A field of a schema; its annotation is evaluated when somebody reads it."""
+
+    __slots__ = (
+        "_annotation", "_metadata", "alias", "check", "default", "default_factory", "description", "examples", "name",
+        "options", "owner", "text",
+    )  # fmt: skip
+
+    def __init__(self, default: Any = UNSET, **options: Any) -> None:
+        self.default = default
+        self.default_factory = options.get("default_factory")
+        self.alias = options.get("alias")
+        self.description = options.get("description")
+        self.examples = options.get("examples")
+        self._metadata: tuple[Any, ...] = ()
+        self.options = options
+        self.name = self.text = ""
+        self.owner: Any = None
+        self.check: Any = None
+        self._annotation: Any = UNSET
+
+    @classmethod
+    def from_annotation(cls, annotation: Any) -> FieldOf:
+        """Return a blank field of a type: that of an entry of a free mapping."""
+        made = cls()
+        made.text = annotation
+        return made
+
+    @property
+    def bounds(self) -> dict[str, Any]:
+        """Limits on a number, by pydantic's words for them."""
+        return {word: self.options[word] for word in BOUNDS if self.options.get(word) is not None}
+
+    @property
+    def annotation(self) -> Any:
+        """The type of the field, without what stands beside it in an outer `Annotated`, which is its `metadata`."""
+        self._evaluate()
+        return self._annotation
+
+    @property
+    def metadata(self) -> tuple[Any, ...]:
+        """What stands beside the type in an outer `Annotated`."""
+        self._evaluate()
+        return self._metadata
+
+    @property
+    def whole(self) -> Any:
+        """The type of the field as it was written."""
+        if not isinstance(self.text, str):
+            return self.text
+        names = vars(sys.modules[self.owner.__module__])
+        return eval(self.text, dict(names), dict(vars(self.owner)))
+
+    def _evaluate(self) -> None:
+        if self._annotation is UNSET:
+            whole = self.whole
+            self._metadata = getattr(whole, "__metadata__", ())
+            self._annotation = whole.__origin__ if self._metadata else whole
+
+    def is_required(self) -> bool:
+        """Tell whether data must have it."""
+        return self.default is UNSET and self.default_factory is None
+
+    def get_default(self, *, call_default_factory: bool = True) -> Any:
+        """Return the value of a field that data does not have."""
+        if self.default_factory is not None and call_default_factory:
+            return self.default_factory()
+        return self.default.copy() if isinstance(self.default, dict | list | set) else self.default
+
+
+class _Function:
+    """A function of values, and whether it asks what surrounds them."""
+
+    __slots__ = ("func", "takes_info")
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+        code = getattr(func, "__code__", None)
+        self.takes_info = code is not None and code.co_argcount > 1
+
+
+class Before(_Function):
+    """A function that reads a value before its type is checked."""
+
+
+class After(_Function):
+    """A function that checks or changes a value whose type is right."""
+
+
+class JsonSchema:
+    """What the JSON Schema says of a type."""
+
+    __slots__ = ("json_schema",)
+
+    def __init__(self, json_schema: dict[str, Any]) -> None:
+        self.json_schema = json_schema
+
+
+class _Check:
+    """A validator on its way into a class."""
+
+    __slots__ = ("fields", "func")
+
+    def __init__(self, fields: tuple[str, ...], func: Any) -> None:
+        self.fields, self.func = fields, func
+
+
+class _Schema(type):
+    """The type of schemas: collects fields and validators, and evaluates nothing."""
+
+    def __new__(cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any) -> Any:
+        fields: dict[str, FieldOf] = {}
+        checks: dict[str, _Check] = {}
+        config: dict[str, Any] = {}
+        for base in reversed(bases):
+            fields.update(getattr(base, "__schema_fields__", {}))
+            checks.update(getattr(base, "__schema_checks__", {}))
+            config.update(getattr(base, "model_config", {}))
+        annotations = namespace.get("__annotations__", {})
+        own = {key: namespace.pop(key, UNSET) for key in annotations if _is_field(key, annotations[key])}
+        for key, value in list(namespace.items()):
+            if isinstance(value, _Check):
+                checks[key] = value
+                namespace[key] = value.func
+        namespace["model_config"] = config | namespace.get("model_config", {})
+        made = super().__new__(cls, name, bases, namespace, **options)
+        for key, default in own.items():
+            field = default if isinstance(default, FieldOf) else FieldOf(default)
+            field.name, field.text, field.owner = key, annotations[key], made
+            fields[key] = field
+        made.__schema_fields__ = fields  # type: ignore[attr-defined]
+        made.__schema_checks__ = checks  # type: ignore[attr-defined]
+        return made
+
+    @property
+    def model_fields(cls) -> dict[str, FieldOf]:
+        """The fields by name, in order."""
+        return cls.__schema_fields__  # type: ignore[attr-defined, no-any-return]
+
+
+def _is_field(name: str, annotation: Any) -> bool:
+    text = annotation if isinstance(annotation, str) else repr(annotation)
+    return not name.startswith("_") and name != "model_config" and not text.startswith(("ClassVar", "typing.ClassVar"))
+
+
+if not TYPE_CHECKING:
+    FieldInfo = FieldOf
+    BeforeValidator = Before
+    AfterValidator = After
+    WithJsonSchema = JsonSchema
+    ValidationInfo = Any
+    ConfigDict = dict
+
+    def Field(default=UNSET, **options):  # noqa: N802
+        """Describe a field, as `pydantic.Field` does."""
+        return FieldOf(default, **options)
+
+    def model_validator(*, mode):
+        """Mark a method that checks a whole instance, as `pydantic.model_validator` does; only after its fields."""
+        if mode != "after":
+            raise TypeError(f"a schema is checked after its fields; mode {mode!r} is not supported")
+        return lambda method: _Check((), method)
+
+    def field_validator(*names):
+        """Mark a class method that checks fields after their types, as `pydantic.field_validator` does."""
+        return lambda method: _Check(names, method)
+
+    class BaseModel(metaclass=_Schema):
+        """Data that was checked against the fields of its class; frozen, compared by value."""
+
+        __slots__ = ("__dict__", "__weakref__", "_given")
+
+        def __init__(self, /, **data):
+            from roofsim.schema.accept import UnsureError, accepted
+
+            try:
+                made = accepted(type(self), data, written=False)
+            except UnsureError:
+                from roofsim.schema.reference import checked
+
+                made = checked(type(self), data)
+            fill(self, made.__dict__, made.model_fields_set)
+
+        @property
+        def model_fields_set(self):
+            """The names of the fields that were given."""
+            return self._given
+
+        @classmethod
+        def model_construct(cls, **values):
+            """Return an instance of values that need no check."""
+            everything = {
+                name: values[name] if name in values else field.get_default()
+                for name, field in cls.__schema_fields__.items()
+                if name in values or not field.is_required()
+            }
+            return fill(cls.__new__(cls), everything, set(values))
+
+        @classmethod
+        def model_validate_json(cls, text, *, strict=None, context=None):
+            """Return the instance that a JSON text describes, as `pydantic` checks it."""
+            from roofsim.schema.reference import checked_json
+
+            return checked_json(cls, text, strict, context)
+
+        @classmethod
+        def model_json_schema(cls):
+            """Return the JSON Schema."""
+            from roofsim.schema.reference import reference_of
+
+            return reference_of(cls).model_json_schema()
+
+        @classmethod
+        def __get_pydantic_core_schema__(cls, source, handler):
+            from roofsim.schema.reference import core_schema_of
+
+            del source
+            return core_schema_of(cls, handler)
+
+        def model_copy(self, *, update=None):
+            """Return a copy with some fields replaced, unchecked."""
+            fields = type(self).__schema_fields__
+            values = {name: value for name, value in self.__dict__.items() if name in fields}
+            if not update:
+                return fill(type(self).__new__(type(self)), values, self._given)
+            values.update(update)
+            return fill(type(self).__new__(type(self)), values, self._given | update.keys())
+
+        def model_dump(self, *, exclude=frozenset(), exclude_unset=False, exclude_none=False):
+            """Return plain mappings: the fields by name, schemas inside them as mappings too."""
+            return {
+                name: dumped(value, exclude_unset, exclude_none)
+                for name, value in self
+                if not (
+                    name in exclude
+                    or (exclude_unset and name not in self._given)
+                    or (exclude_none and value is None)
+                )
+            }  # fmt: skip
+
+        def __iter__(self):
+            values = self.__dict__
+            return ((name, values[name]) for name in type(self).__schema_fields__ if name in values)
+
+        def __eq__(self, other):
+            if type(self) is not type(other):
+                return NotImplemented
+            return self is other or dict(self) == dict(other)
+
+        def __hash__(self):
+            return hash(tuple(value for _, value in self))
+
+        def __repr__(self):
+            return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self)})"
+
+        def __str__(self):
+            return " ".join(f"{name}={value!r}" for name, value in self)
+
+        def __setattr__(self, name, value):
+            raise AttributeError(f"{type(self).__name__} is frozen; model_copy(update=...) makes another")
+
+        def __delattr__(self, name):
+            raise AttributeError(f"{type(self).__name__} is frozen")
+
+        def __getstate__(self):
+            return self.__dict__, self._given
+
+        def __setstate__(self, state):
+            fill(self, *state)
+
+        def __copy__(self):
+            return self.model_copy()
+
+
+def fill(instance: Any, values: Mapping[str, Any], given: Any) -> Any:
+    """Put values into a new instance, and note which of them were given."""
+    instance.__dict__.update(values)
+    object.__setattr__(instance, "_given", given)
+    return instance
+
+
+def validators_of(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
+    """Return the methods that check whole instances, and by field those that check fields."""
+    whole: list[Any] = []
+    by_field: dict[str, list[Any]] = {}
+    for name, check in schema.__schema_checks__.items():
+        if not check.fields:
+            whole.append(getattr(schema, name))
+        for field in check.fields:
+            by_field.setdefault(field, []).append(getattr(schema, name))
+    return whole, by_field
+
+
+def dumped(value: Any, exclude_unset: bool = False, exclude_none: bool = False) -> Any:
+    """Return a value with the schemas in it as mappings."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(exclude_unset=exclude_unset, exclude_none=exclude_none)
+    if isinstance(value, dict):
+        return {
+            key: dumped(each, exclude_unset, exclude_none)
+            for key, each in value.items()
+            if not (exclude_none and each is None)
+        }
+    if isinstance(value, list | tuple | set):
+        return type(value)(dumped(each, exclude_unset, exclude_none) for each in value)
+    return value

@@ -1,0 +1,95 @@
+"""Find the engine that a scenario names, by name, version, date and variant."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
+from roofsim.spec import catalog
+from roofsim.spec.engine.choice import EngineChoice, decimal_year, older, read_choice
+from roofsim.spec.engine.schema import Engine, stated_engine
+from roofsim.spec.engine.versions import Before, Releases, Variant
+from roofsim.spec.reading.source import Document
+from roofsim.spec.reading.validate import validate
+
+if TYPE_CHECKING:
+    from roofsim.errors import Place
+    from roofsim.spec.engine.facts import Stated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """An engine's document with the facts of a version, its name in one word, and what is to be said of it."""
+
+    stated: Stated
+    label: str
+    notes: tuple[str, ...]
+
+
+def choose(given: str | EngineChoice, place: Place) -> Chosen:
+    """Return the engine that a scenario names, with the facts of its version.
+
+    Raises
+    ------
+    SpecError
+        For an unknown engine, version or variant.
+    """
+    choice = read_choice(given, place)
+    name = catalog.resolve_name("engine", choice.name, place, "workload.engine")
+    found = stated_engine(catalog.load("engine", name))
+    parts = _releases(found.document) if choice.narrows else Releases()
+    notes = [] if catalog.normal(choice.name) == name else [f"engine {choice.name}: {name}"]
+    changed: list[str] = []
+    for entry in parts.versions:
+        if _is_before(choice, entry, parts, name, place):
+            found = _with(found, entry.facts, place)
+            changed += entry.facts
+    when = _moment(choice, parts)
+    if when is not None and parts.library_date == "release":
+        found = _with(found, {"library_released": when}, place)
+    elif (choice.version or choice.released) and not changed:
+        notes.append(f"engine {choice.label(name)}: no fact is known to have been different then")
+    for variant in choice.variants:
+        found = _with(found, _variant(parts, variant, name, place).facts, place)
+    return Chosen(stated=found, label=choice.label(name), notes=tuple(notes))
+
+
+def _releases(document: Document) -> Releases:
+    stated = {key: document.data[key] for key in Releases.model_fields if key in document.data}
+    return validate(Releases, Document(stated, document.source, document.places))
+
+
+def _with(stated: Stated, facts: dict[str, Any], place: Place) -> Stated:
+    return stated.with_facts(Engine, facts, lambda _: place, "workload.engine")
+
+
+def _variant(parts: Releases, wanted: str, name: str, place: Place) -> Variant:
+    found = parts.variants.get(wanted.strip().lower())
+    if found is None:
+        hint = did_you_mean(wanted, parts.variants) or f"{name} has no variants: leave +{wanted} out."
+        raise SpecError(Problem(f"unknown variant {wanted[:40]!r} of {name}", place, "workload.engine", hint))
+    return found
+
+
+def _is_before(choice: EngineChoice, entry: Before, parts: Releases, name: str, place: Place) -> bool:
+    """Tell whether a choice is older than a change."""
+    if choice.version is not None and entry.before is not None:
+        return older(choice.version, entry.before)
+    when = _moment(choice, parts)
+    if when is not None:
+        return when < decimal_year(entry.released)
+    if choice.version is None:
+        return False
+    message = f"changes of {name} are known by date, not by version; got {choice.version!r}"
+    raise SpecError(Problem(message, place, "workload.engine", f"State when it came out: {name}@YYYY-MM."))
+
+
+def _moment(choice: EngineChoice, parts: Releases) -> float | None:
+    """Return when the chosen version came out, as a decimal year; None where nobody says."""
+    if choice.released is not None:
+        return decimal_year(choice.released)
+    if choice.version is None:
+        return None
+    known = [when for version, when in parts.releases.items() if not older(choice.version, version)]
+    return decimal_year(known[-1]) if known else None

@@ -1,0 +1,78 @@
+"""Know pipeline schedules by name, and what a layout must ask one before it is accepted; importing this imports none."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Final, Protocol, cast
+
+from pydantic_core import PydanticCustomError
+
+from roofsim.errors import Problem, UnknownNameError, did_you_mean, one_of
+from roofsim.numeric import Real
+
+#: name -> (module under roofsim.schedule.pipeline, class)
+SCHEDULES: Final[dict[str, tuple[str, str]]] = {
+    "gpipe": ("gpipe", "GPipe"),
+    "1f1b": ("one_forward_one_backward", "OneForwardOneBackward"),
+    "interleaved": ("interleaved", "Interleaved"),
+    "zero-bubble": ("zero_bubble", "ZeroBubble"),
+    "breadth-first": ("breadth_first", "BreadthFirst"),
+}
+
+
+class ScheduleRules(Protocol):
+    """What a layout asks of a schedule; `roofsim.schedule.pipeline.protocol.PipelineSchedule` says what each means."""
+
+    name: str
+    description: str
+    virtual_stages: tuple[int, int | None]
+
+    def with_virtual_stages(self, virtual: Real) -> ScheduleRules:
+        """Return the schedule that runs with so many chunks per stage."""
+
+    def layer_unit(self, stages: int, virtual: int) -> int:
+        """Return what the number of layers must be a multiple of."""
+
+    def micro_batch_unit(self, stages: int, virtual: int) -> int:
+        """Return what the number of micro batches must be a multiple of."""
+
+
+def load_schedule(name: str, virtual: Real = 1.0) -> ScheduleRules:
+    """Return the schedule of a name, with so many chunks of layers per stage.
+
+    Raises
+    ------
+    UnknownNameError
+        With near matches.
+    """
+    if name not in SCHEDULES:
+        raise UnknownNameError(Problem(f"unknown pipeline schedule {name!r}", hint=did_you_mean(name, SCHEDULES)))
+    module, kind = SCHEDULES[name]
+    schedule = cast("ScheduleRules", vars(importlib.import_module(f"roofsim.schedule.pipeline.{module}"))[kind]())
+    return schedule.with_virtual_stages(virtual)
+
+
+def known(name: str) -> str:
+    """Return a name that is a schedule's, for a schema.
+
+    Raises
+    ------
+    PydanticCustomError
+        Lists the schedules.
+    """
+    if name not in SCHEDULES:
+        raise PydanticCustomError(
+            "literal_error", "expected one of {expected}", {"expected": one_of(map(repr, SCHEDULES))}
+        )
+    return name
+
+
+def taking(virtual: int) -> list[str]:
+    """Return the schedules that run with so many chunks of layers per stage under their own name."""
+    return [name for name in SCHEDULES if takes(load_schedule(name, virtual), virtual, name)]
+
+
+def takes(schedule: ScheduleRules, virtual: int, name: str | None = None) -> bool:
+    """Tell whether a schedule, and one of this name, takes so many chunks of layers per stage."""
+    least, most = schedule.virtual_stages
+    return name in (None, schedule.name) and least <= virtual and (most is None or virtual <= most)

@@ -1,0 +1,86 @@
+"""No condition on the name of an op, a tensor, a block, a component or a stage: they say by attributes what they are."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2] / "roofsim"
+#: Rooms that handle graphs; the others read what people write, or print.
+ROOMS = ("graph", "lower", "passes", "cost", "memory", "schedule", "analyze", "serve", "search", "report")
+MODULES = sorted([
+    *(path for room in ROOMS for path in (ROOT / room).rglob("*.py")),
+    *(ROOT / name for name in ("program.py", "evaluate.py", "views.py", "api.py")),
+])  # fmt: skip
+#: What has a name of its own that is no name in a graph: catalog entries and parts of the language.
+OTHERS = frozenset({
+    "gpu", "card", "engine", "system", "node", "model", "architecture", "device", "precision", "adapter", "field", "parameter",
+    "self", "network", "parent", "place", "format", "stored", "now", "change", "row", "case", "link", "host", "found", "dtype",
+})  # fmt: skip
+#: Methods of texts that ask what is in them.
+ASKING = frozenset({
+    "startswith", "endswith", "removeprefix", "removesuffix", "split", "rsplit", "partition", "rpartition", "find", "index",
+    "count", "replace", "isdigit",
+})  # fmt: skip
+#: Places that look a name up which a person has typed, or make a name for people to read.
+SPOKEN = {
+    ("graph/naming.py", "inside_block"), ("graph/naming.py", "name_of_layer"),
+    ("analyze/alive.py", "tensor_rows"), ("analyze/explain.py", "explain"),
+}  # fmt: skip
+
+
+def receiver(node: ast.AST) -> str | None:
+    """Return the last word of what a ``.name`` belongs to; None: it is no name."""
+    if not (isinstance(node, ast.Attribute) and node.attr == "name"):
+        return None
+    owner = node.value
+    if isinstance(owner, ast.Call):
+        owner = owner.func
+    return owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else "?"
+
+
+def of_graph(node: ast.AST) -> bool:
+    """Tell whether something in an expression is the name of a thing in a graph."""
+    found = {receiver(one) for one in ast.walk(node)} - {None}
+    return bool(found - OTHERS)
+
+
+def asks(node: ast.AST) -> bool:
+    """Tell whether an expression decides something by a name."""
+    if isinstance(node, ast.Compare):
+        return any(of_graph(side) for side in (node.left, *node.comparators))
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        if node.func.attr in ASKING and of_graph(node.func.value):
+            return True
+        looks = node.func.attr in ("get", "match", "search", "fullmatch", "setdefault", "pop")
+        return looks and any(receiver(given) not in (None, *OTHERS) for given in node.args[-2:])
+    return isinstance(node, ast.Subscript) and receiver(node.slice) not in (None, *OTHERS)
+
+
+def offenders(text: str, where: str = "") -> list[str]:
+    """Return the lines of a module that ask for a name."""
+    found = []
+    for function in ast.walk(ast.parse(text)):
+        if isinstance(function, ast.FunctionDef) and (where, function.name) not in SPOKEN:
+            found += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in ast.walk(function) if asks(node)]
+    return sorted(set(found))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_condition_on_a_name(path):
+    assert offenders(path.read_text(encoding="utf-8"), str(path.relative_to(ROOT))) == []
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["'.loss.' in op.name", "t.name.endswith('.shard')", "block.name == 'layers'", "op.name.split('.')[-1] == 'up'",
+     "table[op.name]", "names.get(tensor.name)", "self.op.name.removesuffix('.matmul')", "re.match('x', op.name)"],
+)  # fmt: skip
+def test_the_rule_finds_what_it_should(condition):
+    assert offenders(f"def f(op):\n    return {condition}\n")
+
+
+def test_the_rule_leaves_names_of_other_things_alone():
+    assert not offenders("def f(op, gpu):\n    return gpu.name == 'h100', f'{op.name}.cast', table[gpu.name]\n")
