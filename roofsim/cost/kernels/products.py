@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.kernels.model import Limits
-from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
 from roofsim.cost.kernels.quantised import packed_weight
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
-from roofsim.graph.ops import Matmul
+from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, where
 from roofsim.records import dataclass, replace
@@ -105,6 +105,8 @@ def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], con
     """Price products that a library multiplies, all of a format at once."""
     groups: dict[tuple[str, bool], list[int]] = {}
     for place, op in ops.items():
+        if isinstance(op, Matmul | GroupedMatmul) and packed_weight(op) is not None:
+            works[place] = _cut(works[place], context)
         work = works[place]
         if isinstance(op, Matmul) and work.product is not None and _from_library(op, context):
             groups.setdefault((work.compute_keys[0], work.on_tensor), []).append(place)
@@ -113,6 +115,22 @@ def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], con
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], context)
+
+
+def _cut(work: KernelWork, context: Pricing) -> KernelWork:
+    """Give a kernel that expands weights on the way what tiles and waves leave of its compute share."""
+    units = context.device.compute_units
+    if work.product is None or units is None:
+        return work
+    math = work.compute_keys[0].removesuffix("_matrix")
+    left = tile_efficiency(*work.product, float(units), tiling_for(context.device, math))
+    return replace(work, compute_share=work.compute_share * left, tiling=left)
+
+
+def tiling_for(device: Device, math: str) -> Tiling:
+    """Return how a library cuts products of a number format on a card."""
+    _, numbers = constants_for(device, "gemm", None, arithmetic_of(math))
+    return Tiling(**{name: numbers[name] for name in TILING})
 
 
 def _from_library(op: Matmul, context: Pricing) -> bool:
@@ -178,7 +196,7 @@ def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real, context:
     if not narrow:
         operands = batch * (m * k * left + k * n * right + m * n * result)
         beside = maximum(divide(work.traffic, operands) - 1.0, 0.0)
-    return Product(m, n, k, batch, sizes, work.compute_share / usual, peak, beside)
+    return Product(m, n, k, batch, sizes, work.compute_share / work.tiling / usual, peak, beside)
 
 
 def _where_many(op: Matmul, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:

@@ -43,13 +43,33 @@ class Constant(_Strict):
 
     @model_validator(mode="after")
     def _plausible(self) -> Constant:
-        low, high = self.range
-        if not low <= self.value <= high:
-            raise ValueError(
-                f"value {self.value:g} lies outside of its plausible range, {low:g} to {high:g} {self.unit}"
-            )
+        self.refuse(self.value)
         self.si(1.0)
         return self
+
+    def refuse(self, value: float) -> None:
+        """Refuse a value that is not plausible.
+
+        Raises
+        ------
+        ValueError
+            Names the range.
+        """
+        low, high = self.range
+        if not low <= value <= high:
+            unit = "" if self.unit == NONE else f" {self.unit}"
+            raise ValueError(f"{value:g} lies outside of its plausible range, {low:g} to {high:g}{unit}")
+
+    def with_value(self, value: float) -> Constant:
+        """Return the constant with another value.
+
+        Raises
+        ------
+        ValueError
+            When it is not plausible.
+        """
+        self.refuse(value)
+        return self.model_copy(update={"value": value})
 
     def si(self, number: float) -> float:
         """Return a number of this constant's unit in SI units.
@@ -105,8 +125,11 @@ class Physics(_Strict):
         for name, value in values.items():
             if name not in changed:
                 raise ValueError(f"no physical constant {name!r}. {did_you_mean(name, changed)}")
-            changed[name] = Constant.model_validate(changed[name].model_dump() | {"value": value})
-        return Physics(schema=1, constants=changed)
+            try:
+                changed[name] = changed[name].with_value(float(value))
+            except ValueError as error:
+                raise ValueError(f"{name}: {error}") from error
+        return self.model_copy(update={"constants": changed})
 
 
 @cache

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from pydantic import ValidationError
-
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass, replace
 from roofsim.spec import catalog
@@ -107,7 +105,7 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
     try:
         physics = found.constants.physics.with_values(overlay.physics)
     except ValueError as error:
-        raise SpecError(Problem(_said(error), place, "hardware.calibration")) from error
+        raise SpecError(Problem(str(error), place, "hardware.calibration")) from error
     architecture, host = found.architecture, found.system.host
     if overlay.kernel_floor is not None:
         architecture = architecture.model_copy(update={"kernel_floor": overlay.kernel_floor})
@@ -120,13 +118,6 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
         system=found.system.model_copy(update={"host": host}),
         origins=((f"constants of {found.gpu.name}", f"file {path}"),),
     )
-
-
-def _said(error: ValueError) -> str:
-    """Return what an error says, without the frame of a schema's report."""
-    if isinstance(error, ValidationError):
-        return "; ".join(str(each["msg"]).removeprefix("Value error, ") for each in error.errors())
-    return str(error)
 
 
 def overlay_path(given: str, scenario: Document) -> Path | None:
