@@ -103,15 +103,17 @@ def compute_share(measured: float | None, math: str, peak: Real, device: Device)
 
 def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
     """Price products that a library multiplies, all of a format at once."""
-    groups: dict[tuple[str, bool], list[int]] = {}
+    groups: dict[tuple[str, bool, bool], list[int]] = {}
     for place, op in ops.items():
         if isinstance(op, Matmul | GroupedMatmul) and packed_weight(op) is not None:
             works[place] = _cut(works[place], context)
         work = works[place]
         if isinstance(op, Matmul) and work.product is not None and _from_library(op, context):
-            groups.setdefault((work.compute_keys[0], work.on_tensor), []).append(place)
-    for (key, _), places in groups.items():
-        _products_of(key.removesuffix("_matrix"), places, ops, works, context)
+            weighted = op.inputs[1].role is Role.PARAMETER
+            groups.setdefault((work.compute_keys[0], work.on_tensor, weighted), []).append(place)
+    for (key, _, weighted), places in groups.items():
+        library = context.library if weighted else replace(context.library, stream_share=None)
+        _products_of(key.removesuffix("_matrix"), places, ops, works, context, library)
     for place, op in ops.items():
         if isinstance(op, Matmul):
             works[place] = _vector(op, works[place], context)
@@ -168,15 +170,20 @@ def _settled(holds: Any, rows: Real) -> Any:
 
 
 def _products_of(
-    math: str, places: list[int], ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing
+    math: str,
+    places: list[int],
+    ops: dict[int, AbstractOp],
+    works: dict[int, KernelWork],
+    context: Pricing,
+    library: KernelLibrary,
 ) -> None:
-    """Price the products of a format."""
+    """Price the products of a format, of which a library multiplies all with weights or none."""
     device = context.device
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
     peak, _ = context.product_rate(math)
     usual = device.compute_share(device.share_key(math))
     shapes = [_product(ops[place], works[place], usual, peak, context) for place in places]
-    for place, limits in zip(places, PRODUCTS.all_limits(shapes, math, device, context.library), strict=True):
+    for place, limits in zip(places, PRODUCTS.all_limits(shapes, math, device, library), strict=True):
         op = ops[place]
         assert isinstance(op, Matmul)
         streams = where(op.m <= context.few_rows, 1.0, 0.0)
