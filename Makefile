@@ -17,8 +17,8 @@ $(VENV)/.run: pyproject.toml
 	$(BIN)/python -m pip install --quiet -e .
 	@touch $@
 
-$(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e '.[test]'
+$(VENV)/.test: $(VENV)/.run evidence/pyproject.toml
+	$(BIN)/python -m pip install --quiet -e '.[test]' -e evidence
 	@touch $@
 
 demo: $(VENV)/.run  ## answer the example scenario

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+from importlib import resources
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -166,11 +167,6 @@ def _other(text: str, source: str, line: int) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def measured_file(name: str) -> Path:
-    """Return a file of the folder of measurements."""
-    return catalog.root() / "measurements" / name
-
-
 def card(label: str) -> Gpu:
     """Return the catalog entry of a label in the tables of measurements."""
     return _Cards.find(label)
@@ -185,7 +181,7 @@ class _Cards:
     @classmethod
     def find(cls, label: str) -> Gpu:
         if not cls.names:
-            with measured_file("gpu_names.csv").open(encoding="utf-8") as file:
+            with resources.files("roofsim.calibrate").joinpath("gpu_names.csv").open(encoding="utf-8") as file:
                 cls.names.update({row["label"]: row["gpu"] for row in csv.DictReader(file)})
         if label not in cls.known:
             cls.known[label] = validate(Gpu, catalog.load("gpu", cls.names.get(label, label)))

@@ -1,46 +1,37 @@
-"""Fit the kernel models to measured kernels and say how well they do.
-
-``python -m roofsim.calibrate.kernels`` prints errors on rows that were not fitted; ``--transfer`` those on cards that were
-not; ``--write`` writes the constants into hardware/constants.
-"""
+"""Read measured kernels, fit the kernel models to them, and say how well they do."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import KernelClass, generation
 from roofsim.calibrate.kernel_fit import (
     KernelFit,
     fit_kernels,
     fitted_constants,
     halves,
     predict,
-    predict_lent,
     usable,
 )
 from roofsim.calibrate.kernel_shapes import CLASSES
-from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, measured_file, read_rows
+from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, read_rows
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
+    from roofsim.calibrate.kernel_classes import KernelClass
     from roofsim.numeric import Array
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
 
-MEASURED: Final = "kernels.csv.gz"
-
 
 @dataclass(frozen=True)
-class Score:
+class GroupErrors:
     """Errors of one group of rows: |predicted / measured - 1|."""
 
     group: Group
@@ -63,19 +54,16 @@ def ideal_seconds(table: KernelTable) -> Array:
     return work
 
 
-def _rows_of(table: KernelTable, wanted: Callable[[Group], bool]) -> Mask:
+def rows_of(table: KernelTable, wanted: Callable[[Group], bool]) -> Mask:
+    """Return which rows are of the wanted groups."""
     return np.asarray(np.array([wanted(group) for group in table.groups], dtype=bool)[table.group])
 
 
 def _rows_of_ops(table: KernelTable, ops: tuple[str, ...]) -> Mask:
-    return _rows_of(table, lambda group: group.op in ops)
+    return rows_of(table, lambda group: group.op in ops)
 
 
-def _rows_of_card(table: KernelTable, gpu: str) -> Mask:
-    return _rows_of(table, lambda group: group.gpu == gpu)
-
-
-def _scores(table: KernelTable, seconds_of: Callable[..., Array]) -> list[Score]:
+def errors_by_group(table: KernelTable, seconds_of: Callable[..., Array]) -> list[GroupErrors]:
     """Return the errors by group of what `seconds_of` (table of one class, class) predicts; groups without are left out."""
     scores = []
     for kernel in CLASSES:
@@ -86,7 +74,7 @@ def _scores(table: KernelTable, seconds_of: Callable[..., Array]) -> list[Score]
         for i in np.unique(part.group):
             mine = errors[part.group == i]
             if np.all(np.isfinite(mine)):
-                scores.append(Score(part.groups[i], kernel.name, mine))
+                scores.append(GroupErrors(part.groups[i], kernel.name, mine))
     return scores
 
 
@@ -106,51 +94,25 @@ def load_kernels(path: Path) -> tuple[KernelTable, int]:
     return covered, len(table) - len(covered)
 
 
-def fit_scores(table: KernelTable, found: KernelFit) -> list[Score]:
+def fit_scores(table: KernelTable, found: KernelFit) -> list[GroupErrors]:
     """Return the errors on the rows of a table with constants of its own groups."""
-    return _scores(table, partial(_predict_fitted, found=found))
+    return errors_by_group(table, partial(_predict_fitted, found=found))
 
 
 def _predict_fitted(table: KernelTable, kernel: KernelClass, found: KernelFit) -> Array:
     return predict(table, kernel, fitted_constants(table, kernel, found))
 
 
-def held_out(table: KernelTable) -> tuple[KernelFit, list[Score]]:
+def held_out(table: KernelTable) -> tuple[KernelFit, list[GroupErrors]]:
     """Fit one half of the rows and return the errors on the other."""
     fitted = halves(table, ideal_seconds(table))
     found = fit_kernels(table.select(fitted))
     rest = table.select(~fitted)
-    known = _rows_of(rest, lambda group: group in found.own)
+    known = rows_of(rest, lambda group: group in found.own)
     return found, fit_scores(rest.select(known), found)
 
 
-def without_card(table: KernelTable, found: KernelFit, gpu: str) -> KernelFit:
-    """Return a fit that has not seen a card: what its architecture's other cards say is fitted again."""
-    architecture = generation(Group(gpu, "", "", ""))
-    sisters = _rows_of(table, lambda group: generation(group) == architecture and group.gpu != gpu)
-    result = KernelFit(
-        {group: constants for group, constants in found.own.items() if generation(group) != architecture},
-        {family: constants for family, constants in found.shared.items() if family[0] != architecture},
-        {},
-    )
-    if sisters.any():
-        again = fit_kernels(table.select(sisters))
-        result.own.update(again.own)
-        result.shared.update(again.shared)
-    return result
-
-
-def transfer(table: KernelTable, found: KernelFit) -> list[Score]:
-    """Return the errors on every card with constants lent by the others; `found` was fitted to the first half."""
-    scores: list[Score] = []
-    fitted = table.select(halves(table, ideal_seconds(table)))
-    for gpu in sorted({group.gpu for group in table.groups}):
-        others = without_card(fitted, found, gpu)
-        scores += _scores(table.select(_rows_of_card(table, gpu)), partial(predict_lent, found=others))
-    return scores
-
-
-def report(scores: Sequence[Score], *, groups: bool = False) -> list[str]:
+def report(scores: Sequence[GroupErrors], *, groups: bool = False) -> list[str]:
     """Return lines: errors by class and format, and by group when asked."""
     lines = [f"{'class':12} {'format':18} {'groups':>6} {'rows':>6} {'median':>7} {'p90':>7} {'median of groups':>17}"]
     kinds = sorted({score.kind for score in scores}, key=[kernel.name for kernel in CLASSES].index)
@@ -165,7 +127,7 @@ def report(scores: Sequence[Score], *, groups: bool = False) -> list[str]:
     return lines
 
 
-def _line(kind: str, name: str, scores: Sequence[Score]) -> str:
+def _line(kind: str, name: str, scores: Sequence[GroupErrors]) -> str:
     errors = np.concatenate([score.errors for score in scores])
     middle = float(np.median([score.median for score in scores]))
     return (
@@ -174,37 +136,9 @@ def _line(kind: str, name: str, scores: Sequence[Score]) -> str:
     )
 
 
-def _group_line(score: Score) -> str:
+def _group_line(score: GroupErrors) -> str:
     gpu, op, dtype, engine = score.group
     return (
         f"{gpu:16} {op:18} {dtype:18} {engine:11} {len(score.errors):5} {score.median:7.1%} "
         f"{np.percentile(score.errors, 90):7.1%}"
     )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the fit from the command line."""
-    parser = argparse.ArgumentParser(prog="python -m roofsim.calibrate.kernels", description=__doc__)
-    parser.add_argument("--data", type=Path, help="another table of kernels")
-    parser.add_argument("--groups", action="store_true", help="print every group")
-    parser.add_argument("--transfer", action="store_true", help="also leave one card out at a time (slow)")
-    parser.add_argument(
-        "--write", action="store_true", help="write hardware/constants/kernels.yaml and kernel_models.yaml"
-    )
-    options = parser.parse_args(arguments)
-    path = options.data or measured_file(MEASURED)
-    table, _ = load_kernels(path)
-    half, scores = held_out(table)
-    lines = ["Held-out half", *report(scores, groups=options.groups)]
-    if options.transfer:
-        lines += ["", "Cards left out", *report(transfer(table, half), groups=options.groups)]
-    sys.stdout.write("\n".join(lines) + "\n")
-    if options.write:
-        from roofsim.calibrate.kernel_files import write_constants
-
-        write_constants(fit_kernels(table), scores)
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

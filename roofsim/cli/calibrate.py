@@ -48,10 +48,8 @@ def measure(*, output: Output = None, force: Force = False) -> None:
 
 
 Data = Annotated[
-    Path | None,
-    typer.Argument(
-        metavar="DATA", help="Measured kernels as CSV, gzipped or not (.csv.gz); with --aiconfigurator, a folder."
-    ),
+    Path,
+    typer.Argument(metavar="DATA", show_default=False, help="Measured kernels as CSV, gzipped or not (.csv.gz)."),
 ]
 Constants = Annotated[
     Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants and their errors.")
@@ -66,20 +64,6 @@ OverlayFile = Annotated[
     typer.Option("--overlay", metavar="CARD.yaml", help="Write the constants of one GPU, for --calibration."),
 ]
 
-Aiconfigurator = Annotated[
-    bool,
-    typer.Option(
-        "--aiconfigurator",
-        help="Score the shipped constants on the tables of the installed aiconfigurator-core; --hold-out and --output fit them.",
-    ),
-]
-Page = Annotated[
-    Path | None,
-    typer.Option(
-        "--page", metavar="FILE.md", help="With --aiconfigurator: write the page to a file instead of printing it."
-    ),
-]
-
 
 @app.command(
     "fit",
@@ -88,23 +72,14 @@ Page = Annotated[
     "roofsim calibrate fit mycard.csv --gpu rtx4090 --overlay mycard.yaml",
 )
 def fit(
-    data: Data = None, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
-    overlay: OverlayFile = None, gpu: Card = None, aiconfigurator: Aiconfigurator = False, page: Page = None,
+    data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
+    overlay: OverlayFile = None, gpu: Card = None,
 ) -> None:  # fmt: skip
     """Fit the constants of the kernel models to measured kernels, or write an overlay for one GPU."""
-    if aiconfigurator:
-        if overlay is not None:
-            raise _refused("--overlay and --aiconfigurator cannot be combined")
-        _examine(data, output, page, hold_out=hold_out, groups=groups)
-        return
-    if page is not None:
-        raise _refused("--page needs --aiconfigurator")
-    if data is None:
-        raise _refused("expected DATA: a table of measured kernels, or --aiconfigurator")
     if overlay is not None:
         _write_overlay(data, overlay, gpu)
         return
-    from roofsim.calibrate.kernel_files import write_fit
+    from roofsim.calibrate.kernel_constants import write_fit
     from roofsim.calibrate.kernel_fit import fit_kernels
     from roofsim.calibrate.kernels import fit_scores, held_out, load_kernels, report
 
@@ -121,31 +96,6 @@ def fit(
     write_text("\n".join(lines) + "\n")
     if output is not None:
         write_fit(output, found, scores)
-
-
-def _refused(message: str) -> Exception:
-    from roofsim.errors import SpecError
-
-    return SpecError(message)
-
-
-def _examine(folder: Path | None, output: Path | None, page: Path | None, *, hold_out: bool, groups: bool) -> None:
-    from roofsim.calibrate.aiconfigurator import installed_version
-    from roofsim.calibrate.aiconfigurator_page import page as page_of
-    from roofsim.calibrate.aiconfigurator_scores import examine, scores
-    from roofsim.calibrate.kernel_files import write_fit
-
-    checked_path(output, ".yaml")
-    checked_path(page, ".md")
-    found = examine(folder, refit=hold_out or output is not None)
-    text = page_of(found, "of a folder" if folder else installed_version(), groups=groups)
-    if page is None:
-        write_text(text)
-    else:
-        save_text(page, text)
-        typer.echo(f"wrote {page}")
-    if output is not None and found.found is not None and found.refit is not None:
-        write_fit(output, found.found, scores(found.refit))
 
 
 def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:

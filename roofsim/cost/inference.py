@@ -35,19 +35,21 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
     for place, op in ops_of.items():
-        if isinstance(op, Softmax) and serving.softmax_on_chip:
+        if isinstance(op, Softmax) and serving.engine.attention.implementation == "fused_softmax":
             priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
-    if serving.narrow_products != "wide":
-        narrow_passes(ops_of, priced, serving.narrow_products, serving.narrow_launches)
-    if "residual_norm" in serving.merged:
+    if serving.engine.matmul.narrow_products != "wide":
+        narrow_passes(
+            ops_of, priced, serving.engine.matmul.narrow_products, serving.engine.matmul.narrow_product_launches
+        )
+    if "residual_norm" in serving.engine.fusion.groups:
         _residual_norms(ops_of, priced)
     _cache_writes(ops_of, priced, serving)
     order_tokens(ops_of, priced, context, serving)
     merge_routers(ops_of, priced, serving)
-    if "qkv" in serving.merged:
+    if "qkv" in serving.engine.fusion.groups:
         _conversions(ops_of, priced)
     _extra_launches(ops_of, priced, serving)
-    packings = _packings(ops_of, works, context) if serving.packs_heads else []
+    packings = _packings(ops_of, works, context) if serving.engine.attention.packs_heads else []
     beside = [(works[place][0], work) for place, work in plain_kernels(ops_of, priced, context, serving)]
     return [(index, priced[place]) for place, (index, _) in enumerate(works)] + packings + beside
 
@@ -76,7 +78,7 @@ def _residual_norms(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) ->
 def _cache_writes(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Give rotations and cache writes of a layer as many launches as the engine has kernels for them."""
     found = {place: op for place, op in ops.items() if isinstance(op, CacheAppend) or _rotates(op)}
-    share_launches(found, works, serving.cache_write_kernels)
+    share_launches(found, works, serving.engine.cache.write_kernels)
 
 
 def _conversions(ops: dict[int, AbstractOp], works: dict[int, KernelWork]) -> None:
@@ -101,10 +103,12 @@ def _rotates(op: AbstractOp) -> bool:
 
 def _extra_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], serving: Serving) -> None:
     """Add the engine's further launches of a layer to those of its first kernel."""
-    if serving.extra_kernels == 0.0:
+    if serving.engine.kernels.extra_per_layer == 0.0:
         return
     seen = set()
     for place, op in ops.items():
         if op.block is not None and op.block not in seen:
             seen.add(op.block)
-            works[place] = replace(works[place], launches=works[place].launches + serving.extra_kernels)
+            works[place] = replace(
+                works[place], launches=works[place].launches + serving.engine.kernels.extra_per_layer
+            )

@@ -20,16 +20,17 @@ def plain_kernels(
     ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
 ) -> list[tuple[int, KernelWork]]:
     """Return the kernels that follow others, each with the place of the one it follows; split reductions in place."""
+    apart = serving.engine.fusion.plain_kernels
     found: list[tuple[int, KernelWork]] = []
     for place, op in ops.items():
         out = op.outputs[0] if op.outputs else None
-        if serving.bias_kernels and isinstance(op, Matmul) and len(op.inputs) > 2 and out is not None:
+        if "biases" in apart and isinstance(op, Matmul) and len(op.inputs) > 2 and out is not None:
             found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))
-        if serving.convolution_biases and isinstance(op, Convolution) and len(op.inputs) > 2 and out is not None:
+        if "convolution_biases" in apart and isinstance(op, Convolution) and len(op.inputs) > 2 and out is not None:
             found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))
-        if serving.mask_kernels and _softmax(op) and out is not None:
+        if "masks" in apart and _softmax(op) and out is not None:
             found.append((place, context.light(out.numel, 2.0 * out.bytes, "elementwise")))
-        if serving.split_reductions and _reduces(op):
+        if "reductions" in apart and _reduces(op):
             again = (PARTS - 1.0) * op.inputs[0].bytes
             works[place] = replace(
                 works[place], traffic=works[place].traffic + again, launches=works[place].launches * PARTS

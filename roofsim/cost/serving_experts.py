@@ -24,7 +24,7 @@ Works = dict[int, "KernelWork"]
 def merge_routers(ops: Ops, works: Works, serving: Serving) -> None:
     """Give what turns scores into the choice of experts as many launches as the engine has kernels for it."""
     found = {place: op for place, op in ops.items() if op.within(Purpose.ROUTER) and not isinstance(op, Matmul)}
-    share_launches(found, works, serving.router_kernels)
+    share_launches(found, works, 1.0 if serving.engine.experts.router == "fused" else None)
 
 
 def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> None:
@@ -33,14 +33,14 @@ def order_tokens(ops: Ops, works: Works, context: Pricing, serving: Serving) -> 
     These read each token's row once (or leave that to the products), and each result once while they weight and sum.
     """
     found = {place: op for place, op in ops.items() if op.within(Purpose.PERMUTE, Purpose.COMBINE)}
-    share_launches(found, works, serving.expert_kernels)
-    if serving.expert_rows == "modules":
+    share_launches(found, works, serving.engine.experts.kernels)
+    if serving.engine.experts.rows == "modules":
         return
     copies = {
         op.outputs[0]: place for place, op in found.items() if isinstance(op, Gather) and op.purpose is Purpose.ROWS
     }
     for rows, place in copies.items():
-        _move(ops, works, place, rows, copied=serving.expert_rows == "copied")
+        _move(ops, works, place, rows, copied=serving.engine.experts.rows == "copied")
         # Whole rows move, which is no worse than a stream.
         works[place] = replace(
             works[place], bandwidth_key="elementwise", bandwidth_share=context.device.bandwidth_share("elementwise")

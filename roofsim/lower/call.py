@@ -11,6 +11,7 @@ from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
+    from roofsim.spec.engine.running import CacheFacts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +31,6 @@ class Call:
         Tokens per sequence in the decoder of an encoder-decoder.
     context_length
         Tokens that the cache holds after this pass.
-    cache_block
-        Tokens in a block of a paged cache.
     cached_batches
         Batches like this one whose caches lie beside one another: those of the other micro batches of a pipeline.
     chunked
@@ -47,8 +46,6 @@ class Call:
     compute: DType = BF16
     autocast: bool = False
     flavour: Flavour = field(default_factory=Flavour)
-    concatenated_cache: bool = False
-    cache_block: float | None = None
     cached_batches: Real = 1.0
     shares: Shares = field(default_factory=Shares)
 
@@ -56,6 +53,11 @@ class Call:
     def trains(self) -> bool:
         """Whether the pass ends in a loss."""
         return self.phase == "train"
+
+    @property
+    def cache(self) -> CacheFacts:
+        """How the engine keeps keys and values."""
+        return self.flavour.engine.cache
 
     @property
     def cached(self) -> bool:

@@ -9,6 +9,7 @@ from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.shares import Shares
 from roofsim.numeric import Real, maximum, minimum, real
+from roofsim.spec.engine.phase import in_phase
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -33,15 +34,13 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,
         flavour=flavour_of(resolved, phase),
-        concatenated_cache=resolved.engine.cache.storage == "concatenated",
-        cache_block=None if resolved.engine.cache.block_size is None else float(resolved.engine.cache.block_size),
         shares=shares_of(resolved),
     )
 
 
 def shares_of(resolved: Resolved) -> Shares:
     """Return over how many ranks each layer's work is split."""
-    layout, ways = layout_of(resolved.parallel), resolved.engine.experts.over_ranks
+    layout, engine = layout_of(resolved.parallel), resolved.engine
     serving = resolved.workload.phase != "train" and not layout.sequence
     return Shares(
         tensor=layout.tensor,
@@ -50,14 +49,11 @@ def shares_of(resolved: Resolved) -> Shares:
         expert=layout.expert,
         expert_tensor=maximum(layout.tensor / layout.expert, 1.0) if serving else layout.expert_tensor,
         expert_load=_expert_load(resolved),
-        gathers_again=resolved.engine.communication.sequence_gather == "again",
-        exchange=resolved.parallel.context_communication or resolved.engine.communication.context_communication,
+        exchange=resolved.parallel.context_communication or engine.communication.context_communication,
         context_heads=layout.context_heads,
-        balanced=resolved.engine.communication.context_balance == "zigzag",
-        merges_wide=resolved.engine.communication.context_merge == "fp32",
+        communication=engine.communication,
         serving=serving,
-        expert_exchange=ways.exchange,
-        expert_dispatch=None if ways.dispatch == "compute" else DTYPES[ways.dispatch],
+        over_ranks=engine.experts.over_ranks,
     )
 
 
@@ -71,24 +67,10 @@ def _expert_load(resolved: Resolved) -> Real:
 
 def flavour_of(resolved: Resolved, phase: str) -> Flavour:
     """Return the implementations that the engine's facts name."""
-    engine, training = resolved.engine, phase == "train"
-    # A kernel of its own for decode steps is a fused one.
-    fused = phase == "decode" and engine.attention.decode_generation not in (None, "unfused", "fused_softmax")
+    engine = in_phase(resolved.engine, phase)
     return Flavour(
-        attention="flash" if fused else engine.attention.implementation,
-        attention_copies=training or engine.attention.copies,
-        grouped_heads=engine.attention.grouped_heads if training else "shared",
-        attention_unpads=training and engine.attention.unpads,
-        rms_norm=engine.fusion.rms_norm,
-        gelu_new=engine.fusion.gelu_new,
-        rotary=engine.fusion.rotary,
-        router="modules" if training else engine.experts.router,
-        cross_entropy=engine.fusion.cross_entropy,
-        split_cross_entropy=engine.fusion.split_cross_entropy,
-        loss_metrics=engine.training.loss_metrics if training else 0,
-        training=training,
+        engine=engine,
+        training=phase == "train",
         dropout=resolved.workload.dropout,
-        batch_norm_ranks=layout_of(resolved.parallel).replicas
-        if training and engine.data_parallel.sync_batch_norm
-        else 1.0,
+        batch_norm_ranks=layout_of(resolved.parallel).replicas if engine.data_parallel.sync_batch_norm else 1.0,
     )

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
+from roofsim.graph.tensor import DTYPES
 from roofsim.numeric import ceil, maximum, same, where
-from roofsim.records import dataclass
+from roofsim.records import dataclass, field
+from roofsim.spec.engine.kernels import ServingExperts
+from roofsim.spec.engine.ranks import CommunicationFacts
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
@@ -32,22 +35,16 @@ class Shares:
         Width of each expert; None: 1 beside `expert` above 1, else as `tensor`.
     expert_load
         Rows that the modelled rank's experts take, against those of even routing without limits.
-    gathers_again
-        Whether a gathered sequence is gathered again in backward instead of being kept.
     serving
         Whether ranks of inference share experts: tensor ranks then hold the same tokens.
-    expert_exchange
-        How tokens of inference reach experts on ranks that do not hold them: ``all_to_all`` or ``gather``.
-    expert_dispatch
-        Type in which they travel; None: their own.
     exchange
         How a context group exchanges keys and values: ``p2p``, ``all_gather``, ``gathered_ring``, ``a2a`` or ``a2a+p2p``.
     context_heads
         Ranks of it among which heads are dealt out during attention.
-    balanced
-        Whether its ranks see equal shares of a causal mask.
-    merges_wide
-        Whether a ring adds up partial results and gradients in fp32.
+    communication
+        How the engine exchanges what the ranks of a replica compute.
+    over_ranks
+        How its tokens of inference reach experts on ranks that do not hold them.
     """
 
     tensor: Real = 1.0
@@ -56,14 +53,11 @@ class Shares:
     expert: Real = 1.0
     expert_tensor: Real | None = None
     expert_load: Real = 1.0
-    gathers_again: bool = True
     serving: bool = False
-    expert_exchange: str = "all_to_all"
-    expert_dispatch: DType | None = None
     exchange: str = "all_gather"
     context_heads: Real = 1.0
-    balanced: bool = True
-    merges_wide: bool = False
+    communication: CommunicationFacts = field(default_factory=CommunicationFacts)
+    over_ranks: ServingExperts = field(default_factory=ServingExperts)
 
     @property
     def expert_width(self) -> Real:
@@ -108,12 +102,18 @@ class Shares:
     @property
     def exchanging(self) -> Real:
         """Ranks that tokens of inference are exchanged among."""
-        return where(self.abroad > 1.0, self.expert, 1.0) if self.expert_exchange == "all_to_all" else 1.0
+        return where(self.abroad > 1.0, self.expert, 1.0) if self.over_ranks.exchange == "all_to_all" else 1.0
+
+    @property
+    def dispatch_type(self) -> DType | None:
+        """Type in which tokens travel to experts; None: their own."""
+        dispatch = self.over_ranks.dispatch
+        return None if dispatch == "compute" else DTYPES[dispatch]
 
     @property
     def gathering(self) -> Real:
         """Ranks among which the tokens of all are gathered instead."""
-        return self.abroad if self.expert_exchange == "gather" else 1.0
+        return self.abroad if self.over_ranks.exchange == "gather" else 1.0
 
     @property
     def senders(self) -> Real:
@@ -153,7 +153,9 @@ def enter(layers: Layers, x: Tensor) -> Tensor:
         out = layers.b.tensor("entered", *x.shape, dtype=x.dtype, base=x)
         return emit(layers, "identity", "tensor", shares.tensor, x, out)
     out = layers.b.tensor("gathered", *_resized(x, shares.tensor), dtype=x.dtype)
-    return emit(layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.gathers_again)
+    return emit(
+        layers, "all_gather", "tensor", shares.tensor, x, out, again=shares.communication.sequence_gather == "again"
+    )
 
 
 def leave(layers: Layers, x: Tensor) -> Tensor:

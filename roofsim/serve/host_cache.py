@@ -8,9 +8,10 @@ from roofsim.records import dataclass
 from roofsim.serve.problems import problem
 
 if TYPE_CHECKING:
+    from roofsim.spec.engine.server import ServerFacts
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.scenario.serving import ServerFacts, Serving
+    from roofsim.spec.scenario.serving import Serving
 
 #: Of the rate at which the link is busy all the time: what a closed loop reaches at most.
 NEARLY: Final = 1.0 - 2.0**-10

@@ -11,9 +11,10 @@ from roofsim.spec.engine.facts import stated_names
 from roofsim.spec.engine.schema import Engine
 
 if TYPE_CHECKING:
+    from roofsim.spec.engine.server import ServerFacts
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.scenario.serving import ServerFacts, Serving
+    from roofsim.spec.scenario.serving import Serving
 
 #: Tokens to which llama.cpp pads the cache of a slot (src/llama-context.cpp: GGML_PAD(n_ctx_seq, 256)).
 SLOT_PAD: Final = 256.0

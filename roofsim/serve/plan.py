@@ -22,9 +22,9 @@ from roofsim.spec.settle.sizes import named
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from roofsim.spec.engine.server import ServerFacts
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim.spec.scenario.serving import ServerFacts
     from roofsim.spec.scenario.workload import Workload
 
 #: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).

@@ -7,6 +7,7 @@ import gzip
 import re
 import sys
 import time
+from importlib import resources
 
 import numpy as np
 import pytest
@@ -14,16 +15,18 @@ import pytest
 from roofsim.calibrate.kernel_classes import silicon
 from roofsim.calibrate.kernel_fit import class_of, fit_kernels, fitted_constants, halves, lend, predict, usable
 from roofsim.calibrate.kernel_shapes import CLASSES, convolution_shape
-from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, engine_of, kernel_table, measured_file, read_rows
-from roofsim.calibrate.kernels import fit_scores, held_out, ideal_seconds, load_kernels, report, transfer
+from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, engine_of, kernel_table, read_rows
+from roofsim.calibrate.kernels import fit_scores, held_out, ideal_seconds, load_kernels, report
 from roofsim.cost.kernels.models import attention, convolution, experts, gemm, streaming, tilings
 from roofsim.cost.kernels.models.silicon import Silicon, corner, power_share
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
+from roofsim_evidence.kernels.score import measured_file, transfer
+from roofsim_evidence.places import measurements
 
-DATA = measured_file("kernels.csv.gz")
+DATA = measured_file()
 ONE = np.ones(1)
 
 
@@ -48,7 +51,7 @@ def test_the_table_holds_what_its_readme_says(table):
     rows = read_rows(DATA)
     assert len(rows) == 33_629
     assert tuple(rows[0]) == ("source", "gpu", "op", *SIZES, "other", "dtype", "time_us")
-    text = measured_file("README.md").read_text(encoding="utf-8").partition("## collectives")[0]
+    text = (measurements() / "README.md").read_text(encoding="utf-8").partition("## collectives")[0]
     stated = {name: int(count.replace(",", "")) for name, count in re.findall(r"`(\w+):` \| ([\d,]+)", text)}
     found = {name: sum(row["source"].startswith(f"{name}:") for row in rows) for name in stated}
     assert stated == found
@@ -58,7 +61,8 @@ def test_the_table_holds_what_its_readme_says(table):
 
 
 def test_every_card_of_the_table_is_in_the_catalog(table):
-    rows = list(csv.DictReader(measured_file("gpu_names.csv").read_text(encoding="utf-8").splitlines()))
+    text = resources.files("roofsim.calibrate").joinpath("gpu_names.csv").read_text(encoding="utf-8")
+    rows = list(csv.DictReader(text.splitlines()))
     assert {row["label"] for row in rows} == {group.gpu for group in table.groups}
     assert {row["gpu"] for row in rows} <= set(catalog.names("gpu"))
     assert np.all(silicon(table).compute_units > 1.0)

@@ -62,7 +62,7 @@ def heavy(graph, phase=Phase.FORWARD):
 def step(model, batch=2.0, length=32.0, *, precision="bf16", silu_backward="decomposed", **flavour):
     """Return a training step, typed and with its backward pass, in the library's flavour unless told otherwise."""
     compute, stored = (FP32 if precision == "fp32" else BF16), (BF16 if precision == "bf16" else FP32)
-    chosen = Flavour(**{"attention": "sdpa", **LIBRARY, **flavour})
+    chosen = Flavour.of(**{"attention": "sdpa", **LIBRARY, **flavour})
     amp = precision == "amp"
     call = Call(batch=batch, length=length, compute=compute, autocast=amp, flavour=chosen)
     typed = AssignPrecision(compute=compute, parameters=stored, autocast=amp)(lower(model, call)).verify()
@@ -72,7 +72,7 @@ def step(model, batch=2.0, length=32.0, *, precision="bf16", silu_backward="deco
 def infer(model, phase, batch=2.0, length=32.0, context=0.0, **flavour):
     """Return a typed pass without gradients."""
     call = Call(
-        phase=phase, batch=batch, length=length, context_length=context, flavour=Flavour(training=False, **flavour)
+        phase=phase, batch=batch, length=length, context_length=context, flavour=Flavour.of(training=False, **flavour)
     )
     return AssignPrecision(compute=BF16, parameters=BF16)(lower(model, call)).verify()
 

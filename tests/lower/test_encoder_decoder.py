@@ -62,7 +62,7 @@ GENERATION = [
 @pytest.mark.parametrize(("name", "size", "context", "prefill", "decode"), GENERATION)
 def test_generation_equals_the_library(name, size, context, prefill, decode):
     model = catalog_model(name)
-    common = {"batch": 4.0, "size": size, "concatenated_cache": True}
+    common = {"batch": 4.0, "size": size, "cache": "concatenated"}
     first = run(model, phase="prefill", target_length=1.0, **common)
     step = run(model, phase="decode", context_length=context, **common)
     assert heavy_flops(first, Phase.FORWARD) == prefill

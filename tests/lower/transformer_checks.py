@@ -58,13 +58,14 @@ def run(
     attention="sdpa",
     loss="native",
     dropout=None,
+    cache="in_place",
     **call,
 ):
     """Return the typed graph of one pass; while training, with its backward pass."""
     compute, stored = (FP32 if precision == "fp32" else BF16), (BF16 if precision == "bf16" else FP32)
-    flavour = Flavour(
+    flavour = Flavour.of(
         attention=attention, rms_norm="chain", gelu_new="chain", rotary="chain", cross_entropy=loss, dropout=dropout,
-        training=phase == "train",
+        key_value_cache=cache, training=phase == "train",
     )  # fmt: skip
     amp = precision == "amp"
     request = Call(phase=phase, batch=batch, length=size, compute=compute, autocast=amp, flavour=flavour, **call)

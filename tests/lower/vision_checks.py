@@ -62,7 +62,7 @@ def catalog_model(name):
 def step(model, batch, size, precision="bf16", *, silu_backward="decomposed"):
     """Return one training step in the flavour of the reference figures."""
     compute, parameters = (FP32 if precision == "fp32" else BF16), (BF16 if precision == "bf16" else FP32)
-    flavour = Flavour(cross_entropy="upcast")
+    flavour = Flavour.of(cross_entropy="upcast")
     call = Call(batch=batch, length=size, compute=compute, autocast=precision == "amp", flavour=flavour)
     typed = AssignPrecision(compute=compute, parameters=parameters, autocast=precision == "amp")(lower(model, call))
     return Autograd(silu_backward=silu_backward)(typed.verify()).verify()

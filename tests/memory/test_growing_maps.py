@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from roofsim.api import resolve
-from roofsim.calibrate.inference_cases import load_inference_cases, predict_inference
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import BF16, FP32, TF32
 from roofsim.lower.blocks.convolutional import VisionLayers
@@ -14,6 +13,7 @@ from roofsim.lower.blocks.layers import Flavour
 from roofsim.memory.growing_maps import cached, workspace
 from roofsim.passes.precision import AssignPrecision
 from roofsim.program import build
+from roofsim_evidence.inference.cases import load_inference_cases, predict_inference
 
 MIB = 2.0**20
 

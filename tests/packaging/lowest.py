@@ -16,13 +16,17 @@ _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9.]+)(?P<marker>
 
 
 def requirements(*, apart: bool = False) -> list[str]:
-    """Return all requirements, those of the extras included; or those of the extra that stands apart."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    if apart:
-        return list(extras[APART])
-    together = [line for name, extra in extras.items() if name != APART for line in extra]
-    return list(dict.fromkeys([*project["dependencies"], *together]))
+    """Return all requirements of roofsim and its evidence, with extras; or those of the extra that stands apart."""
+    found: list[str] = []
+    for file in ("pyproject.toml", "evidence/pyproject.toml"):
+        project = tomllib.loads((ROOT / file).read_text(encoding="utf-8"))["project"]
+        extras = project["optional-dependencies"]
+        if apart:
+            found += extras.get(APART, [])
+            continue
+        found += project["dependencies"]
+        found += [line for name, extra in extras.items() if name != APART for line in extra]
+    return [line for line in dict.fromkeys(found) if line != "roofsim"]
 
 
 def pins(*, apart: bool = False) -> list[str]:

@@ -24,6 +24,8 @@ def test_an_installed_wheel_answers(tmp_path):
         inside = [name for name in names if name.startswith(f"roofsim/_catalog/{folder}/") and name.endswith(".yaml")]
         assert len(inside) == len(list((ROOT / folder).rglob("*.yaml"))), folder
     assert "roofsim/py.typed" in names
+    assert not [name for name in names if "evidence" in name or "measurements" in name or name.endswith(".jsonl")]
+    assert "roofsim/calibrate/published.csv" in names
     venv.create(tmp_path / "venv", system_site_packages=False, with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([str(python), "-m", "pip", "install", "--quiet", str(wheel)], check=True)

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from roofsim.analyze.utilization import utilization_of
 from roofsim.api import answer, resolve, run
-from roofsim.calibrate.cases import load_cases
-from roofsim.calibrate.score import predict_case
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate
+from roofsim_evidence.cases import load_cases
+from roofsim_evidence.score import predict_case
 from tests.scenarios import TINY, evaluated
 
 CARDS = ["rtx4090", "rtx3090", "rtx3060", "a10g", "a40", "l4", "h100", "b200", "v100", "t4", "mi250x-1gcd", "rtx5090"]

@@ -11,8 +11,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.tensor import Role
 from roofsim.memory.profile import profile
 from roofsim.spec import catalog
-from tests.truth.exactness import PAGE, count_parameters, fullest_phase, whole_step, with_table
-from tests.truth.oracle import (
+from roofsim_evidence.exactness.oracle import (
     CATALOG,
     PHASES,
     heavy_flops,
@@ -24,6 +23,7 @@ from tests.truth.oracle import (
     step,
     step_of,
 )
+from roofsim_evidence.exactness.table import PAGE, count_parameters, fullest_phase, whole_step, with_table
 
 #: Rows whose saved bytes differ from the table's by more than a thousandth, and why.
 EXPLAINED = {

@@ -12,6 +12,7 @@ from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
 from roofsim.records import replace
+from roofsim.spec.engine.phase import in_phase
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -42,34 +43,25 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
 def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
     """Return how the engine multiplies with narrow weights on a card."""
     facts = resolved.engine.matmul.weight_only
-    found = QuantisedProducts(
-        kernels=facts.kernels,
-        compute=facts.compute,
-        bandwidth=_of_data(resolved, facts.bandwidth),
+    return QuantisedProducts(
+        facts=facts,
+        data_share=_data_share(resolved),
         stream_limit=None if facts.bytes_per_clock is None else _stream_limit(resolved, facts.bytes_per_clock),
-        integer=facts.integer,
         expand_from=_expands_from(resolved, device),
-        parts=facts.parts,
-        tile_rows=facts.tile_rows,
-        expansion_slots=facts.expansion_slots,
         slot_rate=_slot_rate(resolved),
     )
-    few = facts.few_rows
-    if few is None:
-        return found
-    other = replace(found, parts=few.parts, tile_rows=few.tile_rows, expansion_slots=few.expansion_slots)
-    return replace(found, few=(float(few.rows), other))
 
 
 def _library(resolved: Resolved) -> KernelLibrary:
     """Return whose kernels an engine runs on a card, in whatever phase."""
     engine, architecture = resolved.engine, resolved.architecture.name
+    stream = engine.matmul.stream_share
     return KernelLibrary(
         measured_as=engine.kernels.measured_as,
         attention=engine.attention_on(architecture),
         decode_attention=engine.attention_on(architecture, decodes=True),
         half_accumulation=engine.matmul.accumulation == "fp16",
-        stream_share=_of_data(resolved, engine.matmul.stream_share),
+        stream_share=None if stream is None else stream * _data_share(resolved),
         vector_rows=float(engine.matmul.vector_rows),
         cache_share=engine.attention.cache_read_share,
         convolution_share=engine.convolution.share,
@@ -78,26 +70,13 @@ def _library(resolved: Resolved) -> KernelLibrary:
 
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
-    engine, decodes = resolved.engine, phase == "decode"
+    engine = resolved.engine
     generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
     if not generates and "train" in engine.phases:
         return None
     return Serving(
-        decodes=decodes,
-        merged=frozenset(engine.fusion.groups),
-        cache_write_kernels=engine.cache.decode_write_kernels if decodes else engine.cache.write_kernels,
-        expert_kernels=engine.experts.kernels,
-        expert_rows=engine.experts.rows,
-        router_kernels=1.0 if engine.experts.router == "fused" else None,
-        extra_kernels=engine.kernels.extra_per_layer,
-        softmax_on_chip=engine.attention.implementation == "fused_softmax",
-        narrow_products=engine.matmul.narrow_products,
-        narrow_launches=engine.matmul.narrow_product_launches,
-        packs_heads=engine.attention.packs_heads,
-        bias_kernels="biases" in engine.fusion.plain_kernels,
-        mask_kernels="masks" in engine.fusion.plain_kernels,
-        convolution_biases="convolution_biases" in engine.fusion.plain_kernels,
-        split_reductions="reductions" in engine.fusion.plain_kernels,
+        engine=in_phase(engine, phase, resolved.architecture.name),
+        decodes=phase == "decode",
     )
 
 
@@ -130,23 +109,18 @@ def _stream_limit(resolved: Resolved, each: float | None) -> float:
     return each * gpu.compute_units * gpu.clock.boost
 
 
-def _of_data(resolved: Resolved, share: float | None) -> float | None:
-    """Return a stated share of the memory bandwidth without that of check bits, where those lie in the same memory.
+def _data_share(resolved: Resolved) -> float:
+    """Return the share of what is read from memory that is data: less than all where check bits lie in the same memory.
 
     Shares of measured library kernels hold it already.
     """
-    inline = resolved.gpu.memory.error_correction == "inline"
-    return share * resolved.constants.physics["data_share"] if inline and share is not None else share
+    return resolved.constants.physics["data_share"] if resolved.gpu.memory.error_correction == "inline" else 1.0
 
 
 def _slot_rate(resolved: Resolved) -> Real | None:
     """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
-    gpu = resolved.gpu
-    return (
-        None
-        if gpu.compute_units is None or gpu.clock is None
-        else resolved.constants.physics["issue_lanes"] * gpu.compute_units * gpu.clock.boost
-    )
+    gpu, lanes = resolved.gpu, resolved.constants.physics["issue_lanes"]
+    return None if gpu.compute_units is None or gpu.clock is None else lanes * gpu.compute_units * gpu.clock.boost
 
 
 def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

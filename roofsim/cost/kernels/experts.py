@@ -90,4 +90,4 @@ def _experts_kind(op: GroupedMatmul, math: str, context: Pricing) -> str | None:
         return BLOCKS if kind == "fp8" else kind if kind in MEASURED else None
     if stored.itemsize < 1.0:
         return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
-    return kind if context.quantised.integer is None else None
+    return kind if context.quantised.facts.integer is None else None

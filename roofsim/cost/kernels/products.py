@@ -158,8 +158,8 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     if op.scores or packed_weight(op) is None:
         return False
     written = _written_out(op, context)
-    integer = context.quantised.integer is not None and context.device.has("int8")
-    if integer or context.quantised.tile_rows is not None:
+    integer = context.quantised.facts.integer is not None and context.device.has("int8")
+    if integer or context.quantised.facts.tile_rows is not None:
         return written
     return _settled(np.logical_or(written, op.m > context.few_rows), op.m)
 

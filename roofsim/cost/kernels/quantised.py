@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.numeric import ceil, divide, maximum, where
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass, field, replace
+from roofsim.spec.engine.matmul import WeightOnly
 
 if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -23,42 +24,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantisedProducts:
-    """How an engine multiplies with narrow weights.
+    """How an engine multiplies with narrow weights on a card.
 
     Attributes
     ----------
-    kernels
-        Launches per product.
-    compute
-        Share of the rate of 16-bit products while weights are expanded in the kernel.
+    facts
+        The engine's kernels.
+    data_share
+        Share of what is read from memory that is data, and not check bits.
     expand_from
         Rows from which weights are written out first; None: never.
-    bandwidth
-        Share of the memory bandwidth while the weights of few rows stream; None: as library kernels do.
-    integer
-        Share of the int8 peak of kernels that multiply in int8; None: in 16 bits.
     stream_limit
-        Bytes per second that those kernels draw at most; None: as products with wide weights.
-    parts
-        Parts of a sum that are written apart and summed by a kernel of its own; 1: none.
-    tile_rows, expansion_slots, slot_rate
-        Rows of a tile, the issue slots that it takes to expand one weight, and the slots per second of the card; None: the
-        expansion is in `compute`.
-    few
-        Rows up to which other kernels run, and these; None: the same for any number.
+        Bytes per second that the kernels draw at most; None: as products with wide weights.
+    slot_rate
+        Issue slots per second of the card; None: the expansion is in ``facts.compute``.
     """
 
-    kernels: float = 1.0
-    compute: float = 1.0
-    bandwidth: float | None = None
-    stream_limit: Real | None = None
-    integer: float | None = None
+    facts: WeightOnly = field(default_factory=WeightOnly)
+    data_share: float = 1.0
     expand_from: int | None = None
-    parts: float = 1.0
-    tile_rows: int | None = None
-    expansion_slots: float = 0.0
+    stream_limit: Real | None = None
     slot_rate: Real | None = None
-    few: tuple[float, QuantisedProducts] | None = None
 
 
 def packed_weight(op: AbstractOp) -> Tensor | None:
@@ -70,13 +56,12 @@ def packed_weight(op: AbstractOp) -> Tensor | None:
 
 def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) -> tuple[KernelWork, ...]:
     """Return the kernels of a product with narrow weights, given that of one with the same bytes."""
-    weight, facts = packed_weight(op), context.quantised
+    weight, facts = packed_weight(op), context.quantised.facts
     if weight is None:
         return (work,)
-    if facts.few is None:
+    if facts.few_rows is None:
         return _expanding(work, op, weight, rows, context, facts)
-    most, other = facts.few
-    few = rows <= most
+    few, other = rows <= float(facts.few_rows.rows), facts.for_few_rows()
     if isinstance(few, (bool, np.bool_)):
         return _expanding(work, op, weight, rows, context, other if few else facts)
     share = where(few, 1.0, 0.0)
@@ -87,9 +72,10 @@ def expanding(work: KernelWork, op: AbstractOp, rows: Real, context: Pricing) ->
 
 
 def _expanding(
-    work: KernelWork, op: AbstractOp, weight: Tensor, rows: Real, context: Pricing, facts: QuantisedProducts
+    work: KernelWork, op: AbstractOp, weight: Tensor, rows: Real, context: Pricing, facts: WeightOnly
 ) -> tuple[KernelWork, ...]:
     """Return the kernels of a product with narrow weights, as one kind of kernels multiplies."""
+    card = context.quantised
     inside = replace(
         work,
         launches=work.launches * facts.kernels,
@@ -99,13 +85,13 @@ def _expanding(
         else _turned(work, context),  # one row a block: a kernel for vectors has no tiles
         bandwidth_share=_bandwidth(work, rows, context, facts),
         limit=work.limit
-        if facts.stream_limit is None
-        else where(rows <= context.few_rows, facts.stream_limit, work.limit),
+        if card.stream_limit is None
+        else where(rows <= context.few_rows, card.stream_limit, work.limit),
     )
     result = op.outputs[0].bytes
     inside = replace(
         inside,
-        compute_share=_staged(inside, weight.numel, rows, facts),
+        compute_share=_staged(inside, weight.numel, rows, facts, card.slot_rate),
         traffic=inside.traffic + (facts.parts - 1.0) * result,
     )
     sums = () if facts.parts == 1.0 else (context.light(0.0, (facts.parts + 1.0) * result, "reduction"),)
@@ -113,9 +99,9 @@ def _expanding(
         peak, on_tensor = context.device.rate("int8")
         rate: Real = facts.integer * context.device.pace
         inside = replace(inside, flop_peak=peak, compute_share=rate, on_tensor=on_tensor)
-    if facts.expand_from is None:
+    if card.expand_from is None:
         return (inside, *sums)
-    written = rows >= facts.expand_from
+    written = rows >= card.expand_from
     if isinstance(written, (bool, np.bool_)) and not written:
         return (inside, *sums)
     wide = weight.numel * op.inputs[0].dtype.itemsize
@@ -150,23 +136,23 @@ def _weighed(work: KernelWork, share: Real) -> KernelWork:
     )
 
 
-def _staged(work: KernelWork, weights: Real, rows: Real, facts: QuantisedProducts) -> Real:
+def _staged(work: KernelWork, weights: Real, rows: Real, facts: WeightOnly, slot_rate: Real | None) -> Real:
     """Return the share of the compute rate that is left where each tile of rows expands the weights anew.
 
     Whichever takes longer shows: the tile's products, or bringing its weights to where matrix units read them.
     """
-    if facts.tile_rows is None or facts.slot_rate is None:
+    if facts.tile_rows is None or slot_rate is None:
         return work.compute_share
     slots = facts.expansion_slots * weights * ceil(rows / facts.tile_rows)
-    staged = divide(slots * work.flop_peak, work.flops * facts.slot_rate)
+    staged = divide(slots * work.flop_peak, work.flops * slot_rate)
     return divide(1.0, maximum(divide(1.0, work.compute_share), staged))
 
 
-def _bandwidth(work: KernelWork, rows: Real, context: Pricing, facts: QuantisedProducts) -> Real:
+def _bandwidth(work: KernelWork, rows: Real, context: Pricing, facts: WeightOnly) -> Real:
     """Return the share of the bandwidth: the engine's own where its kernels stream."""
     if facts.bandwidth is None:
         return work.bandwidth_share
-    return where(rows <= context.few_rows, facts.bandwidth, work.bandwidth_share)
+    return where(rows <= context.few_rows, facts.bandwidth * context.quantised.data_share, work.bandwidth_share)
 
 
 def _turned(work: KernelWork, context: Pricing) -> tuple[Real, Real, Real, Real] | None:

@@ -122,7 +122,7 @@ def _fused(
     layers: Layers, heads: Heads, kernel: str, q: Tensor, k: Tensor, v: Tensor, extra: tuple[Tensor, ...]
 ) -> Tensor:
     b = layers.b
-    if layers.flavour.attention_unpads:
+    if layers.flavour.engine.attention.unpads:
         q, k, v = (layers.copy(tensor, "unpad") for tensor in (q, k, v))
     batch, length = q.shape[0], q.shape[1]
     shares = layers.shares
@@ -131,7 +131,7 @@ def _fused(
     dimensions["kv_length"] = k.shape[1] * shares.context_shards
     # PyTorch turns a mask of booleans into an additive one at each call.
     extra = tuple(_additive(layers, q, tensor) if tensor.dtype is BOOL else tensor for tensor in extra)
-    if heads.grouped and (kernel == "efficient" or layers.flavour.grouped_heads == "written_out"):
+    if heads.grouped and (kernel == "efficient" or layers.flavour.engine.attention.grouped_heads == "written_out"):
         k, v = (_repeated(layers, heads, tensor) for tensor in (k, v))
         dimensions["kv_heads"] = heads.heads
     k, v = (whole_context(layers, tensor, rings=rings) for tensor in (k, v))
@@ -143,8 +143,9 @@ def _fused(
     merges = None
     if rings:
         # Transformer Engine keeps every block's result up to the end, PyTorch a sum and a part of it.
-        merges = FP32 if shares.merges_wide else q.dtype
-        parts = 2.0 if shares.merges_wide else shares.context_shards
+        wide = shares.communication.context_merge == "fp32"
+        merges = FP32 if wide else q.dtype
+        parts = 2.0 if wide else shares.context_shards
         outputs += (b.tensor("parts", parts, *out.shape, dtype=merges),)
     b.emit(
         Attention,
@@ -155,11 +156,11 @@ def _fused(
         causal=heads.causal,
         window=heads.window,
         shards=shares.context_shards,
-        balanced=shares.balanced,
+        balanced=shares.communication.context_balance == "zigzag",
         ring=merges,
         **dimensions,
     )
-    if layers.flavour.attention_unpads:
+    if layers.flavour.engine.attention.unpads:
         return layers.copy(out, "repad")
     return layers.copy(out, "contiguous") if heads.head_major and kernel == "flash" else out
 
@@ -218,7 +219,7 @@ def _unfused(
 def _contiguous(layers: Layers, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     batch, length, kv_length = q.shape[0], q.shape[1], k.shape[1]
     expanded = (batch, heads.heads, kv_length)
-    if not layers.flavour.attention_copies:
+    if not layers.flavour.engine.attention.copies:
         if heads.grouped:
             k = layers.view(k, "expand", *expanded, heads.head_size)
             v = layers.view(v, "expand", *expanded, heads.value_head_size)
@@ -294,7 +295,7 @@ def rotate(layers: Layers, x: Tensor, tables: Tables, leaf: str, form: str = "ro
     In the chain, `form` is what the library's code does: add a turned copy, two halves apart, or complex numbers.
     """
     with layers.b.scope(leaf):
-        if layers.flavour.rotary != "chain":
+        if layers.flavour.engine.fusion.rotary != "chain":
             out = layers.b.tensor("rotated", *x.shape)
             layers.b.emit(Elementwise, "rotary", inputs=(x, *tables), outputs=(out,), function="rotary")
             return out
@@ -364,7 +365,7 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
         out = b.tensor(f"{leaf}.all", batch, seen, *rest, base=cache)
         b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,))
         return out
-    concatenates = call.concatenated_cache
+    concatenates = call.cache.storage == "concatenated"
     cache = _cache(call, b.name(leaf), whole)
     out = b.tensor(f"{leaf}.all", *whole, base=None if concatenates else cache)
     b.emit(CacheAppend, leaf, inputs=(new, cache), outputs=(out,), concatenates=concatenates)
@@ -374,7 +375,8 @@ def cached(layers: Layers, call: Call, new: Tensor, leaf: str, window: Real | No
 def _cache(call: Call, name: str, shape: tuple[Real, ...]) -> Tensor:
     """Return the cache of ``[batch, tokens, ...]`` and of the batches beside it: whole blocks, where it is paged."""
     batch, tokens, *rest = shape
-    room = tokens if call.cache_block is None else round_up(tokens, call.cache_block)
+    block = call.cache.block_size
+    room = tokens if block is None else round_up(tokens, float(block))
     return Tensor(name, (batch * call.cached_batches, room, *rest), role=Role.KEY_VALUE_CACHE)
 
 

@@ -45,7 +45,7 @@ def whole_batch(layers: Layers, flat: Tensor) -> Tensor:
         return flat
     tokens, width = flat.shape
     out = layers.b.tensor("gathered", tokens * shares.gathering, width, dtype=flat.dtype)
-    return emit(layers, "all_gather", "dispatch", shares.gathering, flat, out, travels_in=shares.expert_dispatch)
+    return emit(layers, "all_gather", "dispatch", shares.gathering, flat, out, travels_in=shares.dispatch_type)
 
 
 def own_batch(layers: Layers, combined: Tensor, tokens: Real) -> Tensor:
@@ -64,7 +64,7 @@ def sent(layers: Layers, rows: Tensor) -> Tensor:
         return rows
     more = where(shares.exchanging > 1.0, shares.expert_load, 1.0)
     out = layers.b.tensor("dispatch", rows.shape[0] * more, rows.shape[1], dtype=rows.dtype)
-    ranks, travels_in = shares.exchanging, shares.expert_dispatch
+    ranks, travels_in = shares.exchanging, shares.dispatch_type
     return emit(layers, "all_to_all", "expert", ranks, rows, out, leaf="dispatch", travels_in=travels_in)
 
 

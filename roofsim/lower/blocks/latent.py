@@ -21,7 +21,7 @@ def latent_tables(layers: Layers, model: DecoderModel, length: Real, like: Tenso
     """Return what the rotary embedding multiplies by: cosines and sines, or complex numbers in fp32."""
     size = model.qk_rope_head_size
     assert size is not None
-    if model.rotary_form != "complex" or layers.flavour.rotary != "chain":
+    if model.rotary_form != "complex" or layers.flavour.engine.fusion.rotary != "chain":
         return rotary_tables(layers, length, size, like)
     b = layers.b
     with b.scope("rotary"):
@@ -41,7 +41,7 @@ def latent_attention(
     Keys and values are expanded for all tokens, in decoding for the whole cache too, as the transformers library does.
     Serving engines decode on the compressed vectors instead.
     """
-    if call.phase == "decode" and layers.flavour.rotary != "chain":
+    if call.phase == "decode" and layers.flavour.engine.fusion.rotary != "chain":
         return _absorbed(layers, model, call, heads, x, tables, mask)
     nope, rope, value = _head_sizes(model)
     q_pass, q_turned = layers.split(_queries(layers, model, x), nope, rope)
@@ -126,7 +126,7 @@ def _compressed(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor,
 
 def _assembled(layers: Layers, k_pass: Tensor, k_turned: Tensor) -> Tensor:
     """Join the two parts of the keys: one concatenation, or, in the library's code, two copies into a new tensor."""
-    if layers.flavour.rotary != "chain":
+    if layers.flavour.engine.fusion.rotary != "chain":
         return layers.concat((k_pass, k_turned), -1)
     b = layers.b
     with b.scope(Purpose.KEY):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
@@ -23,34 +24,64 @@ from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
 from roofsim.records import dataclass, field
+from roofsim.spec.engine.attention import AttentionFacts
+from roofsim.spec.engine.schema import Engine
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.builder import Builder
 
 
+#: Attention that runs as several kernels.
+SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
+
+
+@cache
+def unnamed() -> Engine:
+    """Return an engine of default facts, but for fused attention."""
+    return Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Flavour:
     """How the engine's library implements what a model asks for; decided by engine facts and precision.
 
-    Each field names an implementation, see docs/concepts/engines.md.
+    Attributes
+    ----------
+    engine
+        The engine as it runs this phase (`in_phase`); see docs/concepts/engines.md.
+    training
+        Whether the pass is a training step's.
+    dropout
+        Rate of dropout that replaces the model's own; None: the model's.
+    batch_norm_ranks
+        Ranks over whose batches batch norms take their statistics.
     """
 
-    attention: str = "flash"
-    attention_copies: bool = True
-    attention_unpads: bool = False
-    grouped_heads: str = "shared"
-    rms_norm: str = "fused"
-    gelu_new: str = "fused"
-    rotary: str = "fused"
-    router: str = "modules"
-    cross_entropy: str = "native"
-    split_cross_entropy: str = "same"
-    loss_metrics: int = 0
+    engine: Engine = field(default_factory=unnamed)
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
-    """Ranks over whose batches batch norms take their statistics."""
+
+    @classmethod
+    def of(
+        cls, *, training: bool = True, dropout: float | None = None, batch_norm_ranks: Real = 1.0, **facts: object
+    ) -> Flavour:
+        """Return the flavour of an engine of fused attention with other facts, by flat name.
+
+        Raises
+        ------
+        KeyError
+            For a fact that there is not.
+        """
+        engine = unnamed().changed(**facts)
+        return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
+
+    @property
+    def attention(self) -> str:
+        """How attention runs; a kernel of its own for decode steps is a fused one."""
+        facts = self.engine.attention
+        return "flash" if facts.decode_generation not in (None, *SEVERAL_KERNELS) else facts.implementation
 
 
 @dataclass(frozen=True)
@@ -205,7 +236,7 @@ class Layers:
         with self.b.scope(leaf):
             width = x.shape[-1]
             weight = self.b.parameter("weight", width)
-            if self.flavour.rms_norm == "chain":
+            if self.flavour.engine.fusion.rms_norm == "chain":
                 return self._rms_chain(x, weight, weight_form)
             out = self.b.tensor("out", *x.shape)
             rstd = self.b.tensor("rstd", *x.shape[:-1], dtype=FP32)
@@ -234,7 +265,7 @@ class Layers:
 
     def activation(self, x: Tensor, function: str) -> Tensor:
         """Apply an activation function by its usual name."""
-        if function == "gelu_new" and self.flavour.gelu_new == "chain":
+        if function == "gelu_new" and self.flavour.engine.fusion.gelu_new == "chain":
             return self._gelu_chain(x)
         if function == "quick_gelu":
             return self.mul(x, self.pointwise("sigmoid", self.pointwise("mul_scalar", x)))
@@ -268,24 +299,24 @@ class Layers:
         tensors that the calling function still holds.
         """
         with self.b.scope(Purpose.LOSS):
-            if self.flavour.split_cross_entropy != "chain":
+            if self.flavour.engine.fusion.split_cross_entropy != "chain":
                 statistics(self, logits, FP32)
-            for _ in range(self.flavour.loss_metrics):
+            for _ in range(self.flavour.engine.training.loss_metrics):
                 # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
                 with self.b.scope(Purpose.METRICS):
                     log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
                     metric = self.b.tensor("metric", dtype=FP32)
                     self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
-            if self.flavour.cross_entropy == "fused":
+            if self.flavour.engine.fusion.cross_entropy == "fused":
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
-            in_place = self.flavour.cross_entropy == "in_place"
-            widens = in_place or (self.flavour.cross_entropy == "upcast" if upcast is None else upcast)
+            in_place = self.flavour.engine.fusion.cross_entropy == "in_place"
+            widens = in_place or (self.flavour.engine.fusion.cross_entropy == "upcast" if upcast is None else upcast)
             wide = self.cast(logits, FP32) if widens else logits
             if in_place:
                 loss = self.b.tensor("loss", dtype=FP32)
                 return self._one(Loss, "cross_entropy", (wide, labels), loss, function="in_place_cross_entropy")
-            if self.flavour.split_cross_entropy == "chain" and not one(self.shares.tensor):
+            if self.flavour.engine.fusion.split_cross_entropy == "chain" and not one(self.shares.tensor):
                 return chained_cross_entropy(self, wide, labels, logits, *alive)
             log_probabilities = self.softmax(wide, logarithm=True)
             loss = self.b.tensor("loss", dtype=wide.dtype)

@@ -37,7 +37,7 @@ def route(layers: Layers, model: DecoderModel, x: Tensor) -> tuple[Tensor, Tenso
 
 def _logits(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     weight = layers.b.parameter("weight", model.num_experts, x.shape[-1])
-    if model.router_in_fp32 and layers.flavour.router == "modules":
+    if model.router_in_fp32 and layers.flavour.engine.experts.router == "modules":
         x, weight = layers.cast(x, FP32), layers.cast(weight, FP32)
     shares = layers.shares  # ranks that hold the same tokens route them all
     repeated = 1.0 if shares.sequence else shares.tensor

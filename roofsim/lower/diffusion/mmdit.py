@@ -229,7 +229,7 @@ class JointDit:
             if not self.model.query_key_norm:
                 q, k, v = (layers.view(part, "reshape", *shape, copies_gradient=True) for part in flat)
                 return q, k, v
-            fused = Layers(self.b, replace(layers.flavour, rms_norm="fused"))
+            fused = Layers(self.b, replace(layers.flavour, engine=layers.flavour.engine.changed(rms_norm="fused")))
             q, k = (
                 fused.rms_norm(layers.view(part, "reshape", *shape), f"{name}_norm")
                 for part, name in zip(flat, (Purpose.QUERY, Purpose.KEY), strict=False)
@@ -259,7 +259,7 @@ class JointDit:
     def _rotate(self, x: Tensor, tables: tuple[Tensor, Tensor], leaf: str) -> Tensor:
         """Rotate neighbouring pairs of each head, in fp32: one kernel, or the library's chain."""
         layers = self.layers
-        if layers.flavour.rotary != "chain":
+        if layers.flavour.engine.fusion.rotary != "chain":
             cosine, sine = (layers.cast(table, x) for table in tables)
             return rotate(layers, x, (cosine, sine), leaf)
         cosine, sine = tables

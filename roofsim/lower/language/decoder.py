@@ -223,7 +223,7 @@ class _Decoder:
         """Tell whether queries and keys are put together after a part of them was rotated; Phi-3's code always does."""
         model = self.model
         part = model.position_embedding == "rotary" and model.attention == "mha" and model.rotary_fraction < 1.0
-        return self.call.flavour.rotary == "chain" and (part or model.fused_gate_up)
+        return self.call.flavour.engine.fusion.rotary == "chain" and (part or model.fused_gate_up)
 
     # -- layers -------------------------------------------------------------------------------------------------
 
@@ -387,7 +387,7 @@ class _Decoder:
         tokens = product(*x.shape[:2])
         flat = layers.view(logits, "reshape", tokens, model.vocab_size)
         labels = layers.labels(tokens)
-        if layers.flavour.cross_entropy == "upcast":
+        if layers.flavour.engine.fusion.cross_entropy == "upcast":
             labels = layers.copy(labels, "shift")
         layers.cross_entropy(flat, labels, x)
 

@@ -263,7 +263,7 @@ class _EncoderDecoder:
     # -- layers -------------------------------------------------------------------------------------------------
 
     def _norm(self, x: Tensor, leaf: str) -> Tensor:
-        if self.model.normalization == "rmsnorm" and self.layers.flavour.rms_norm == "chain":
+        if self.model.normalization == "rmsnorm" and self.layers.flavour.engine.fusion.rms_norm == "chain":
             return self._rms_chain(x, leaf)
         out = self.layers.norm(x, self.model.normalization, leaf, bias=bool(self.model.normalization_bias))
         return self.layers.cast(out, self.table) if self.wide_down else out

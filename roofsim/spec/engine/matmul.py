@@ -53,6 +53,15 @@ class WeightOnly(Strict):
         description="Other kernels for few rows: {rows, parts, tile_rows, expansion_slots}; null: the same.",
     )
 
+    def for_few_rows(self) -> WeightOnly:
+        """Return the kernels that run for few rows."""
+        few = self.few_rows
+        if few is None:
+            return self
+        return self.model_copy(
+            update={"parts": few.parts, "tile_rows": few.tile_rows, "expansion_slots": few.expansion_slots}
+        )
+
 
 class MatmulFacts(Facts):
     """How GEMMs run."""

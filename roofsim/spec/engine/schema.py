@@ -14,11 +14,11 @@ from roofsim.spec.engine.kernels import ConvolutionFacts, ExpertFacts, FusionFac
 from roofsim.spec.engine.matmul import MatmulFacts
 from roofsim.spec.engine.ranks import CommunicationFacts, DataParallelFacts
 from roofsim.spec.engine.running import CacheFacts, LaunchFacts, MemoryFacts, OffloadFacts, ScheduleFacts
+from roofsim.spec.engine.server import ServerFacts
 from roofsim.spec.engine.state import PrecisionFacts, TrainingFacts
 from roofsim.spec.engine.versions import NO_FACTS, Releases
 from roofsim.spec.precision.formats import FORMATS
 from roofsim.spec.precision.roles import NAMES, known_precision, unknown_precision
-from roofsim.spec.scenario.serving import ServerFacts
 
 if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document

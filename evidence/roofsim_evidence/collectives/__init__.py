@@ -1,0 +1,1 @@
+"""Collectives: the constants of links and networks, and their errors."""

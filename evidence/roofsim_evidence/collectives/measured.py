@@ -1,0 +1,215 @@
+"""Read measured collectives, price them, and score predictions."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+
+from roofsim.cost.links.collectives import collective_time, fabric_of
+from roofsim.records import dataclass, replace
+from roofsim.spec import catalog
+from roofsim.spec.hardware.schema import Gpu, System
+from roofsim.spec.reading.validate import validate
+from roofsim.units import parse
+from roofsim_evidence.places import measurements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roofsim.cost.links.collectives import Fabric
+    from roofsim.numeric import Array
+    from roofsim.spec.constants.links import Links
+
+Mask: TypeAlias = np.ndarray[Any, np.dtype[np.bool_]]
+
+MICROSECOND: Final = parse("1 us", "s")
+#: Below this size a clock on the host sees itself: neighbouring sizes of these tables jump between 10 and 60 us.
+HOST_CLOCK: Final = parse("4 MiB", "B")
+#: Collective libraries; others are engines with kernels of their own.
+LIBRARIES: Final = ("nccl", "nccl-8bit", "rccl", "oneccl")
+#: One row of so many may be fitted.
+FITTED: Final = 3
+
+
+class Case(NamedTuple):
+    """Rows that one call prices: a system, its network where it is another than the file says, operation and library."""
+
+    system: str
+    network: str
+    op: str
+    library: str
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """Measured collectives in columns.
+
+    Attributes
+    ----------
+    case
+        Each row's index into `cases`.
+    parts
+        What each row is scored with.
+    per_node
+        Ranks of the group on one node.
+    by_host
+        Clocked on the host.
+    unfit, fitted
+        Rows that no fit may use, and those that it may.
+    """
+
+    cases: tuple[Case, ...]
+    case: np.ndarray[Any, np.dtype[np.int64]]
+    parts: np.ndarray[Any, np.dtype[np.str_]]
+    ranks: Array
+    per_node: Array
+    size: Array
+    seconds: Array
+    by_host: Mask
+    unfit: Mask
+    fitted: Mask
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    def only(self, rows: Mask) -> Collectives:
+        """Return some of the rows."""
+        return replace(
+            self, case=self.case[rows], parts=self.parts[rows], ranks=self.ranks[rows], per_node=self.per_node[rows],
+            size=self.size[rows], seconds=self.seconds[rows], by_host=self.by_host[rows],
+            unfit=self.unfit[rows], fitted=self.fitted[rows],
+        )  # fmt: skip
+
+    def of(self, **wanted: str) -> Mask:
+        """Mark the rows of cases with the given fields."""
+        good = [all(getattr(case, name) == value for name, value in wanted.items()) for case in self.cases]
+        marked: Mask = np.asarray(good, dtype=np.bool_)[self.case]
+        return marked
+
+
+@cache
+def measured() -> Collectives:
+    """Return the measurements that ship, in the order in which every third may be fitted."""
+    path = measurements() / "collectives.csv.gz"
+    rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8"))))
+    keys = [Case(row["system"], row["network"], row["op"], row["library"]) for row in rows]
+    cases = tuple(dict.fromkeys(keys))
+    place = {case: index for index, case in enumerate(cases)}
+
+    def column(name: str) -> Array:
+        return np.array([float(row[name]) for row in rows])
+
+    parts = np.array([_part(row) for row in rows])
+    scored_only = np.char.startswith(parts, "log ") | np.char.endswith(parts, "host clock")
+    return Collectives(
+        cases=cases,
+        case=np.array([place[key] for key in keys]),
+        parts=parts,
+        ranks=column("ranks"),
+        per_node=column("per_node"),
+        size=column("bytes"),
+        seconds=column("time_us") * MICROSECOND,
+        by_host=np.array([row["clock"] == "host" for row in rows]),
+        unfit=scored_only,
+        fitted=(np.arange(len(rows)) % FITTED == 0) & ~scored_only,
+    )
+
+
+def _part(row: dict[str, str]) -> str:
+    """Say with what a row is scored: its system, whether over a network, engines' own kernels, published logs."""
+    words = ["log"] if row["source"].startswith("log:") else []
+    words.append(row["system"])
+    if int(row["per_node"]) < int(row["ranks"]):
+        words.append(row["network"] or "network")
+    if row["library"] not in LIBRARIES:
+        words.append("own kernels")
+    if row["clock"] == "host":
+        words.append("(vidur)")
+        if row["op"] == "all_reduce" and float(row["bytes"]) < HOST_CLOCK:
+            words.append("host clock")
+    return " ".join(words)
+
+
+@cache
+def _hardware(name: str) -> tuple[System, Gpu]:
+    system = validate(System, catalog.load("system", name))
+    return system, validate(Gpu, catalog.load("gpu", system.gpu or "generic"))
+
+
+def fabric(case: Case, links: Links) -> Fabric:
+    """Return the fabric of a case under some constants."""
+    system, gpu = _hardware(case.system)
+    if case.network:
+        system = system.model_copy(update={"network": case.network})
+    return fabric_of(system, gpu, gpu.architecture, links)
+
+
+def predict(table: Collectives, links: Links) -> Array:
+    """Return the predicted seconds of every row."""
+    seconds = np.empty(len(table))
+    fabrics: dict[tuple[str, str], Fabric] = {}
+    for index, case in enumerate(table.cases):
+        rows = table.case == index
+        if not rows.any():
+            continue
+        key = (case.system, case.network)
+        if key not in fabrics:
+            fabrics[key] = fabric(case, links)
+        found = fabrics[key]
+        stride = found.gpus_per_node / table.per_node[rows]
+        time = collective_time(
+            case.op,
+            table.size[rows],
+            table.ranks[rows],
+            stride,
+            found,
+            groups=1.0,
+            custom=None if case.library in LIBRARIES else case.library,
+            in_switch=case.library != "nccl-8bit",
+        )
+        seconds[rows] = time.seconds
+    return seconds
+
+
+class Score(NamedTuple):
+    """Errors of a part: rows, and median, 90th percentile and median of the signed relative error."""
+
+    part: str
+    rows: int
+    median: float
+    p90: float
+    bias: float
+
+
+def scores(table: Collectives, predicted: Array) -> list[Score]:
+    """Return the errors by part."""
+    error = predicted / table.seconds - 1.0
+    found = []
+    for part in sorted(set(table.parts.tolist())):
+        rows = table.parts == part
+        size = np.abs(error[rows])
+        found.append(
+            Score(
+                part,
+                int(rows.sum()),
+                float(np.median(size)),
+                float(np.quantile(size, 0.9)),
+                float(np.median(error[rows])),
+            )
+        )
+    return found
+
+
+def report(found: Iterable[Score]) -> list[str]:
+    """Return scores as lines of a Markdown table."""
+    lines = ["| part | rows | median error | 90 % below | bias |", "|---|---|---|---|---|"]
+    lines += [
+        f"| {score.part} | {score.rows} | {100 * score.median:.1f} % | {100 * score.p90:.0f} % | {100 * score.bias:+.1f} % |"
+        for score in found
+    ]
+    return lines

@@ -1,0 +1,1 @@
+"""Parameters, FLOPs, bytes and peaks beside what PyTorch itself computes."""

@@ -1,0 +1,1 @@
+"""Kernels that were not fitted: the tables of aiconfigurator-core."""

@@ -1,0 +1,1 @@
+"""Inference on published machines: decode steps, prefills, static batches, servers."""

@@ -1,0 +1,133 @@
+"""Fit engine constants of inference without each card in turn: ``python -m roofsim_evidence.inference.fit``.
+
+The shipped constants were set by the same rows with all cards in; this shows how far they carry to a card that nobody measured.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from copy import deepcopy
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from roofsim.api import resolve
+from roofsim.evaluate import evaluate
+from roofsim.output import save_text
+from roofsim.records import dataclass
+from roofsim_evidence.cases import folder
+from roofsim_evidence.inference.cases import READ, TIME, load_inference_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from roofsim.numeric import Array
+    from roofsim_evidence.inference.cases import InferenceCase
+
+#: Range of a constant around its shipped value.
+BOUNDS: Final = (0.4, 2.5)
+#: Step of a numerical derivative, rounds of the fit, and the logarithmic error from which a row counts less.
+STEP, ROUNDS, SOFT = 0.02, 8, 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit:
+    """Constants of an engine that measurements of one regime decide: paths into its facts."""
+
+    engine: str
+    regime: str
+    facts: tuple[str, ...]
+
+
+FITS: Final = (
+    Fit(
+        engine="llama.cpp",
+        regime="decode",
+        facts=("kernel_cycles", "stream_bytes_per_clock", "weight_only.bytes_per_clock", "stream_share"),
+    ),
+    Fit(engine="fastertransformer", regime="forward", facts=("host_call_time", "narrow_product_launches")),
+    Fit(engine="torchscript", regime="forward", facts=("host_call_time",)),
+    Fit(engine="tensorflow-xla", regime="forward", facts=("host_call_time",)),
+)
+
+
+def left_out_path() -> Path:
+    """Return the file of predictions by constants that never saw the card."""
+    return folder() / "inference_cards_out.csv"
+
+
+def read_left_out() -> dict[str, tuple[float, float]]:
+    """Return name -> shipped prediction at the time, and prediction without the card."""
+    with left_out_path().open(encoding="utf-8", newline="") as file:
+        return {row["name"]: (float(row["shipped"]), float(row["card_left_out"])) for row in csv.DictReader(file)}
+
+
+def shipped_facts(fit: Fit) -> Array:
+    """Return the shipped values of the constants."""
+    from roofsim.spec.engine.schema import catalog_engine
+
+    engine = catalog_engine(fit.engine)
+    return np.array([float(engine.fact(name)) for name in fit.facts])
+
+
+def predict(case: InferenceCase, fit: Fit, values: Array) -> float:
+    """Predict a case with other constants."""
+    scenario = deepcopy(case.scenario)
+    facts = scenario["workload"].setdefault("engine_facts", {})
+    for path, value in zip(fit.facts, values, strict=True):
+        if path.endswith("_share"):
+            facts[path] = min(float(value), 1.0)
+        else:
+            facts[path] = f"{float(value)!r} s" if path.endswith("_time") else float(value)
+    return READ[TIME](evaluate(resolve(scenario)))
+
+
+def fitted_without(card: str, fit: Fit, cases: Sequence[InferenceCase]) -> Array:
+    """Fit the constants to the rows that may be fitted, but those of a card."""
+    from scipy.optimize import least_squares
+
+    start = shipped_facts(fit)
+    mine = [case for case in cases if case.fits and case.gpu != card]
+
+    def errors(factors: Array) -> Array:
+        return np.array([np.log(predict(case, fit, start * factors) / case.measured) for case in mine])
+
+    found = least_squares(
+        errors, np.ones(len(start)), bounds=BOUNDS, loss="soft_l1", f_scale=SOFT, diff_step=STEP, max_nfev=ROUNDS
+    )
+    best: Array = start * found.x
+    return best
+
+
+def cases_of(fit: Fit) -> list[InferenceCase]:
+    """Return the rows of an engine's regime on one GPU."""
+    return [
+        case
+        for case in load_inference_cases()
+        if case.software == fit.engine and case.regime == fit.regime and case.gpus == 1 and case.metric == TIME
+    ]
+
+
+def main() -> None:
+    """Write the predictions of every card by constants that never saw it."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("name", "shipped", "card_left_out"))
+    for fit in FITS:
+        cases = cases_of(fit)
+        for card in sorted({case.gpu for case in cases}):
+            values = fitted_without(card, fit, cases)
+            facts = dict(zip(fit.facts, values.tolist(), strict=True))
+            sys.stdout.write(f"{fit.engine} {fit.regime} without {card}: {facts}\n")
+            for case in cases:
+                if case.gpu == card:
+                    pair = predict(case, fit, shipped_facts(fit)), predict(case, fit, values)
+                    writer.writerow((case.name, *(f"{seconds:.6g}" for seconds in pair)))
+    save_text(left_out_path(), file.getvalue())
+
+
+if __name__ == "__main__":
+    main()

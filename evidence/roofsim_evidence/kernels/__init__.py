@@ -1,0 +1,1 @@
+"""Single kernels: the constants of the kernel models, and their errors."""

@@ -1,0 +1,49 @@
+"""Score the kernel models on held-out rows, and on cards whose constants come from other cards."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from roofsim.calibrate.kernel_classes import generation
+from roofsim.calibrate.kernel_fit import KernelFit, fit_kernels, halves, predict_lent
+from roofsim.calibrate.kernel_table import Group, KernelTable
+from roofsim.calibrate.kernels import GroupErrors, errors_by_group, ideal_seconds, rows_of
+from roofsim_evidence.places import measurements
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+MEASURED: Final = "kernels.csv.gz"
+
+
+def measured_file() -> Path:
+    """Return the file of published kernels."""
+    return measurements() / MEASURED
+
+
+def without_card(table: KernelTable, found: KernelFit, gpu: str) -> KernelFit:
+    """Return a fit that has not seen a card: what its architecture's other cards say is fitted again."""
+    architecture = generation(Group(gpu, "", "", ""))
+    sisters = rows_of(table, lambda group: generation(group) == architecture and group.gpu != gpu)
+    result = KernelFit(
+        {group: constants for group, constants in found.own.items() if generation(group) != architecture},
+        {family: constants for family, constants in found.shared.items() if family[0] != architecture},
+        {},
+    )
+    if sisters.any():
+        again = fit_kernels(table.select(sisters))
+        result.own.update(again.own)
+        result.shared.update(again.shared)
+    return result
+
+
+def transfer(table: KernelTable, found: KernelFit) -> list[GroupErrors]:
+    """Return the errors on every card with constants lent by the others; `found` was fitted to the first half."""
+    scores: list[GroupErrors] = []
+    fitted = table.select(halves(table, ideal_seconds(table)))
+    for gpu in sorted({group.gpu for group in table.groups}):
+        others = without_card(fitted, found, gpu)
+        own = table.select(rows_of(table, lambda group, gpu=gpu: group.gpu == gpu))
+        scores += errors_by_group(own, partial(predict_lent, found=others))
+    return scores

@@ -1,0 +1,1 @@
+"""Peaks of memory on one device."""

@@ -1,0 +1,1 @@
+"""Steps of several GPUs, and what each mechanism of them is worth."""

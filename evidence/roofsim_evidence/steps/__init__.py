@@ -1,0 +1,1 @@
+"""Steps on one GPU: the constants of steps, and their errors."""

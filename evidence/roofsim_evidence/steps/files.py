@@ -1,0 +1,130 @@
+"""Fit the constants of steps and write them to hardware/constants/steps.yaml: ``python -m roofsim_evidence.steps.files``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import yaml
+
+from roofsim.evaluate import evaluate
+from roofsim.output import save_text
+from roofsim.records import replace
+from roofsim.schema.base import BaseModel
+from roofsim.spec.constants.kernels import Constants, Deviation, shipped
+from roofsim.units import humanize
+from roofsim_evidence.cases import load_cases
+from roofsim_evidence.steps.fit import fit_steps, leave_cards_out, usable
+from roofsim_evidence.steps.residuals import fit_spreads
+from roofsim_evidence.steps.scorecard import write_left_out
+from roofsim_evidence.steps.table import predict, step_table
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Array
+
+DIGITS: Final = 4
+COMMAND: Final = "evidence fit steps --write"
+HEAD: Final = f"""\
+# What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
+# evidence/measurements/steps.jsonl. The meaning of each number is in roofsim/spec/constants/kernels.py.
+"""
+
+
+def fitted() -> tuple[Constants, dict[str, Array]]:
+    """Fit everything; return the constants, and the seconds of every step by them and by fits that never saw its card."""
+    cases, start = load_cases(), shipped()
+    table = step_table(cases, list(start.classes))
+    use = usable(cases, table)
+    constants = rounded(fit_steps(table.only(use), start).constants)
+    seen = np.log(predict(table, constants) / table.measured)
+    unseen = np.log(leave_cards_out(table, use, start) / table.measured)
+    held = np.array([not case.fits for case in cases])
+    spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
+    notes = {
+        "command": COMMAND,
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by source, "
+        "card, family, precision, software and a hash",
+        "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
+        "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
+    }
+    priced = [evaluate(replace(case.resolve(), constants=constants)).step.step for case in cases]
+    seconds = {"shipped": np.array(priced), "card_left_out": np.exp(unseen) * table.measured}
+    return constants.model_copy(update={"spreads": spreads, "fitted": notes}), seconds
+
+
+def _median(logs: Array) -> float:
+    return float(np.median(np.abs(np.expm1(logs))))
+
+
+def rounded(constants: Constants) -> Constants:
+    """Round what is written, so that the file holds exactly what was scored."""
+    found: Constants = _rounded(constants)
+    return found
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return value.model_copy(update={name: _rounded(getattr(value, name)) for name in type(value).model_fields})
+    if isinstance(value, dict):
+        return {key: _rounded(item) for key, item in value.items()}
+    return _short(value) if isinstance(value, float) else value
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.{DIGITS}g}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return _short(value) if isinstance(value, float) else value
+
+
+def to_yaml(constants: Constants) -> str:
+    """Return the file: quantities with units, one line a table."""
+    data = _plain(constants.model_dump(exclude={"schema_version", "architectures", "gpus"}))
+    data["unit_bandwidth"] = humanize(constants.unit_bandwidth, "B/s", DIGITS)
+    data["energy"] = {name: humanize(value, "J", DIGITS) for name, value in constants.energy.model_dump().items()}
+    lines = ["schema: 1"]
+    for key, value in data.items():
+        if isinstance(value, dict) and key in ("sources", "fitted"):
+            lines.append(f"{key}:")
+            lines += [f"  {name}: {_flow(text)}" for name, text in value.items()]
+        elif key == "spreads":
+            lines.append("spreads:")
+            lines += [f"  {name}: {_flow(part)}" for name, part in value.items()]
+        else:
+            lines.append(f"{key}: {_flow(value)}")
+    for key, table in (("architectures", constants.architectures), ("gpus", constants.gpus)):
+        lines.append(f"{key}:")
+        lines += [f"  {name}: {_flow(_deviation(found))}" for name, found in sorted(table.items())]
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def _deviation(found: Deviation) -> dict[str, Any]:
+    compute = {name: value for name, value in found.compute.items() if abs(value - 1.0) > 10.0**-DIGITS}
+    plain: dict[str, Any] = _plain({"compute": compute, "stream": found.stream, "source": found.source})
+    return plain
+
+
+def _flow(value: Any) -> str:
+    text: str = yaml.safe_dump(value, default_flow_style=True, sort_keys=False, width=10**6, allow_unicode=True)
+    return text.removesuffix("\n").removesuffix("\n...").strip()
+
+
+def main() -> None:
+    """Fit, report, and with ``--write`` replace the file of the repository."""
+    constants, seconds = fitted()
+    for name, text in constants.fitted.items():
+        sys.stdout.write(f"{name}: {text}\n")
+    if "--write" in sys.argv:
+        path = constants() / "steps.yaml"
+        save_text(path, to_yaml(constants))
+        write_left_out(
+            [case.name for case in load_cases()], **{name: list(map(float, v)) for name, v in seconds.items()}
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,280 @@
+"""Fit the constants of steps to measured steps: shared ones first, then what architectures and cards deviate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from scipy.optimize import least_squares
+
+from roofsim.records import dataclass
+from roofsim.spec.constants.kernels import Constants, Deviation
+from roofsim.units import parse
+from roofsim_evidence.steps.table import FORMATS, StepTable, predict
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from roofsim.numeric import Array
+    from roofsim_evidence.cases import Case
+
+#: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
+#: constants, and of cards around their architecture: how strongly a fit is held back where data are few.
+PRIOR: Final = {"shared": 0.5, "architecture": 0.35, "gpu": 0.25}
+#: Spread of single measurements around a good model, for weighing them against the expected spreads above.
+NOISE: Final = 0.05
+#: Cards of an architecture that must stand behind a deviation before it is believed for their sisters.
+CARDS_FOR_ARCHITECTURE: Final = 3
+#: Fitted rows that a card needs for a deviation of its own.
+ROWS_FOR_CARD: Final = 2
+
+#: Sources that only score: another framework; a clock around a data loader; steps whose forward contradicts their backward.
+UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
+#: Steps whose host needs more than this share of the measured time say little of the device.
+HOST_SHARE: Final = 0.35
+
+#: Share of the peak, at the clock that the card runs at, that the inner loop of the best product reaches, tiles and waves
+#: apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16).
+PRODUCTS: Final = 1.0
+
+#: Plausible ranges of the shared constants.
+BOUNDS: Final[dict[str, tuple[float, float]]] = {
+    "stream": (0.75, 1.0),
+    "compute.fp16": (0.6, 0.92),
+    "compute.tf32": (0.6, 0.92),
+    "compute.fp32": (0.75, 1.0),
+    "compute.fp32_matrix": (0.4, 1.0),
+    "classes": (0.15, 1.15),
+    "classes.optimizer_loop": (0.35, 0.95),
+    # Steps of eager BERT cannot tell dropout, softmax, batched products and fused updates apart: these ranges cost them
+    # nothing. Steps of Megatron, which pass through them in other proportions, refute what lies below. Random numbers take
+    # 30 to 50 integer operations an element; rows of softmax, products of attention and fused updates stream.
+    "classes.optimizer": (0.75, 0.95),
+    "classes.dropout": (0.5, 0.8),
+    "classes.softmax": (0.85, 1.0),
+    "classes.matmul": (0.75, 1.1),
+    "factors.convolution": (0.6, 1.0),
+    "factors.winograd": (1.0, 4.0),
+    "factors.winograd_searched": (1.0, 4.0),
+    "factors.depthwise": (0.1, 0.5),
+    "immaturity": (0.01, 0.3),
+    "factors": (0.02, 1.0),
+    "transposes": (0.05, 1.0),
+    "cache_gain": (1.0, 5.0),
+    "unit_bandwidth": (parse("35 GB/s", "B/s"), parse("200 GB/s", "B/s")),
+    "energy.tf32": (parse("0.6 pJ", "J"), parse("5 pJ", "J")),
+    "energy.fp32": (parse("2 pJ", "J"), parse("16 pJ", "J")),
+    "energy.byte": (parse("50 pJ", "J"), parse("300 pJ", "J")),
+}
+#: Where every fit begins and what holds it back: values of a study of 450 eager steps on 31 cards, and of datasheets and
+#: kernel tables where that has none (fp32: watts over FLOP/s of P100, V100, Quadro RTX 8000, RTX 3090 on their datasheets are
+#: 17, 14, 12 and 9 pJ on a 7 nm class process). Not the shipped constants, which have seen the rows that a fit may leave out.
+STARTS: Final[dict[str, float]] = {
+    "stream": 0.93, "compute.fp16": 0.87, "compute.tf32": 0.9, "compute.fp32": 0.81, "compute.fp32_matrix": 0.65,
+    "classes.matmul": 0.86, "classes.convolution": 0.86, "classes.normalization": 0.83, "classes.softmax": 0.9,
+    "classes.batch_normalization": 0.7, "classes.batch_normalization_narrow": 0.7,
+    "classes.batch_normalization_last": 0.7,
+    "classes.dropout": 0.55, "classes.pooling": 0.35, "classes.pooling_backward": 0.35,
+    "classes.optimizer": 0.8, "classes.optimizer_loop": 0.62,
+    "classes.depthwise": 1.0, "classes.depthwise_backward": 0.28, "factors.convolution": 1.0, "factors.misaligned": 0.4,
+    "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6, "factors.winograd": 3.2,
+    "factors.winograd_searched": 3.2,
+    "factors.depthwise": 0.31, "transposes.fp16": 0.71, "transposes.tf32": 0.22, "unit_bandwidth": parse("38 GB/s", "B/s"),
+    "cache_gain": 2.5, "immaturity": 0.09, "energy.tf32": parse("3 pJ", "J"), "energy.fp32": parse("12 pJ", "J"),
+    "energy.byte": parse("220 pJ", "J"),
+}  # fmt: skip
+#: How far beside them (in logarithm) a search begins.
+NUDGE: Final = 0.15
+#: Classes that set the scale of the others, or of which no measured step has enough.
+FIXED_CLASSES: Final = (
+    "elementwise", "copy", "cast", "attention", "loss", "weights", "embedding", "gather", "sort", "scan", "resize", "reduction",
+)  # fmt: skip
+FREE_FACTORS: Final = (
+    "convolution", "misaligned", "misaligned_batched", "depthwise", "winograd", "winograd_searched", "misaligned_convolution",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Fitted constants and the predictions' logarithmic residuals on the rows that were fitted."""
+
+    constants: Constants
+    residuals: Array
+
+
+def free_paths(constants: Constants) -> list[str]:
+    """Return the paths of the shared constants that are fitted."""
+    paths = ["stream", "compute.fp16", "compute.tf32", "compute.fp32", "compute.fp32_matrix"]
+    paths += [f"classes.{name}" for name in constants.classes if name not in FIXED_CLASSES]
+    paths += [f"factors.{name}" for name in FREE_FACTORS]
+    paths += ["transposes.fp16", "transposes.tf32"]
+    return [
+        *paths,
+        "unit_bandwidth",
+        "cache_gain",
+        "immaturity",
+        "energy.tf32",
+        "energy.fp32",
+        "energy.byte",
+    ]
+
+
+def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
+    """Fit to all rows of a table; `cards` adds deviations of single cards.
+
+    Of `start` only what is not fitted counts; the rest begins at `STARTS`, so that a fit depends on its rows alone.
+    """
+    paths = free_paths(start)
+    for path in paths:
+        start = put(start, path, STARTS[path])
+    architectures = _countable(table)
+    headroom = dict(zip(map(str, table.architectures), table.headroom, strict=True))
+    keys = [(name, part) for name in architectures for part in (*FORMATS, "stream")]
+    first = np.log([get(start, path) for path in paths])
+    low, high = np.log([_bounds(path) for path in paths]).T
+    first = np.clip(first, low + 1e-9, high - 1e-9)
+
+    def build(values: Array) -> Constants:
+        shared = start
+        for path, value in zip(paths, np.exp(values[: len(paths)]), strict=True):
+            shared = put(shared, path, float(value))
+        return shared.model_copy(
+            update={"architectures": _deviations(keys, values[len(paths) :], _rates(shared), headroom), "gpus": {}}
+        )
+
+    def residuals(values: Array) -> Array:
+        errors = np.log(predict(table, build(values)) / table.measured) / NOISE
+        return np.concatenate(
+            [errors, (values[: len(paths)] - first) / PRIOR["shared"], values[len(paths) :] / PRIOR["architecture"]]
+        )
+
+    # From the very start some constants lie on a bound, in whose corner the search stays: it begins a little beside.
+    nudged = np.clip(first + np.random.default_rng(0).normal(0.0, NUDGE, len(first)), low + 1e-6, high - 1e-6)
+    bounds = (np.append(low, [-1.0] * len(keys)), np.append(high, [1.0] * len(keys)))
+    found = _solve(residuals, np.append(nudged, np.zeros(len(keys))), bounds)
+    constants = build(found)
+    if cards:
+        constants = _fit_cards(table, constants)
+    return Fit(constants, np.log(predict(table, constants) / table.measured))
+
+
+def _fit_cards(table: StepTable, constants: Constants) -> Constants:
+    """Let each card with enough rows deviate from what its architecture says."""
+    gpus: dict[str, Deviation] = {}
+    for gpu in sorted(set(table.gpus)):
+        rows = table.only(table.gpus == gpu)
+        if len(rows.measured) < ROWS_FOR_CARD:
+            continue
+        base = constants.architectures.get(str(rows.architectures[0]), Deviation())
+        parts = (*FORMATS, "stream")
+
+        def build(values: Array, base: Deviation = base, room: float = float(rows.headroom[0])) -> Deviation:
+            factors = np.exp(values)
+            compute = {
+                name: _round(_possible(base.compute.get(name, 1.0) * factors[i], constants.compute[name], name, room))
+                for i, name in enumerate(FORMATS)
+            }
+            stream = _round(_possible(base.stream * factors[-1], constants.stream, "stream", room))
+            return Deviation(compute=_spread(compute), stream=stream, source="its own steps")
+
+        def residuals(values: Array, gpu: str = gpu, rows: StepTable = rows) -> Array:
+            own = constants.model_copy(update={"gpus": {gpu: build(values)}})
+            errors = np.log(predict(rows, own) / rows.measured) / NOISE
+            return np.concatenate([errors, values / PRIOR["gpu"]])
+
+        size = len(parts)
+        gpus[str(gpu)] = build(_solve(residuals, np.zeros(size), (np.full(size, -0.7), np.full(size, 0.7))))
+    return constants.model_copy(update={"gpus": gpus})
+
+
+def _solve(residuals: Callable[[Array], Array], first: Array, bounds: tuple[Array, Array]) -> Array:
+    found = least_squares(residuals, first, bounds=bounds, loss="soft_l1", f_scale=1.5, max_nfev=60, diff_step=1e-3)
+    values: Array = found.x
+    return values
+
+
+def _countable(table: StepTable) -> list[str]:
+    """Return the architectures of which enough cards are in the table."""
+    cards: dict[str, set[str]] = {}
+    for architecture, gpu in zip(table.architectures, table.gpus, strict=True):
+        cards.setdefault(str(architecture), set()).add(str(gpu))
+    return sorted(name for name, found in cards.items() if len(found) >= CARDS_FOR_ARCHITECTURE)
+
+
+def _deviations(
+    keys: list[tuple[str, str]], values: Array, shared: dict[str, float], headroom: dict[str, float]
+) -> dict[str, Deviation]:
+    found: dict[str, dict[str, float]] = {}
+    for (name, part), value in zip(keys, np.exp(values), strict=True):
+        found.setdefault(name, {})[part] = _possible(float(value), shared[part], part, headroom[name])
+    return {
+        name: Deviation(
+            compute=_spread({part: value for part, value in parts.items() if part != "stream"}),
+            stream=parts["stream"],
+            source="steps measured on three cards or more",
+        )
+        for name, parts in found.items()
+    }
+
+
+def _rates(constants: Constants) -> dict[str, float]:
+    return constants.compute | {"stream": constants.stream}
+
+
+def _possible(factor: float, share: float, part: str, headroom: float) -> float:
+    """Return the factor, held so that no more is reached than the datasheet's rate at the clocks that parts run at."""
+    return min(factor, (1.0 if part == "stream" else PRODUCTS * headroom) / share)
+
+
+def _spread(compute: dict[str, float]) -> dict[str, float]:
+    """Give bf16 what fp16 has: the same units at the same rate."""
+    return compute | {"bf16": compute["fp16"]}
+
+
+def _round(value: Any) -> float:
+    return float(np.clip(value, 1e-3, 4.0))
+
+
+def _bounds(path: str) -> tuple[float, float]:
+    return BOUNDS.get(path) or BOUNDS[path.split(".", maxsplit=1)[0]]
+
+
+def get(constants: Constants, path: str) -> float:
+    """Return the constant at a path such as ``classes.softmax``."""
+    head, _, rest = path.partition(".")
+    part = getattr(constants, head)
+    if not rest:
+        return float(part)
+    return float(part[rest] if isinstance(part, dict) else getattr(part, rest))
+
+
+def put(constants: Constants, path: str, value: float) -> Constants:
+    """Return the constants with one of them replaced; fp16 and bf16 go together."""
+    head, _, rest = path.partition(".")
+    if not rest:
+        return constants.model_copy(update={head: value})
+    part = getattr(constants, head)
+    if isinstance(part, dict):
+        twin = {"bf16": value} if rest == "fp16" else {}
+        return constants.model_copy(update={head: {**part, rest: value, **twin}})
+    return constants.model_copy(update={head: part.model_copy(update={rest: value})})
+
+
+def usable(cases: Sequence[Case], table: StepTable) -> Any:
+    """Return which steps constants may be fitted to, as a mask: a third of the cases, less those that say nothing.
+
+    Left out are steps that the host holds up (they measure a host), the validation loops of a source whose clock
+    includes its loader, and software of another framework.
+    """
+    kept = [case.fits and case.source not in UNFITTED for case in cases]
+    return np.array(kept) & (table.host < HOST_SHARE * table.measured)
+
+
+def leave_cards_out(table: StepTable, use: Any, start: Constants) -> Array:
+    """Return the seconds of every step, each card's predicted by constants fitted without any row of that card."""
+    seconds = np.empty(len(table.measured))
+    for gpu in sorted(set(table.gpus)):
+        own = table.gpus == gpu
+        constants = fit_steps(table.only(use & ~own), start).constants
+        seconds[own] = predict(table.only(own), constants)
+    return seconds

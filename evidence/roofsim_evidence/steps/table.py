@@ -1,0 +1,230 @@
+"""Put the kernels of many measured steps into arrays, so that pricing them all with other constants is one expression."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.cost.device import reach
+from roofsim.cost.kernels.work import UNROLLED
+from roofsim.numeric import smooth_maximum
+from roofsim.records import dataclass, fields, replace
+from roofsim.schedule.step import NORM, throttled
+from roofsim.spec.constants.kernels import Deviation, youth
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roofsim.cost.device import Device
+    from roofsim.cost.kernels.work import KernelWork
+    from roofsim.evaluate import Evaluation
+    from roofsim.numeric import Array
+    from roofsim.spec.constants.kernels import Constants
+    from roofsim_evidence.cases import Case
+
+#: Number formats whose fractions architectures and cards may deviate in.
+FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepTable:
+    """Kernels of measured steps; the first group of fields has one element a step, the second one a kernel.
+
+    `times` says how often a kernel runs in a step; `at_peak` is its arithmetic in seconds at the dense peak, `moving`
+    and `transposed` its traffic in seconds at the full bandwidth, or at that of its kernels where these have `own`; `norm` is
+    the exponent of its corner (0: that of all); `keys` are indices into `names`, -1 for none.
+    """
+
+    measured: Array
+    host: Array
+    watts: Array
+    process: Array
+    youth: Array
+    per_unit: Array
+    headroom: Array
+    gpus: Any
+    architectures: Any
+
+    step: Any
+    times: Array
+    floor: Array
+    at_peak: Array
+    moving: Array
+    transposed: Array
+    resident: Array
+    simple: Array
+    math: Any
+    attention: Array
+    conditions: Any
+    kind: Any
+    energy: Array
+    own: Any
+    norm: Array
+
+    def only(self, chosen: Any) -> StepTable:
+        """Return the table of some steps, a mask."""
+        chosen = np.asarray(chosen)
+        kernels = chosen[self.step]
+        renumbered = np.cumsum(chosen) - 1
+        per_step = {name: getattr(self, name)[chosen] for name in _PER_STEP}
+        per_kernel = {
+            field.name: getattr(self, field.name)[kernels] for field in fields(self) if field.name not in _PER_STEP
+        }
+        return replace(self, **per_step, **per_kernel | {"step": renumbered[per_kernel["step"]]})
+
+
+_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "headroom", "gpus", "architectures")
+#: Order of number formats, conditions and classes in the tables of indices.
+#: Classes of kernels whose models leave the bandwidth to the constants of steps.
+BY_CLASS: Final = ("attention", "convolution")
+MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
+CONDITIONS: Final = (
+    "none", "convolution", "misaligned", "misaligned_batched", "winograd", "depthwise", "vector",
+    "misaligned_convolution", "winograd_searched",
+)  # fmt: skip
+
+
+def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
+    """Lower and transform each case once, and collect its kernels."""
+    kernels: list[list[Any]] = []
+    steps: list[list[Any]] = []
+    for number, case in enumerate(cases):
+        evaluation = case.evaluate()
+        gpu = evaluation.resolved.gpu
+        steps.append(
+            [
+                case.measured,
+                float(evaluation.step.host),
+                np.inf if gpu.tdp is None else gpu.tdp,
+                evaluation.resolved.architecture.process_energy,
+                youth(
+                    evaluation.resolved.engine.kernels.library_released, evaluation.resolved.architecture.kernels_since
+                ),
+                0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
+                evaluation.resolved.architecture.clock_headroom,
+                gpu.name,
+                gpu.architecture,
+            ]
+        )
+        kernels += [[number, *row] for row in _merged(_kernels(evaluation, classes))]
+    columns = list(zip(*kernels, strict=True))
+    heads = list(zip(*steps, strict=True))
+    return StepTable(
+        measured=np.array(heads[0]), host=np.array(heads[1]), watts=np.array(heads[2]), process=np.array(heads[3]),
+        youth=np.array(heads[4]), per_unit=np.array(heads[5]), headroom=np.array(heads[6]),
+        gpus=np.array(heads[7]), architectures=np.array(heads[8]),
+        step=np.array(columns[0]), times=np.array(columns[1]), floor=np.array(columns[2]), at_peak=np.array(columns[3]),
+        moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
+        simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
+        conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
+        own=np.array(columns[13], dtype=bool), norm=np.array(columns[14]),
+    )  # fmt: skip
+
+
+def _merged(rows: Iterable[list[Any]]) -> list[list[Any]]:
+    """Put equal kernels together: the layers of a network repeat theirs."""
+    found: dict[str, list[Any]] = {}
+    for row in rows:
+        same = found.setdefault(repr(row[1:]), [0.0, *row[1:]])
+        same[0] += row[0]
+    return list(found.values())
+
+
+def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
+    """Return a row for each kernel of each stage."""
+    device = evaluation.device
+    for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
+        for index, work in priced.works:
+            op = priced.graph.ops[index]
+            often = 1.0 if str(op.phase) == "optimizer" else float(evaluation.program.num_micro_batches)
+            keys = list(work.compute_keys)
+            math = keys.pop(0) if keys[0] in MATHS else ""
+            fused = work.bandwidth_key == "attention" and "unfused" not in keys
+            ids = [CONDITIONS.index(key) for key in keys]
+            share = device.constants.transposes.get(math, 0.0)
+            base = float(work.traffic) - share * float(work.transposed)
+            width = (1 if "32" in math else 0) if work.on_tensor else 2
+            own, moving = _moving(work, device, base)
+            yield [
+                float(priced.counts[index]) * float(stage.times) * often,
+                float(work.launches) * device.architecture.kernel_floor + float(work.floor),
+                float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
+                moving,
+                float(work.transposed) / float(device.bandwidth),
+                float(work.resident),
+                keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
+                MATHS.index(math),
+                device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
+                ([*ids, 0, 0, 0])[:3],
+                classes.index(work.bandwidth_key),
+                _energies(work, device, math.removesuffix("_matrix"), width, base),
+                own,
+                float(work.norm),
+            ]
+
+
+def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float]:
+    """Return whether a kernel's bandwidth is that of its model, and the seconds of its traffic.
+
+    Of a kernel whose model knows the bandwidth, those that it takes; of one that only counts other bytes than the op, those at
+    full bandwidth of so many.
+    """
+    moving = base / float(device.bandwidth)
+    if not work.norm:
+        return False, moving
+    share = float(work.bandwidth_share)
+    if work.bandwidth_key in BY_CLASS:
+        return False, moving * float(device.bandwidth_share(work.bandwidth_key)) / share if share else moving
+    return True, moving / share * device.pace if share else 0.0
+
+
+def _energies(work: KernelWork, device: Device, math: str, width: int, base: float) -> list[float]:
+    """Return FLOPs on matrix units in 16 bits (as many as take the energy), in fp32 and on other units, and bytes that count."""
+    table, process = device.constants.energy, device.architecture.process_energy
+    flops = float(work.flops)
+    wide = device.matrix_energy(math) / (table.tensor16 * process) if width == 0 else 0.0
+    spared = float(work.spared)
+    arithmetic = float(device.energy(flops / spared, math or "fp32", 0.0, on_tensor=work.on_tensor))
+    counts = float(work.energy) > arithmetic * (1.0 + 1e-9)
+    return [flops * wide, flops * (width == 1), flops * (width == 2), base if counts else 0.0]
+
+
+def predict(table: StepTable, constants: Constants) -> Array:
+    """Return the seconds of every step under other constants; the same formulas as pricing, on all kernels at once."""
+    levels = [
+        constants.of_names(str(gpu), str(name)) for gpu, name in zip(table.gpus, table.architectures, strict=True)
+    ]
+    compute = np.array([_shares(constants, level) for level in levels])[table.step, table.math]
+    stream = np.array([constants.stream * level.stream for level in levels])[table.step]
+    factors = np.array([constants.factors.get(name, 1.0) for name in CONDITIONS])
+    share = np.where(table.attention > 0.0, table.attention, compute * factors[table.conditions].prod(axis=1))
+    bandwidth = stream * np.array(list(constants.classes.values()))[table.kind]
+    bandwidth = bandwidth / (1.0 - table.resident + table.resident / constants.cache_gain)
+    drawn = np.asarray(reach(table.per_unit / constants.unit_bandwidth))
+    bandwidth = bandwidth * np.where(table.simple, drawn[table.step], 1.0)
+    bandwidth = np.where(table.own, 1.0, bandwidth)
+    transposes = np.array([constants.transposes.get(name, 0.0) for name in MATHS])[table.math]
+    kernels = smooth_maximum(
+        table.at_peak / share,
+        (table.moving + transposes * table.transposed) / bandwidth,
+        np.where(table.norm > 0.0, table.norm, constants.norm),
+    )
+    kernels = kernels * (1.0 + constants.immaturity * table.youth)[table.step]
+    device: Array = np.bincount(table.step, table.times * (kernels + table.floor), len(table.measured)).astype(float)
+    energy = constants.energy
+    root = np.sqrt(table.process)[table.step]
+    process = table.process[table.step]
+    fast = np.ones(len(table.step))
+    for name in ("winograd", "winograd_searched"):
+        chosen = (table.conditions == CONDITIONS.index(name)).any(axis=1)
+        fast = np.where(chosen, constants.factors[name], fast)
+    joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
+    joules = joules + table.energy[:, 3] * energy.byte * root
+    power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
+    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, throttled(device, power), NORM), table.host, NORM))
+    return step
+
+
+def _shares(constants: Constants, level: Deviation) -> list[float]:
+    return [constants.compute.get(name, 1.0) * level.compute.get(name, 1.0) if name else 1.0 for name in MATHS]

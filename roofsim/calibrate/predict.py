@@ -1,0 +1,104 @@
+"""Predict what was measured: one prediction for one measurement, with its 80 % interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.analyze.intervals import interval, memory_intervals
+from roofsim.analyze.ledger import memory_of
+from roofsim.api import serve
+from roofsim.calibrate.cases import BYTES, SERVED
+from roofsim.errors import NoDataError
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from roofsim.calibrate.cases import Case
+    from roofsim.evaluate import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """A measurement and what is predicted for it, in the unit of what was measured.
+
+    Attributes
+    ----------
+    interval
+        Ends of the 80 % interval, where the constants come with residuals.
+    architecture
+        That of the card.
+    experts
+        Whether the model is a mixture of experts.
+    """
+
+    case: Case
+    predicted: float
+    interval: tuple[float, float] | None = None
+    architecture: str = ""
+    experts: bool = False
+
+    @property
+    def error(self) -> float:
+        """The relative error: positive where more is predicted than was measured (a time: too slow)."""
+        return self.predicted / self.case.measured - 1.0
+
+
+def predict_case(case: Case) -> Prediction:
+    """Predict one measurement with the shipped constants.
+
+    Raises
+    ------
+    SpecError
+        When the scenario is wrong.
+    NoDataError
+        When the catalog lacks a number that the prediction needs, or a server has no steady state.
+    """
+    return _served(case) if case.quantity in SERVED else prediction_of(case, case.evaluate())
+
+
+def predict_cases(cases: Iterable[Case]) -> list[Prediction]:
+    """Predict all cases, in one pass."""
+    return [predict_case(case) for case in cases]
+
+
+def prediction_of(case: Case, evaluation: Evaluation) -> Prediction:
+    """Read what was measured off an evaluation of the case's scenario."""
+    predicted, ends = (_bytes if case.quantity in BYTES else _seconds)(case, evaluation)
+    return Prediction(
+        case=case,
+        predicted=predicted,
+        interval=ends,
+        architecture=evaluation.resolved.architecture.name,
+        experts=bool(getattr(evaluation.resolved.model, "num_experts", 0)),
+    )
+
+
+def _seconds(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, float] | None]:
+    del case
+    return float(evaluation.step.step), interval(evaluation)
+
+
+def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, float] | None]:
+    memory = memory_of(evaluation)
+    if case.quantity in memory.components:
+        return float(memory.components[case.quantity]), None
+    intervals = memory_intervals(memory, evaluation.resolved) or {}
+    return float(getattr(memory, case.quantity)), intervals.get(case.quantity)
+
+
+def _served(case: Case) -> Prediction:
+    """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
+    served = serve(case.scenario)
+    if served.steady is None:
+        raise NoDataError("no steady state")
+    answer, resolved = served.to_dict(), served.plan.resolved
+    figures = {**answer["latency"], **answer["throughput"]}
+    ends = figures.get(f"{case.quantity}_range")
+    return Prediction(
+        case=case,
+        predicted=float(figures[case.quantity]),
+        interval=None if ends is None else (float(ends[0]), float(ends[1])),
+        architecture=resolved.architecture.name,
+        experts=bool(getattr(resolved.model, "num_experts", 0)),
+    )

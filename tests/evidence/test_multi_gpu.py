@@ -1,0 +1,59 @@
+"""The shipped steps of several GPUs: what is drawn for fits, what scores apart, what a width holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from roofsim.spec.constants.many_gpus import ManyGpus, shipped
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
+from roofsim_evidence.multi_gpu.cases import group_of, load_multi_cases, page, splits_model, text_of, widths
+from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LABELS
+from roofsim_evidence.score import predict_case, predict_cases
+
+CASES = load_multi_cases()
+MEASURED = [case for case in CASES if case.source != COMPOSED]
+SOME = [case for case in MEASURED if case.fits][::12] + [case for case in MEASURED if not case.fits][::20]
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return predict_cases(SOME)
+
+
+def test_every_third_measured_case_may_be_fitted():
+    assert len(MEASURED) < len(CASES)
+    described = [case for case in MEASURED if case.source not in FOREIGN]
+    assert sum(case.fits for case in described) == -(-len(described) // 3)
+    assert not any(case.fits for case in CASES if case.source in (COMPOSED, *FOREIGN))
+    assert {case.source for case in CASES} == set(LABELS)
+
+
+def test_names_are_unique_and_every_case_says_where_it_is_from():
+    assert len({case.name for case in CASES}) == len(CASES)
+    assert all(case.note.startswith("grade ") and case.measured > 0.0 for case in CASES)
+
+
+def test_predictions_are_within_a_factor_of_measurements(rows):
+    assert all(abs(np.log1p(row.error)) < np.log(1.6) for row in rows), [(row.case.name, row.error) for row in rows]
+
+
+def test_intervals_are_at_least_those_of_measured_layouts(rows):
+    for row in rows:
+        table = shipped()
+        width = table.model_parallel if splits_model(row.case) else table.sharded
+        if row.case.scenario["hardware"]["gpus"] > 1:
+            assert row.interval[0] <= row.predicted * np.exp(-width) * 1.001
+
+
+def test_files_are_what_the_schema_reads(rows):
+    import yaml
+
+    found = validate(ManyGpus, from_mapping(yaml.safe_load(text_of(rows)), "written"))
+    assert found.sharded == widths(rows)["sharded"]
+
+
+def test_page_has_a_line_for_every_set(rows):
+    text = page(rows, [predict_case(next(case for case in CASES if case.source == COMPOSED))])
+    assert all(f"| {group_of(row)} |" in text for row in rows)

@@ -1,0 +1,146 @@
+"""Steps in arrays, fits that find what made the data, spreads that hold what they say."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from roofsim.analyze.intervals import GROUPS, UNMEASURED, interval, shares, spread
+from roofsim.api import answer
+from roofsim.spec.constants.kernels import Constants, shipped, youth
+from roofsim.spec.reading.source import read_yaml
+from roofsim.spec.reading.validate import validate
+from roofsim_evidence.cases import FIT_SHARE, load_cases
+from roofsim_evidence.steps.files import _short, rounded, to_yaml
+from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, usable
+from roofsim_evidence.steps.residuals import COVERAGE, _fit
+from roofsim_evidence.steps.table import predict, step_table
+from tests.scenarios import TINY, evaluated
+
+#: A few small cases of every source, card family and precision.
+SOME = load_cases()[::29]
+
+
+@pytest.fixture(scope="module")
+def table():
+    return step_table(SOME, list(shipped().classes))
+
+
+def test_the_table_prices_as_pricing_does(table):
+    found = predict(table, shipped())
+    expected = [float(case.evaluate().step.step) for case in SOME]
+    # The table averages power over the step, pricing holds long products to it one by one: BERT in TF32 on an H100, 2 %.
+    assert found == pytest.approx(expected, rel=0.025)
+    assert np.median(np.abs(found / expected - 1.0)) < 1e-9
+
+
+def test_a_table_of_some_steps_predicts_the_same(table):
+    chosen = np.arange(len(SOME)) % 3 == 1
+    assert predict(table.only(chosen), shipped()) == pytest.approx(predict(table, shipped())[chosen])
+
+
+def test_a_fit_finds_what_made_the_data(table):
+    start = shipped().model_copy(update={"architectures": {}, "gpus": {}})
+    truth = put(put(start, "classes.batch_normalization", 0.6), "stream", 0.8)
+    made = type(table)(
+        **{name: getattr(table, name) for name in table.__dataclass_fields__} | {"measured": predict(table, truth)}
+    )
+    fit = fit_steps(made, start, cards=False)
+    assert np.median(np.abs(fit.residuals)) < 0.01
+    before = np.abs(np.log(predict(made, start) / made.measured))
+    assert np.median(np.abs(fit.residuals)) < 0.3 * np.median(before)
+
+
+def test_fitted_constants_stay_in_plausible_ranges():
+    constants = shipped()
+    for path in free_paths(constants):
+        low, high = BOUNDS.get(path) or BOUNDS[path.split(".", maxsplit=1)[0]]
+        assert low * 0.999 <= get(constants, path) <= high * 1.001, path
+
+
+def test_the_file_reads_back_as_it_was_written(tmp_path):
+    path = tmp_path / "steps.yaml"
+    constants = rounded(shipped())
+    path.write_text(to_yaml(constants), encoding="utf-8")
+    again = validate(Constants, read_yaml(path))
+    for name in free_paths(constants):
+        assert get(again, name) == pytest.approx(get(constants, name), rel=1e-3), name
+    assert again.spreads == constants.spreads
+    assert set(again.gpus) == set(constants.gpus)
+
+
+def test_four_digits():
+    assert _short(0.123456) == 0.1235
+
+
+def test_a_third_of_the_cases_fit():
+    cases = load_cases()
+    share = sum(case.fits for case in cases) / len(cases)
+    assert share == pytest.approx(1 / FIT_SHARE, abs=0.03)
+    names = [case.name for case in cases]
+    assert len(set(names)) == len(names)
+    assert all(case.measured > 0 for case in cases)
+
+
+def test_what_is_not_used_for_fitting(table):
+    mask = usable(SOME, table)
+    assert mask.sum() > 0
+    assert not any(keep and not case.fits for keep, case in zip(mask, SOME, strict=True))
+    assert not any(keep and case.source in ("dle-tf", "dle-infer") for keep, case in zip(mask, SOME, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("library", "chip", "expected"),
+    [(None, 2020.0, 0.0), (2024.0, None, 0.0), (2020.0, 2020.0, 1.0), (2020.5, 2020.0, 1.0), (2021.25, 2020.0, 0.5),
+     (2022.0, 2020.0, 0.0), (2030.0, 2020.0, 0.0), (2010.0, 2020.0, 1.0)],
+)  # fmt: skip
+def test_youth(library, chip, expected):
+    assert youth(library, chip) == pytest.approx(expected)
+
+
+def test_spreads_hold_the_share_they_say():
+    generator = np.random.default_rng(1)
+    parts = generator.dirichlet(np.ones(len(GROUPS) + 2), size=500)
+    logs = generator.normal(size=500) * np.sqrt(0.05**2 + (parts[:, 0] * 0.4) ** 2)
+    found = _fit(parts, logs)
+    widths = np.array([spread(dict(zip(found.groups, row, strict=True)), found) for row in parts])
+    assert np.mean(np.abs(logs) <= found.quantile * widths) == pytest.approx(COVERAGE, abs=0.01)
+    assert max(found.groups, key=found.groups.get) == next(iter(GROUPS))
+
+
+def test_shares_sum_to_one():
+    for workload in ({"precision": "bf16"}, {"phase": "forward"}, {"phase": "decode", "output_length": 8}):
+        assert sum(shares(evaluated(TINY, **workload)).values()) == pytest.approx(1.0)
+
+
+def test_the_interval_holds_the_step_and_widens_with_ignorance():
+    def width(gpu, **workload):
+        evaluation = evaluated("resnet50", micro_batch_size=64, hardware_gpu=gpu, **workload)
+        low, high = interval(evaluation)
+        step = float(evaluation.step.step)
+        assert 0 < low < step < high
+        assert low * high == pytest.approx(step**2)
+        return math.log(high / step)
+
+    measured = width("a100-sxm4-40gb", precision="fp16-amp")
+    assert width("l40s", precision="fp16-amp") > measured
+    assert width("mi300x", precision="fp16-amp") > measured
+
+
+def test_what_nobody_measured_is_half_as_much_wider_again():
+    known = evaluated("resnet50", micro_batch_size=64, hardware_gpu="l40s", precision="fp16-amp")
+    guessed = known.resolved.architecture.model_copy(update={"measured": False})
+    unknown = replace(known, resolved=replace(known.resolved, architecture=guessed))
+    step = float(known.step.step)
+    widths = [math.log(interval(evaluation)[1] / step) for evaluation in (known, unknown)]
+    assert widths[1] == pytest.approx(UNMEASURED * widths[0])
+
+
+def test_results_carry_the_interval_and_what_it_rests_on():
+    result = answer(evaluated("resnet50", micro_batch_size=64, hardware_gpu="l40s", precision="fp16-amp"))
+    low, high = result.to_dict()["step_time_interval"]
+    assert low < result.step_time < high
+    assert any("no step on l40s was measured" in note for note in result.warnings)
