@@ -16,7 +16,6 @@ from roofsim.graph.ops import (
     Elementwise,
     Fused,
     Normalization,
-    Softmax,
 )
 from roofsim.records import replace
 
@@ -34,9 +33,6 @@ def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: S
     """Return the kernels of a pass of inference with what the engine merges, converts and adds."""
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
-    for place, op in ops_of.items():
-        if isinstance(op, Softmax) and serving.engine.attention.implementation == "fused_softmax":
-            priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
     if serving.engine.matmul.narrow_products != "wide":
         narrow_passes(
             ops_of, priced, serving.engine.matmul.narrow_products, serving.engine.matmul.narrow_product_launches

@@ -64,6 +64,7 @@ def _library(resolved: Resolved) -> KernelLibrary:
         stream_share=None if stream is None else stream * _data_share(resolved),
         vector_rows=float(engine.matmul.vector_rows),
         cache_share=engine.attention.cache_read_share,
+        softmax_on_chip=engine.attention.implementation == "fused_softmax",
         convolution_share=engine.convolution.share,
     )
 

@@ -23,6 +23,8 @@ class KernelLibrary:
         Rows up to which products run in kernels for vectors, which use all units however small the product is.
     cache_share
         Share of the memory bandwidth with which unfused attention reads a cache for few queries; None: as products.
+    softmax_on_chip
+        Whether its softmax keeps rows on chip however long they are.
     convolution_share
         Share of the rate of searched convolutions.
     """
@@ -34,4 +36,5 @@ class KernelLibrary:
     stream_share: float | None = None
     vector_rows: float = 0.0
     cache_share: float | None = None
+    softmax_on_chip: bool = False
     convolution_share: float = 1.0
