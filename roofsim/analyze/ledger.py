@@ -13,6 +13,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
+from roofsim.points import everywhere
 from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
@@ -38,7 +39,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         later = _of_ranks(stage, other)
         fuller: Any = later.peak >= fullest.peak
-        graph = stage.graph if bool(np.all(fuller)) else graph
+        graph = stage.graph if everywhere(fuller) else graph
         fullest = _fuller(fullest, later, fuller)
     fullest = _or_loading(fullest, loading(evaluation, graph))
     decoder = _decoder(evaluation)
@@ -122,8 +123,8 @@ def _workspace(evaluation: Evaluation) -> Real:
     values = resolved.engine.memory.workspace_per_token
     if values == 0.0 or not evaluation.resolved.model.generates:
         return 0.0
-    workload, width = resolved.workload, getattr(resolved.model, "hidden_size", 0)
-    length = workload.sequence_length if resolved.model.family == "encoder-decoder" else workload.prompt_length
+    workload, width = resolved.workload, resolved.model.traits().hidden_size
+    length = workload.sequence_length if resolved.model.encodes else workload.prompt_length
     tokens = real(workload.micro_batch_size) * real(length or 1)
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 

@@ -17,6 +17,7 @@ from roofsim.cost.kernels.models.attention import (
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
 from roofsim.numeric import divide, where
+from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -156,7 +157,7 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
         latent=np.asarray(float(latent)), itemsize=np.asarray(query.itemsize), cache_itemsize=np.asarray(key.itemsize),
         seen=np.asarray(op.visible_share() * op.kv_length / blocks),
     )  # fmt: skip
-    once = bool(np.all(np.asarray(op.q_length) <= 1.0)) and not op.backward
+    once = everywhere(op.q_length <= 1.0) and not op.backward
     forward = 2.0 * op.batch * op.heads * op.q_length * op.kv_length * (op.head_size + op.value_head_size)
     return Attend(
         sizes=sizes,
@@ -174,7 +175,7 @@ def _padding(op: Attention, work: KernelWork, context: Pricing) -> Real:
     generation = context.library.attention
     if generation not in PADDED:
         return 1.0
-    tile = min((width for width in HEAD_TILES if np.all(np.asarray(op.head_size) <= width)), default=None)
+    tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
     share: Real = 1.0 if tile is None else op.head_size / tile
     if generation == CUTLASS and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
         share = share / context.device.constants.physics["fast_fp32_products"]

@@ -72,7 +72,7 @@ def _library(resolved: Resolved) -> KernelLibrary:
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine = resolved.engine
-    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
+    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.decoder_only())
     if not generates and "train" in engine.phases:
         return None
     return Serving(

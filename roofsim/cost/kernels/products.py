@@ -13,7 +13,8 @@ from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, maximum, where
+from roofsim.numeric import divide, is_scalar, maximum, real, where
+from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _cut(work: KernelWork, context: Pricing) -> KernelWork:
     if work.product is None or units is None:
         return work
     math = work.compute_keys[0].removesuffix("_matrix")
-    left = tile_efficiency(*work.product, float(units), tiling_for(context.device, math))
+    left = tile_efficiency(*work.product, real(units), tiling_for(context.device, math))
     return replace(work, compute_share=work.compute_share * left, tiling=left)
 
 
@@ -137,7 +138,7 @@ def tiling_for(device: Device, math: str) -> Tiling:
 
 def _from_library(op: Matmul, context: Pricing) -> bool:
     """Tell whether a library multiplies, at some sizes at least: not where narrow weights are expanded on the way."""
-    return packed_weight(op) is None or bool(np.any(_as_library(op, context)))
+    return packed_weight(op) is None or anywhere(_as_library(op, context))
 
 
 def _written_out(op: Matmul, context: Pricing) -> Any:
@@ -166,7 +167,9 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
 
 def _settled(holds: Any, rows: Real) -> Any:
     """Return a condition as yes or no where it is the same for all sizes."""
-    return bool(np.all(holds)) if is_scalar(rows) or np.all(holds) or not np.any(holds) else holds
+    if is_scalar(rows) or isinstance(holds, Points):
+        return everywhere(holds)
+    return bool(np.all(holds)) if np.all(holds) or not np.any(holds) else holds
 
 
 def _products_of(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import Silicon
-from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.numeric import divide, maximum, minimum, real, where
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ WIDTHS: Final = {"fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
 
 def card(device: Device, peak: Real) -> Silicon:
     """Return what the kernel models ask of a card; 1 unit and no cache where they are unknown."""
-    units = 1.0 if device.compute_units is None else float(device.compute_units)
+    units = 1.0 if device.compute_units is None else real(device.compute_units)
     cache = 0.0 if device.cache is None else device.cache
     if device.compute_units is None or device.clock is None:
         rate: Real = device.architecture.flops_per_clock or device.constants.physics["usual_flops_per_clock"]

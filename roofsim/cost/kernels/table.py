@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from roofsim.numeric import is_scalar, real
+import numpy as np
+
+from roofsim.numeric import real
+from roofsim.points import agreed
 from roofsim.spec.constants.kernel_models import Numbers, shipped_models
 
 if TYPE_CHECKING:
@@ -59,10 +61,12 @@ def _measured_card(device: Device) -> str | None:
     sisters = {
         name: card.bytes_per_clock for name, card in cards.items() if card.architecture == device.architecture.name
     }
-    if not sisters or clock is None or units is None or not is_scalar(clock, bandwidth):
+    if not sisters or clock is None or units is None:
         return None
     rate = bandwidth / (clock * units)
-    return min(sisters, key=lambda name: abs(math.log(sisters[name] / float(real(rate)))))
+    apart = np.stack([np.abs(np.log(own / np.asarray(rate))) for own in sisters.values()])
+    nearest: int = agreed(apart.argmin(axis=0))  # points that take after different cards are priced apart
+    return list(sisters)[nearest]
 
 
 @cache
