@@ -52,7 +52,7 @@ STATED_WIDTH: Final = 256.0
 class Attend:
     """A call of fused attention.
 
-    `one_query` says whether a sequence has one query, `plain` whether each query head has keys of its own, `flops` the
+    `one_query` says whether a sequence has one query, `plain` is 1 where each query head has keys of its own, `flops` the
     arithmetic without padding; `backward` asks for the backward kernel, which does so many times the forward's arithmetic and
     moves so many bytes. `factor` is the share of the library's rate that this call reaches, `blocks` how many such calls run one
     after another.
@@ -106,14 +106,14 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     vectored = library.decode_attention in VECTORED
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
-        constants = replace(constants, block=where(np.asarray(shape.plain), start, constants.block))
+        constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
     peak, _ = device.rate(math)
     compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
     rate = device.vector_rate
     if vectored and rate is not None:
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
-        compute = np.asarray(where(np.asarray(shape.plain), own, compute))
+        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
     return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
@@ -162,7 +162,7 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
     return Attend(
         sizes=sizes,
         one_query=once,
-        plain=op.heads <= op.kv_heads,
+        plain=where(op.heads <= op.kv_heads, 1.0, 0.0),
         flops=op.executed_flops(),
         factor=1.0 if once else _padding(op, work, context),
         blocks=blocks,

@@ -77,5 +77,5 @@ def full_clock_share(sustained: float, drawn: float, exponent: float) -> float:
     >>> round(full_clock_share(0.57, 2.35, 1.5), 2), full_clock_share(0.7, 1.1, 1.5)
     (1.02, 0.7)
     """
-    share = (sustained * drawn ** (1.0 / exponent)) ** (exponent / (exponent - 1.0))
+    share: float = (sustained * drawn ** (1.0 / exponent)) ** (exponent / (exponent - 1.0))
     return max(share, sustained)
