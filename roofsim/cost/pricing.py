@@ -15,6 +15,7 @@ from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, s
 from roofsim.graph.base import Kind
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
+from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -114,6 +115,7 @@ class PassCost:
     sustained: dict[str, Sustained] = field(default_factory=dict)
     attention: dict[str, Real] = field(default_factory=dict)
     overhead: Real = 0.0
+    physics: Physics = field(default_factory=shipped_physics)
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -156,6 +158,11 @@ class PricedGraph:
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
 
+    @property
+    def _corner(self) -> float:
+        """Exponent of the soft maximum of a long product's time and its limit by power."""
+        return self.context.device.constants.physics["power_corner"]
+
     def _holds_products(self) -> bool:
         """Tell whether long products are held to the card's power on their own: not where nobody measured steps of such."""
         device = self.context.device
@@ -178,12 +185,12 @@ class PricedGraph:
         """Return the cost of one launch of every op, in program order."""
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts = self._watts(Scales())
-        windows = self.windows
+        windows, corner = self.windows, self._corner
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
             if watts is not None and windows is not None:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place])
+                own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
         return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
@@ -264,11 +271,13 @@ class PricedGraph:
             shares = None if self._windows is None else self._windows[number]
             for part, work, cost in self._priced(stack, scales):
                 share = None if shares is None else shares[part].reshape(len(shares[part]), *room, *stack.shape)
-                sums.setdefault(stack.phase, _Sums()).add(work, cost, times[part], watts, share, attends=stack.attends)
+                own = sums.setdefault(stack.phase, _Sums())
+                own.add(work, cost, times[part], watts, share, self._corner, attends=stack.attends)
         of_points = self._of_points and scales.rank == 0
         return _pass_cost(
             {phase: found.settled(of_points=of_points) for phase, found in sums.items()},
             {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in sums},
+            self.context.device.constants.physics,
         )
 
     def _watts(self, scales: Scales) -> Any:
@@ -286,9 +295,17 @@ class _Sums:
     apart: Sustained | None = None
 
     def add(
-        self, work: KernelWork, cost: Price, times: Array, watts: Any, share: Array | None, *, attends: bool
+        self,
+        work: KernelWork,
+        cost: Price,
+        times: Array,
+        watts: Any,
+        share: Array | None,
+        corner: float,
+        *,
+        attends: bool,
     ) -> None:
-        """Add some kernels, each so many times; `share` of each is held to the power limit on its own."""
+        """Add some kernels, each so many times; `share` of each is held to the power limit on its own, with a `corner`."""
         found = {name: total(getattr(cost, name), times) for name in PARTS} | {"launches": total(work.launches, times)}
         if attends:
             found["attention"] = total(cost.time, times)
@@ -297,7 +314,7 @@ class _Sums:
         for name, value in found.items():
             self.parts[name] = self.parts[name] + value
         if watts is not None and share is not None:
-            own = sustained(cost.time, work.heat / watts, work.energy / watts, share)
+            own = sustained(cost.time, work.heat / watts, work.energy / watts, share, corner)
             kept = {part.name: total(getattr(own, part.name), times) for part in fields(Sustained)}
             self.apart = (Sustained() if self.apart is None else self.apart).plus(Sustained(**kept))
 
@@ -310,7 +327,7 @@ class _Sums:
         return _Sums(parts=parts, apart=Sustained(**kept))
 
 
-def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
+def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
     """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
     return PassCost(
         device={str(phase): {part: found.parts[part] for part in PARTS} for phase, found in sums.items()},
@@ -318,6 +335,7 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         power={str(phase): found.parts["power"] for phase, found in sums.items()},
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
+        physics=physics,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.links.communication import Traffic
 from roofsim.numeric import Real, divide, maximum, minimum, where
@@ -11,17 +11,8 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.host import HostShown
+    from roofsim.spec.constants.physics import Physics
     from roofsim.spec.engine.ranks import Overlap
-
-#: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
-#: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).
-TILED: Final = 0.35
-#: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
-#: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
-CONTENTION: Final = 0.95
-#: Share of the compute units that a collective's kernels hold while it runs, also while it waits for the network (NCCL: 16 to
-#: 32 blocks on 108 to 148 units; plausible 0.1 to 0.25).
-OCCUPIED: Final = 0.12
 
 Found = dict[tuple[str, str], Traffic]
 
@@ -54,35 +45,36 @@ def exposed(
     reduced behind every micro batch, not behind the last alone; `virtual` stages send as many messages per micro batch.
     """
     micro, step = Traffic(), Traffic()
+    tiled = cost.physics["tiled_communication"] if overlap.tensor else 1.0
     latency: Real = 0.0
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
-                beside = _compute(cost, phase) + _waits(found, phase, overlap, traffic)
-                micro = micro.plus(_behind(traffic, beside, CONTENTION, hides=overlap.data))
+                beside = _compute(cost, phase) + _waits(found, phase, tiled, traffic)
+                micro = micro.plus(_behind(traffic, beside, cost.physics, hides=overlap.data))
             else:
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
                 during = "forward" if phase == "optimizer" else phase
-                beside = _compute(cost, during) + _waits(found, during, overlap, traffic)
+                beside = _compute(cost, during) + _waits(found, during, tiled, traffic)
                 beside = beside * num_micro_batches if reduces_each and phase != "optimizer" else beside
-                step = step.plus(_buckets(whole, beside, hides=overlap.data))
+                step = step.plus(_buckets(whole, beside, cost.physics, hides=overlap.data))
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
         elif group in ("context", "context_ring"):
-            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0)))
+            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0), cost.physics))
         else:
-            micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
+            micro = micro.plus(traffic, tiled if group == "tensor" else 1.0)
     return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
-def _waits(found: Found, phase: str, overlap: Overlap, beside: Traffic) -> Real:
+def _waits(found: Found, phase: str, tiled: float, beside: Traffic) -> Real:
     """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on."""
     seconds: Real = 0.0
     for (during, group), traffic in found.items():
         if group == "tensor" and (during == phase or (phase, during) == ("backward", "recompute")):
-            seconds = seconds + traffic.intra_node * (TILED if overlap.tensor else 1.0)
+            seconds = seconds + traffic.intra_node * tiled
     return seconds * divide(beside.inter_node, beside.seconds)
 
 
@@ -93,28 +85,29 @@ def _compute(cost: PassCost, phase: str) -> Real:
     return cost.device_time(phase)
 
 
-def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) -> Traffic:
+def _behind(traffic: Traffic, compute: Real, physics: Physics, *, hides: bool) -> Traffic:
     """Hide traffic behind arithmetic; what moves over the GPU's own links slows that down."""
     if not hides:
         return traffic
-    beside = contention * traffic.local + OCCUPIED * maximum(traffic.seconds - traffic.local, 0.0)
+    elsewhere = maximum(traffic.seconds - traffic.local, 0.0)
+    beside = physics["contention"] * traffic.local + physics["occupied_units"] * elsewhere
     shown = maximum(traffic.seconds - compute, beside)
     return _scaled(traffic, shown)
 
 
-def _beside_attention(traffic: Traffic, attention: Real) -> Traffic:
+def _beside_attention(traffic: Traffic, attention: Real, physics: Physics) -> Traffic:
     """Show what attention waits for, and what takes longer than the blocks of attention beside which it travels."""
     free = traffic.seconds - traffic.waited
     local = traffic.local * divide(free, traffic.seconds)
-    beside = CONTENTION * local + OCCUPIED * maximum(free - local, 0.0)
+    beside = physics["contention"] * local + physics["occupied_units"] * maximum(free - local, 0.0)
     return _scaled(traffic, traffic.waited + maximum(free - attention * traffic.beside, beside))
 
 
-def _buckets(traffic: Traffic, compute: Real, *, hides: bool) -> Traffic:
+def _buckets(traffic: Traffic, compute: Real, physics: Physics, *, hides: bool) -> Traffic:
     """Hide bucketed gradient reductions behind backward; the last bucket comes when nothing is left of it."""
     if not hides:
         return traffic
-    shown = _behind(traffic, compute, CONTENTION, hides=True)
+    shown = _behind(traffic, compute, physics, hides=True)
     return _scaled(traffic, maximum(shown.seconds, minimum(traffic.last, traffic.seconds)))
 
 

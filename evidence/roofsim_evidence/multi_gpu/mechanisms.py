@@ -14,6 +14,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, Copy
 from roofsim.records import dataclass, replace
 from roofsim.schedule.pipeline.makespan import closed_form
+from roofsim.spec.constants.physics import Physics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -75,6 +76,18 @@ class Mechanism:
 
 
 # -- what is replaced by what --------------------------------------------------------------------------------------
+
+_constant_of: Final = Physics.__getitem__
+
+
+def _constants(**values: float) -> Swap:
+    """Put other values in the place of physical constants, plausible or not."""
+
+    def constant(self: Physics, name: str) -> float:
+        return values[name] if name in values else _constant_of(self, name)
+
+    return "roofsim.spec.constants.physics", "Physics.__getitem__", constant
+
 
 _remembered: Final = Messages._remembered
 _fabric_of: Final = import_module("roofsim.cost.links.fabric").fabric_of
@@ -204,7 +217,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="tiled", page="tensor", touches=_degree("tensor"), without="overlapped tensor collectives fully exposed",
-        swaps=((_OVERLAP, "TILED", 1.0),),
+        swaps=(_constants(tiled_communication=1.0),),
     ),
     Mechanism(
         name="recomputed-collectives", page="recomputation", touches=_recomputed_tensor,
@@ -241,7 +254,7 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="contention", page="sharding", touches=_replicas, without="hidden collectives cost nothing",
-        swaps=((_OVERLAP, "CONTENTION", 0.0), (_OVERLAP, "OCCUPIED", 0.0)),
+        swaps=(_constants(contention=0.0, occupied_units=0.0),),
     ),
     Mechanism(
         name="copies", page="sharding", touches=_fully_sharded, without="no copies into and out of buffers, no casts",
@@ -265,6 +278,6 @@ MECHANISMS: Final = (
     ),
     Mechanism(
         name="chips", page="stragglers", touches=_many, without="chips of one name are identical",
-        swaps=(("roofsim.schedule.surroundings", "CHIP_SPREAD", 0.0),),
+        swaps=(_constants(chip_spread=0.0),),
     ),
 )  # fmt: skip
