@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from roofsim.calibrate.overlay import to_yaml  # noqa: F401 - the module loads with the constants that it overlays
+from roofsim.analyze.catalogs import entry
 from roofsim.errors import SpecError
 from roofsim.spec.constants.kernel_models import shipped_models
 from roofsim.spec.constants.physics import shipped_physics
@@ -60,6 +60,12 @@ ALLOWED = {
     "analyze/sensitivity.py": None,
     "analyze/shares.py": {"NEGLIGIBLE"},
     "analyze/timeline/build.py": {"MOST_PIECES"},
+}  # fmt: skip
+
+
+#: What an expression is made of.
+PARTS = {
+    ast.UnaryOp: ("operand",), ast.BinOp: ("left", "right"), ast.Tuple: ("elts",), ast.List: ("elts",), ast.Dict: ("values",),
 }  # fmt: skip
 
 
@@ -152,6 +158,16 @@ def test_a_calibration_file_puts_other_constants_in_their_place(tmp_path):
     assert float(slower.step.step) > 1.005 * float(usual.step.step)
     steeper = calibrated(tmp_path, clock_power=3.0)
     assert float(steeper.step.step) < float(usual.step.step)
+
+
+def test_constants_are_shown():
+    shown = entry("physics", None)
+    assert shown["contention"] == "0.95 (0.5 to 1)"
+    assert shown["plain_decode_start"].startswith("1.8 us")
+    assert set(shown["sources"]) == set(shipped_physics().constants)
+    assert set(entry("physics", "clock_power")) == {"kind", "name", "clock_power", "sources"}
+    with pytest.raises(SpecError, match="no physical constant"):
+        entry("physics", "contentoin")
 
 
 @pytest.mark.parametrize(
