@@ -152,7 +152,7 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
                 moving,
                 float(work.transposed) / float(device.bandwidth),
-                float(work.resident),
+                0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
                 device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
