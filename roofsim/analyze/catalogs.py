@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.spec import catalog
+from roofsim.spec.engine.editor import engine_schema, with_engine_facts
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
@@ -127,4 +128,7 @@ def json_schema(what: str) -> dict[str, Any]:
         return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
     if what not in SCHEMAS:
         raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))
-    return SCHEMAS[what].model_json_schema()
+    if what == "engine":
+        return engine_schema()
+    schema = SCHEMAS[what].model_json_schema()
+    return with_engine_facts(schema) if what == "scenario" else schema
