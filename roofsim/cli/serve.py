@@ -10,7 +10,7 @@ import typer
 from roofsim.cli.flags import PICTURES, Json, Scenario
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
-from roofsim.spec.scenario.serving import USUAL_ENGINE
+from roofsim.spec import usual
 
 Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
@@ -26,7 +26,7 @@ Simulate = Annotated[
 ]
 
 
-@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": USUAL_ENGINE})
+@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": usual.SERVER})
 def serve(
     *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
     overrides: Overrides,

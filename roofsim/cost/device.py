@@ -8,6 +8,7 @@ from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
+from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
@@ -30,7 +31,6 @@ WIDTH_ENERGY: Final = {"fp8": 0.42, "int8": 0.42, "fp6": 0.375, "fp4": 0.25, "in
 #: (plausible 1.2 to 1.8; long rows in published steps of A100 at 400 W and H100 at 500 W). Kernels of Hopper's and later
 #: instructions feed the matrix units from shared memory.
 ATTENTION_EFFORT: Final = 1.35
-DIRECT: Final = ("flash3", "cudnn", "trtllm", "flashinfer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +242,7 @@ def device_of(
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
-        attention_effort=1.0 if attention in DIRECT else ATTENTION_EFFORT,
+        attention_effort=1.0 if attention_kernel(attention).operands == "shared_memory" else ATTENTION_EFFORT,
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         searched=library is not None and library < SEARCHED,

@@ -17,6 +17,7 @@ from roofsim.cost.kernels.rated import card, rated, sustained
 from roofsim.cost.kernels.table import constants_for, factor_of
 from roofsim.numeric import where
 from roofsim.records import replace
+from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -25,18 +26,11 @@ if TYPE_CHECKING:
     from roofsim.graph.ops import Attention
     from roofsim.numeric import Array, Real
 
-#: Kernels that do not split the cache of a sequence and head over blocks, and whose they are modelled after.
-UNSPLIT: Final = {"single_query": "trtllm", "paged": "flash2"}
-#: Kernels that use matrix units for grouped heads only (TensorRT-LLM documentation, XQA and masked multi-head attention).
-VECTORED: Final = ("trtllm", "single_query")
-#: Seconds in which they start and end a sequence and head of its own keys, per compute unit (aiconfigurator's tables: 512
-#: sequences of 16 heads and two keys take 135 us on an A100, 64 of 48 heads 59 us).
+#: Seconds in which kernels with matrix units for grouped heads only start and end a sequence and head of its own keys, per
+#: compute unit (aiconfigurator's tables: 512 sequences of 16 heads and two keys take 135 us on an A100, 64 of 48 heads 59 us).
 PLAIN_START: Final = parse("1.8 us", "s")
-#: Kernels that pad heads, and the widths to which they do (xformers' CUTLASS kernels, FlashAttention 1).
-PADDED: Final = ("memory_efficient", "flash1")
+#: Widths to which kernels pad heads (xformers' CUTLASS kernels, FlashAttention 1).
 HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
-#: TF32 products that CUTLASS takes for one of fp32 (OpMultiplyAddFastF32), which xformers' kernels for 4-byte types use.
-FAST_FP32: Final = 3.0
 WIDEST: Final = 2.0
 #: Decode steps over a cache of compressed entries, of which values are a part (multi-head latent attention).
 LATENT: Final = "mla_decode"
@@ -52,11 +46,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
     latent = serving.decodes and op.inputs[1] == op.inputs[2]
     operation = LATENT if latent else "attention_decode" if serving.decodes else "attention_prefill"
-    generation = (
-        serving.engine.kernels.measured_as
-        if latent
-        else UNSPLIT.get(serving.engine.attention.generation or "", serving.engine.attention.generation)
-    )
+    own = serving.engine.attention.generation
+    kernel = attention_kernel(own)
+    generation = serving.engine.kernels.measured_as if latent else kernel.measured_as or own
     measured, numbers = constants_for(context.device, operation, generation, kind)
     if not (serving.decodes or measured):
         return work
@@ -64,9 +56,9 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
     chip, shape = card(context, work.flop_peak), _attention_shape(op)
     if serving.decodes:
         constants = DecodeConstants(**numbers)
-        if serving.engine.attention.generation in UNSPLIT and not latent:
+        if not (kernel.splits_cache or latent):
             constants = replace(constants, chunk=WHOLE)
-        if serving.engine.attention.generation in VECTORED:
+        if kernel.matrix_units == "grouped_heads":
             plain = np.asarray(op.heads <= op.kv_heads)
             constants = replace(
                 constants, block=where(plain, np.minimum(PLAIN_START, constants.block), constants.block)
@@ -80,23 +72,21 @@ def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: 
 
 def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWork:
     """Let kernels of the first generation compute heads as wide as the next of their tiles."""
-    if serving.engine.attention.generation not in PADDED or serving.decodes:
+    kernel = attention_kernel(serving.engine.attention.generation)
+    if not kernel.pads_heads or serving.decodes:
         return work
     tile = min((width for width in HEAD_TILES if np.all(np.asarray(op.head_size) <= width)), default=None)
     share = 1.0 if tile is None else op.head_size / tile
-    if (
-        serving.engine.attention.generation == "memory_efficient"
-        and op.inputs[0].dtype.itemsize > WIDEST
-        and work.on_tensor
-    ):
-        share = share / FAST_FP32
+    if op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
+        share = share / kernel.fp32_products
     return replace(work, compute_share=work.compute_share * share)
 
 
 def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:
     """Let kernels that take matrix units for grouped heads only compute the others on ordinary units, without padding."""
     rate = context.device.vector_rate
-    if serving.engine.attention.generation not in VECTORED or rate is None:
+    kernel = attention_kernel(serving.engine.attention.generation)
+    if kernel.matrix_units == "all_heads" or rate is None:
         return limits
     plain = op.executed_flops() / (rate * context.device.constants.factors["vector"])
     return where(np.asarray(op.heads <= op.kv_heads), plain, limits[0]), limits[1]
