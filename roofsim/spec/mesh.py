@@ -10,6 +10,7 @@ from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.numeric import Real, real
 from roofsim.records import replace
 from roofsim.schema.base import BaseModel
+from roofsim.spec.model.base import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -70,13 +71,13 @@ def _replaced(part: Any, path: list[str], value: Real, whole: str) -> Any:
         if head not in part:
             raise SpecError(Problem(f"no number at {whole!r}", hint=did_you_mean(head, part)))
         return part | {head: value}
-    model: BaseModel = part
-    if head not in type(model).model_fields:
-        raise SpecError(Problem(f"no number at {whole!r}", hint=did_you_mean(head, type(model).model_fields)))
-    if head in getattr(model, "structural", ()):
+    schema: BaseModel = part
+    if head not in type(schema).model_fields:
+        raise SpecError(Problem(f"no number at {whole!r}", hint=did_you_mean(head, type(schema).model_fields)))
+    if isinstance(schema, ModelSpec) and head in schema.structural:
         raise SpecError(Problem(f"{whole} decides the structure of the graph; run one scenario for each value"))
-    inner = _replaced(getattr(model, head), rest, value, whole) if rest else value
-    return model.model_copy(update={head: inner})
+    inner = _replaced(getattr(schema, head), rest, value, whole) if rest else value
+    return schema.model_copy(update={head: inner})
 
 
 def _with_batches(resolved: Resolved, before: Any, value: Real, *, given: Mapping[str, Any]) -> Resolved:
