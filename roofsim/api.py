@@ -18,7 +18,7 @@ from roofsim.analyze.throughput import tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
-from roofsim.numeric import Real, divide, is_scalar, real
+from roofsim.numeric import Real, divide, exactly, real
 from roofsim.spec import catalog
 from roofsim.spec.constants import many_gpus
 from roofsim.spec.engine.facts import description_of, stated_names
@@ -191,16 +191,16 @@ def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
 
 
 def answer(evaluation: Evaluation) -> Result:
-    """Say what an evaluation means."""
+    """Say what an evaluation means; of an evaluation of several points every figure is an array, and texts are left out."""
     resolved, step = evaluation.resolved, evaluation.step
     used = utilization_of(evaluation)
     memory = memory_of(evaluation)
-    scalar = is_scalar(step.step, evaluation.device.bandwidth)
-    limits = bottleneck(step, evaluation.reprice) if scalar else None
+    limits = bottleneck(step, evaluation.reprice)
+    several = resolved.points > 1
     return Result(
-        scenario=scenario_of(resolved),
+        scenario={} if several else scenario_of(resolved),
         step_time=step.step,
-        step_time_interval=interval(evaluation, crowded=nearly_full(memory)) if scalar else None,
+        step_time_interval=interval(evaluation, crowded=nearly_full(memory)),
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=used.model,
@@ -208,8 +208,8 @@ def answer(evaluation: Evaluation) -> Result:
         mfu=used.mfu,
         hfu=used.hfu,
         utilization=used,
-        bound=None if limits is None else limits.bound,
-        runner_up=None if limits is None else {"bound": limits.runner_up, "headroom": limits.headroom},
+        bound=limits.bound,
+        runner_up={"bound": limits.runner_up, "headroom": limits.headroom},
         time=step.breakdown,
         host_time=step.host,
         device_time=step.busy,
@@ -217,11 +217,11 @@ def answer(evaluation: Evaluation) -> Result:
         parameters=parameters_of(evaluation),
         work=work_of(evaluation),
         memory=memory,
-        elasticity=None if limits is None else limits.elasticity,
-        cost=_cost(evaluation, step) if scalar else {},
-        warnings=(*resolved.warnings, *_warnings(evaluation, memory, scalar=scalar)),
+        elasticity=limits.elasticity,
+        cost=_cost(evaluation, step),
+        warnings=() if several else (*resolved.warnings, *_warnings(evaluation, memory)),
         assumed=resolved.assumed,
-        provenance=(*provenance(resolved), *_assumed(resolved)),
+        provenance=() if several else (*provenance(resolved), *_assumed(resolved)),
         goodput=goodput_of(evaluation),
         networks=networks_of(evaluation),
     )
@@ -312,7 +312,7 @@ def _steps_per_sample(resolved: Resolved) -> Real:
 
 
 def _is_zero(value: Real) -> bool:
-    return isinstance(value, float) and value == 0.0
+    return exactly(value, 0.0)
 
 
 def _latency(evaluation: Evaluation) -> dict[str, Real | None]:
@@ -332,7 +332,7 @@ def _latency(evaluation: Evaluation) -> dict[str, Real | None]:
 def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
     resolved = evaluation.resolved
     _, units, unit = units_per_step(resolved)
-    return cost(resolved.gpu, resolved.system, resolved.gpus, float(step.step), float(units), unit)
+    return cost(resolved.gpu, resolved.system, resolved.gpus, step.step, units, unit)
 
 
 def _basis(evaluation: Evaluation) -> list[str]:
@@ -371,9 +371,9 @@ def _unpriced(resolved: Resolved) -> list[str]:
     ]
 
 
-def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[str]:
+def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
     resolved = evaluation.resolved
-    found = [*(_basis(evaluation) if scalar else []), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
+    found = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
     found += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         found.append(
@@ -381,7 +381,7 @@ def _warnings(evaluation: Evaluation, memory: Memory, *, scalar: bool) -> list[s
         )
     if evaluation.device.vector_rate is None:
         found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
-    if scalar and nearly_full(memory):
+    if nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.model.denoises and resolved.workload.phase == "forward":
         pipeline = resolved.model.traits().whole_pipeline

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.host.copies import HostPath, host_flows, host_path, uses_host
+from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
 from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
-from roofsim.memory.profile import profile
-from roofsim.numeric import any_above, is_scalar, maximum, real, without_axis
+from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.numeric import any_above, is_scalar, maximum, real
+from roofsim.program import Program, Stage
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -27,15 +27,13 @@ from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
-from roofsim.spec.mesh import with_trailing_axis
+from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
 from roofsim.structures import profile_of, program_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
@@ -119,8 +117,8 @@ def idle_bytes(resolved: Resolved) -> Real:
 
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
-    gpu = (with_trailing_axis(resolved) if stage.averaged else resolved).gpu
-    return PricedGraph(stage.graph, pricing_of(resolved, gpu, stage.phase))
+    resolved = with_context_axis(resolved) if stage.averaged else resolved
+    return PricedGraph(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
 
 
 def step_of(
@@ -215,21 +213,17 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     samples = (
         real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
     )
-    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales, without_axis))
+    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales))
 
 
 def stage_costs(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
-    costs = [
-        _scheduled(
-            _averaged(graph.totals(scales), averaged=stage.averaged and _has_contexts(resolved, graph.graph)),
-            stage,
-            scales,
-        )
-        for stage, graph in zip(program.stages, priced, strict=True)
-    ]
+    costs = []
+    for stage, graph in zip(program.stages, priced, strict=True):
+        cost = graph.totals(scales.lifted()) if stage.averaged else graph.totals(scales)
+        costs.append(_scheduled(_averaged(cost) if stage.averaged else cost, stage, scales))
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
 
@@ -263,7 +257,7 @@ def _traffic(
 ) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
     messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
-    found = messages.traffic(graph, scales, seen)
+    found = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
 
 
@@ -280,8 +274,8 @@ def _with_scatter(
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
     """Return what a stage shows of copies to and from its host, and of the host's work."""
-    change: Callable[[Real], Real] = _with_axis if stage.averaged else without_axis
-    flows = host_flows(graph, host_path_of(resolved, averaged=stage.averaged).scaled(scales, change))
+    path = host_path_of(resolved, averaged=stage.averaged)
+    flows = host_flows(graph, path.scaled(scales.lifted() if stage.averaged else scales))
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
@@ -292,29 +286,25 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
 
 def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
-    gpu = (with_trailing_axis(resolved) if averaged else resolved).gpu
+    resolved = with_context_axis(resolved) if averaged else resolved
     layout = layout_of(resolved.parallel)
-    return host_path(resolved.system, gpu, layout.ranks, layout.pipeline)
-
-
-def _with_axis(scale: Real) -> Real:
-    return scale
+    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline)
 
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     """Return how the layout's messages travel over the system's links; `averaged`: with one more axis for contexts."""
     from roofsim.cost.links.collectives import fabric_of  # one device needs no links
 
+    resolved = with_context_axis(resolved) if averaged else resolved
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.communication.rank_wait
     return Messages(
         fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
-        layout=layout_of((with_trailing_axis(resolved) if averaged else resolved).parallel),
+        layout=layout_of(resolved.parallel),
         split_messages=engine.communication.pipeline_message == "split",
         bucket=engine.data_parallel.gradient_bucket or 0.0,
         own_kernels=engine.name if serves and engine.communication.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
-        averaged=averaged,
     )
 
 
@@ -339,24 +329,13 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
     if is_scalar(stage.overhead) and stage.overhead == 0.0:
         return cost
     forward = dict(cost.device["forward"])
-    # Scales carry an axis of ops behind their own, of which the sums over ops are rid.
-    overhead = stage.overhead / without_axis(scales.host_issue_rate)
+    overhead = stage.overhead / scales.host_issue_rate
     forward["launch"] = forward["launch"] + overhead
     return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
 
 
-def _has_contexts(resolved: Resolved, graph: OpGraph) -> bool:
-    """Tell whether prices of a stage have the axis of its contexts: not where the host alone attends to them."""
-    if not uses_host(graph) or not is_scalar(resolved.gpu.memory.bandwidth):
-        return True
-    device = (op for op in graph if not isinstance(op, HostCompute | HostTransfer))
-    return any(np.ndim(size) > 0 for op in device for size in (op.flops(), op.bytes_read(), op.bytes_written()))
-
-
-def _averaged(cost: PassCost, *, averaged: bool) -> PassCost:
+def _averaged(cost: PassCost) -> PassCost:
     """Average a price over its last axis, the contexts of a decode."""
-    if not averaged:
-        return cost
     device = {
         phase: {part: mean_over_contexts(value) for part, value in parts.items()}
         for phase, parts in cost.device.items()
@@ -372,10 +351,8 @@ def mean_over_contexts(value: Real) -> Real:
     """Average over the last axis by the trapezoid rule: evenly spaced contexts, end points for half an interval."""
     if isinstance(value, float):
         return value
-    if value.shape[-1] == 1:
-        only: Real = value[..., 0]
-        return only
     weights = np.ones(value.shape[-1])
     weights[[0, -1]] = 0.5
-    mean: Array = (value * weights).sum(axis=-1) / weights.sum()
+    alone = value.shape[-1] == 1
+    mean: Array = value[..., 0] if alone else (value * weights).sum(axis=-1) / weights.sum()
     return float(mean) if np.ndim(mean) == 0 else mean

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from roofsim.points import anywhere, everywhere, like
+from roofsim.points import Points, anywhere, everywhere, like
 
 Array: TypeAlias = NDArray[np.float64]
 Real: TypeAlias = float | Array
@@ -126,13 +126,17 @@ def is_scalar(*values: Real) -> bool:
 
 
 def is_none(count: Real) -> bool:
-    """Return whether a count is the scalar zero (or below): nothing happens in any configuration."""
-    return type(count) is float and count <= 0.0
+    """Return whether nothing happens in any configuration: a count is zero (or below). Of `Points`, all must agree."""
+    return bool(count <= 0.0) if isinstance(count, float | Points) else False
 
 
-def without_axis(value: Real) -> Real:
-    """Drop the last axis, that of ops, which an array of configurations carries behind its own."""
-    return value if isinstance(value, float) else value[..., 0]
+def exactly(value: Real, number: float) -> bool:
+    """Tell whether a size is this number in every configuration: then what depends on it is not built. Of `Points`, all must agree.
+
+    >>> exactly(1.0, 1.0), exactly(np.array([1.0, 2.0]), 1.0)
+    (True, False)
+    """
+    return bool(value == number) if isinstance(value, float | Points) else False
 
 
 def any_above(a: Real, b: Real) -> bool:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
 
@@ -84,6 +86,16 @@ def points(values: Any) -> Any:
     return np.asarray(values, dtype=np.float64).view(Points)
 
 
+def together(values: Sequence[Any]) -> Any:
+    """Return a number of each point: one float where they are the same, else `Points`.
+
+    >>> together([2.0, 2.0]), together([1.0, 2.0])
+    (2.0, Points([1., 2.]))
+    """
+    first = values[0]
+    return first if all(value == first for value in values) else points(values)
+
+
 def agreed(values: Any) -> Any:
     """Return the value that all points have.
 
@@ -110,6 +122,8 @@ def anywhere(condition: Any) -> bool:
     >>> anywhere(np.array([False, True])), anywhere(False)
     (True, False)
     """
+    if isinstance(condition, bool):
+        return condition
     if isinstance(condition, Points) and condition.ndim:
         return bool(agreed(np.asarray(condition).reshape(len(condition), -1).any(axis=1)))
     return bool(np.any(condition))
@@ -121,9 +135,22 @@ def everywhere(condition: Any) -> bool:
     >>> everywhere(np.array([False, True])), everywhere(True)
     (False, True)
     """
+    if isinstance(condition, bool):
+        return condition
     if isinstance(condition, Points) and condition.ndim:
         return bool(agreed(np.asarray(condition).reshape(len(condition), -1).all(axis=1)))
     return bool(np.all(condition))
+
+
+def decided(condition: Any) -> bool | None:
+    """Return what all points say of a condition; None where it is one of arrays with more axes, whose elements may differ.
+
+    >>> decided(points([1.0, 2.0]) > 0.0), decided(np.array([True, False]))
+    (True, None)
+    """
+    if isinstance(condition, Points) and condition.ndim == 1:
+        return bool(condition)
+    return bool(condition) if np.ndim(condition) == 0 else None
 
 
 def like(result: Any, *given: Any) -> Any:

@@ -18,11 +18,12 @@ from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
+from roofsim.points import anywhere
 from roofsim.records import dataclass, replace
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
 from roofsim.schedule.staged import micro_batches
-from roofsim.spec.mesh import with_trailing_axis
+from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
@@ -238,10 +239,10 @@ def _lowered(resolved: Resolved, call: Call) -> OpGraph:
 def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
     """Refuse images of a size at which a map vanishes or is no whole number."""
     size = resolved.workload.image_size
-    if isinstance(size, (int, float)):
+    if size is not None:
         for op in graph:
             for tensor in op.outputs:
-                if any(isinstance(length, float) and (length < 1.0 or length % 1.0) for length in tensor.shape):
+                if any(anywhere((length < 1.0) | (length % 1.0 != 0.0)) for length in tensor.shape):
                     raise SpecError(
                         Problem(
                             f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
@@ -274,7 +275,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
         here = settings | {
             "name": f"{call.phase}, {plan.name}",
             "positions": _without_contexts(plan.positions) if settings.get("averaged") else plan.positions,
-            "overhead": hop + (waits if plan.last else 0.0),
+            "overhead": (_without_contexts(hop) if settings.get("averaged") else hop) + (waits if plan.last else 0.0),
         }
         stages.append(Stage(graph=run_passes(graph, [take, *passes]), **here))
     return stages
@@ -316,7 +317,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
         parts = _parts(resolved, rule, real(workload.prompt_length))
         return _served(resolved, _part_of(call_of(resolved, "prefill"), parts), times=parts, parts=parts)
     passes = maximum(ceil(tokens / chunk), 1.0)
-    lifted = with_trailing_axis(resolved)
+    lifted = with_context_axis(resolved)
     prompt = real(lifted.workload.prompt_length)
     piece = prompt / (passes if isinstance(passes, float) else passes[..., np.newaxis])
     call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)
@@ -327,7 +328,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
 def _decode(resolved: Resolved, times: Real) -> list[Stage]:
     """Build the step that adds one token; its context is an axis of its own, the last, unless it is one number."""
     rule = resolved.engine.schedule.pipeline.decode
-    lifted = with_trailing_axis(resolved)
+    lifted = with_context_axis(resolved)
     workload = lifted.workload
     start = real(workload.context_length) + real(workload.prompt_length)
     first = start + (2.0 if workload.phase == "generate" else 1.0)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.sensitivity import RATES, both_sides, central, elasticities, priced_at
+from roofsim.analyze.sensitivity import RATES, both_sides, central, elasticities, priced_at, unwrapped
 from roofsim.cost.pricing import Scales
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
+    from collections.abc import Generator, Sequence
+
+    from numpy.typing import NDArray
+
     from roofsim.analyze.sensitivity import Priced, Reprice
     from roofsim.numeric import Array, Real
     from roofsim.schedule.step import StepTime
@@ -49,7 +53,7 @@ _AGREE: Final = 2e-3
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What binds a step.
+    """What binds a step; of several points arrays with one element each.
 
     Attributes
     ----------
@@ -58,58 +62,80 @@ class Bottleneck:
     runner_up
         The first to take its place as there is more of `bound`.
     headroom
-        The factor on the rates of `bound` (of a bubble: by which it shrinks) at which that happens; None: at no factor.
+        The factor on the rates of `bound` (of a bubble: by which it shrinks) at which that happens; None (in an array NaN): at no
+        factor.
     elasticity
         d ln(step time) / d ln(rate) by name of the rate.
     """
 
-    bound: str
-    runner_up: str
-    headroom: float | None
-    elasticity: dict[str, float]
+    bound: Any
+    runner_up: Any
+    headroom: Any
+    elasticity: dict[str, Real]
 
 
-def leverage(elasticity: dict[str, float], step: StepTime) -> dict[str, float]:
-    """Return what 1 % more of each resource takes off a step, in per cent, the largest first.
+def _leverage(elasticity: dict[str, Real], step: StepTime, names: Sequence[str]) -> Array:
+    """Return what 1 % more of each resource takes off a step, in per cent: (resources, points).
 
     It is the sum of the elasticities of a resource's rates, and of the bubble its share of the step: 1 % less of it takes
-    off so much. Resources that have no part in the step are left out.
+    off so much.
     """
-    found = {name: -sum(elasticity[rate] for rate in RATES_OF[name]) for name in _taking_part(step)}
-    if BUBBLE in found:
-        found[BUBBLE] = float(step.resources[BUBBLE]) / float(step.step)
-    return dict(sorted(found.items(), key=lambda item: -item[1]))
+    none = 0.0 * np.asarray(step.step)
+    worth = [none - sum(elasticity[rate] for rate in RATES_OF[name]) for name in names]
+    if BUBBLE in names:
+        worth[names.index(BUBBLE)] = np.asarray(step.resources[BUBBLE] / step.step)
+    return _by_point(worth)
 
 
-def bound_of(step: StepTime, reprice: Reprice) -> str:
-    """Return what binds a step (scalars only); `reprice` prices it again on scaled hardware."""
-    return next(iter(leverage(elasticities(reprice), step)))
+def _by_point(rows: Sequence[Any]) -> Array:
+    """Return rows of figures as an array with a column per point."""
+    stacked = np.stack(np.broadcast_arrays(*map(np.asarray, rows)))
+    return stacked.reshape(len(rows), -1)
+
+
+def bound_of(step: StepTime, reprice: Reprice) -> Any:
+    """Return what binds a step, or an array of what binds each point; `reprice` prices it again on scaled hardware."""
+    names = _taking_part(step)
+    best = _leverage(elasticities(reprice), step, names).argmax(axis=0)
+    return _named(names, best)
+
+
+def _named(names: Sequence[str], places: Any) -> Any:
+    return unwrapped(np.array(names, dtype=object)[places])
 
 
 def leverage_of(name: str, step: StepTime, reprice: Reprice) -> Real:
-    """Return the `leverage` of one resource, also where sizes are arrays: one pricing with a trifle more of it."""
+    """Return the leverage of one resource, also where sizes are arrays: one pricing with a trifle more of it."""
     more = reprice(Scales(**dict.fromkeys(RATES_OF[name], float(np.exp(_STEP)))))
     found: Real = (np.log(step.step) - np.log(more.step)) / _STEP
     return found
 
 
 def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
-    """Find what binds a step, what would bind it next, and from which factor on (scalars only).
+    """Find what binds a step, what would bind it next, and from which factor on.
 
     The elasticities, and the steps with more and more of what seems to bind by its share of the time, are priced together;
-    where another resource binds, its steps are priced then.
+    where another resource binds, its steps are priced then. All points of a step are priced together.
     """
     names, at = _taking_part(step), np.log(_FACTORS)
     rates = tuple(rate for name in names for rate in RATES_OF[name])
     sides = both_sides(rates)
-    likely = _Scan(names, max(names, key=lambda name: float(step.resources[name])))
-    priced = priced_at(reprice, np.concatenate([sides, likely.points(at)]))
+    likely = _Scan(names, _by_point([step.resources[name] for name in names]).argmax(axis=0))
+    around = np.broadcast_to(sides[..., np.newaxis], (*sides.shape, len(likely.bound)))
+    priced = priced_at(reprice, np.concatenate([around, likely.points(at)]))
     elasticity = central(priced.part(0, len(sides)), rates)
-    found = leverage(elasticity, step)
-    scan = _Scan(names, next(iter(found)))
-    priced = priced.part(len(sides)) if scan == likely else priced_at(reprice, scan.points(at))
-    runner_up, headroom = _takeover(scan, at, scan.worth(priced, at), reprice)
-    return Bottleneck(scan.bound, runner_up, headroom, elasticity)
+    scan = _Scan(names, _leverage(elasticity, step, names).argmax(axis=0))
+    same = np.array_equal(scan.bound, likely.bound)
+    priced = priced.part(len(sides)) if same else priced_at(reprice, scan.points(at))
+    found = scan.takeovers(at, scan.worth(priced, at), reprice)
+    runners, headrooms = np.array([name for name, _ in found], dtype=object), [factor for _, factor in found]
+    single = len(found) == 1
+    return Bottleneck(
+        _named(names, scan.bound),
+        unwrapped(runners),
+        headrooms[0] if single else np.array(headrooms, dtype=np.float64),
+        elasticity,
+    )
 
 
 def _taking_part(step: StepTime) -> tuple[str, ...]:
@@ -119,65 +145,101 @@ def _taking_part(step: StepTime) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """A step with more and more of what binds it: what each resource is worth then.
+    """Steps with more and more of what binds them: what each resource is worth then.
 
-    Factors are given by their logarithms; what resources are worth has a row per factor, a column for each of `names`.
+    Factors are given by their logarithms, (factors,) for all points or (factors, points); what resources are worth is (factors,
+    resources, points). `bound` is the place in `names` of what binds each point.
     """
 
     names: tuple[str, ...]
-    bound: str
+    bound: NDArray[np.intp]
 
     @property
     def _rated(self) -> list[int]:
         return [place for place, name in enumerate(self.names) if RATES_OF[name]]
 
     def points(self, at: Array) -> Array:
-        """Return where to price the step: at each factor, and with a trifle more of each resource."""
+        """Return where to price the steps: at each factor, and with a trifle more of each resource."""
         trifles = np.array([np.zeros(len(RATES)), *(_STEP * _members(self.names[place]) for place in self._rated)])
-        points: Array = (at[:, np.newaxis] * _members(self.bound))[:, np.newaxis, :] + trifles
-        return points.reshape(-1, len(RATES))
+        own = np.array([_members(name) for name in self.names])[self.bound].T
+        factors = at[:, np.newaxis, np.newaxis] if at.ndim == 1 else at[:, np.newaxis, :]
+        points: Array = (factors * own)[:, np.newaxis] + trifles[:, :, np.newaxis]
+        return points.reshape(-1, len(RATES), len(self.bound))
 
     def worth(self, priced: Priced, at: Array) -> Array:
         """Return what resources are worth, from the prices at `points`."""
-        step, idle = (value.reshape(len(at), -1) for value in (priced.step, priced.idle))
-        if self.bound == BUBBLE:
-            kept = np.exp(-at)[:, np.newaxis]
+        step, idle = (value.reshape(len(at), -1, value.shape[-1]) for value in (priced.step, priced.idle))
+        if BUBBLE in self.names:
+            shrinks = self.bound == self.names.index(BUBBLE)
+            factors = at[:, np.newaxis] if at.ndim == 1 else at
+            kept = np.where(shrinks, np.exp(-factors), 1.0)[:, np.newaxis]
             step, idle = step - idle * (1.0 - kept), idle * kept
-        logs, worth = np.log(step), np.zeros((len(at), len(self.names)))
+        logs, worth = np.log(step), np.zeros((len(at), len(self.names), step.shape[-1]))
         worth[:, self._rated] = (logs[:, :1] - logs[:, 1:]) / _STEP
         if BUBBLE in self.names:
             worth[:, self.names.index(BUBBLE)] = idle[:, 0] / step[:, 0]
         return worth
 
-    def lead(self, worth: Array, over: str | None = None) -> Array:
-        """Return by how much what binds is worth more than another resource, or than the best other one."""
-        own = self.names.index(self.bound)
-        other = np.delete(worth, own, axis=1).max(axis=1) if over is None else worth[:, self.names.index(over)]
-        found: Array = worth[:, own] - other
-        return found
+    def takeovers(self, at: Array, worth: Array, reprice: Reprice) -> list[tuple[str, float | None]]:
+        """Return of each point what `_takeover` says; what their searches ask for is priced together."""
+        searches = [_takeover(self.names, int(own), at, worth[..., place]) for place, own in enumerate(self.bound)]
+        found: dict[int, tuple[str, float | None]] = {}
+        asked: dict[int, Array] = {}
 
-    def next_best(self, worth: Array) -> str:
-        """Return the resource that is worth most besides what binds, of one row."""
-        return max((name for name in self.names if name != self.bound), key=lambda name: worth[self.names.index(name)])
+        def go(place: int, answer: Array | None) -> None:
+            try:
+                asked[place] = searches[place].send(answer)
+            except StopIteration as done:
+                found[place] = done.value
+
+        for place in range(len(searches)):
+            go(place, None)
+        while asked:
+            cuts = np.zeros((_CUTS, len(searches)))
+            for place, cut in asked.items():
+                cuts[:, place] = cut
+            worth = self.worth(priced_at(reprice, self.points(cuts)), cuts)
+            for place in sorted(asked):
+                del asked[place]
+                go(place, worth[..., place])
+        return [found[place] for place in range(len(searches))]
 
 
-def _takeover(scan: _Scan, at: Array, worth: Array, reprice: Reprice) -> tuple[str, float | None]:
-    """Return the first resource to take over from what binds, and the factor at which it does; None: none ever does."""
-    behind = 1 + np.flatnonzero(scan.lead(worth[1:]) < 0.0)
-    if not behind.size:
-        last = scan.next_best(worth[-1])
-        return (last if worth[-1, scan.names.index(last)] > 0.0 else scan.next_best(worth[1])), None
-    upper = int(behind[0])
-    other = scan.next_best(worth[upper])
-    if upper == 1:  # a tie, decided by rounding alone
-        return other, 1.0
-    lead = scan.lead(worth, other)
-    crossing = _crossing(at, lead, upper)
-    if crossing is not None:
-        return other, float(np.exp(crossing))
-    cut = np.linspace(at[upper - 1], at[upper], _CUTS + 2)[1:-1]
-    worth = np.insert(worth, upper, scan.worth(priced_at(reprice, scan.points(cut)), cut), axis=0)
-    return _takeover(scan, np.insert(at, upper, cut), worth, reprice)
+def _takeover(
+    names: tuple[str, ...], own: int, at: Array, worth: Array
+) -> Generator[Array, Array | None, tuple[str, float | None]]:
+    """Return the first resource to take over from what binds one point, and the factor at which it does; None: none ever does.
+
+    `own` is the place of what binds, `worth` (factors, resources). Where the factors `at` are too far apart to tell, it asks for
+    what resources are worth at some between them.
+    """
+    while True:
+        behind = 1 + np.flatnonzero(_lead(worth[1:], own) < 0.0)
+        if not behind.size:
+            last = _next_best(worth[-1], own)
+            return names[last if worth[-1, last] > 0.0 else _next_best(worth[1], own)], None
+        upper = int(behind[0])
+        other = _next_best(worth[upper], own)
+        if upper == 1:  # a tie, decided by rounding alone
+            return names[other], 1.0
+        crossing = _crossing(at, worth[:, own] - worth[:, other], upper)
+        if crossing is not None:
+            return names[other], float(np.exp(crossing))
+        cut = np.linspace(at[upper - 1], at[upper], _CUTS + 2)[1:-1]
+        between = yield cut
+        assert between is not None
+        at, worth = np.insert(at, upper, cut), np.insert(worth, upper, between, axis=0)
+
+
+def _lead(worth: Array, own: int) -> Array:
+    """Return by how much what binds is worth more than the best other resource."""
+    found: Array = worth[:, own] - np.delete(worth, own, axis=1).max(axis=1)
+    return found
+
+
+def _next_best(row: Array, own: int) -> int:
+    """Return the place of the resource that is worth most besides what binds."""
+    return max((place for place in range(len(row)) if place != own), key=lambda place: row[place])
 
 
 def _crossing(at: Array, lead: Array, upper: int) -> float | None:

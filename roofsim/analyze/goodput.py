@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import host_path_of
 from roofsim.graph.tensor import Role
-from roofsim.numeric import divide, is_scalar, real
+from roofsim.numeric import divide, real
 from roofsim.program import build
 from roofsim.records import asdict, dataclass, replace
 from roofsim.spec.scenario.workload import Offload, Parallel
@@ -73,10 +73,10 @@ class Goodput:
 
 
 def goodput_of(evaluation: Evaluation) -> Goodput | None:
-    """Return what a run makes of its time; None where no checkpoints are stated, and for arrays."""
+    """Return what a run makes of its time; None where no checkpoints are stated. Of several points, all must have the same."""
     resolved = evaluation.resolved
     plan = resolved.workload.checkpoint
-    if plan is None or not is_scalar(evaluation.step.step, evaluation.device.bandwidth):
+    if plan is None:
         return None
     step, reliability = float(evaluation.step.step), resolved.reliability
     size = checkpoint_bytes(resolved)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from roofsim.numeric import is_scalar
+from roofsim.numeric import divide, is_scalar, maximum, where
 from roofsim.spec.constants import inference_spreads, many_gpus, memory_spreads
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
+    from roofsim.numeric import Real
     from roofsim.spec.constants.inference_spreads import Regime
     from roofsim.spec.constants.kernels import Spreads
     from roofsim.spec.resolve import Resolved
@@ -38,32 +41,40 @@ UNMEASURED: Final = 1.5
 NEARLY_FULL: Final = 0.95
 
 
-def shares(evaluation: Evaluation) -> dict[str, float]:
+def shares(evaluation: Evaluation) -> dict[str, Any]:
     """Return the shares of a step that each group of kernels, launches and the power limit take; they sum to 1."""
     step = evaluation.step
-    total = float(step.step)
-    found = dict.fromkeys((*GROUPS, "launch", "power"), 0.0)
-    busy = dict.fromkeys(GROUPS, 0.0)
+    busy: dict[str, Real] = dict.fromkeys(GROUPS, 0.0)
     for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
         for name, seconds in priced.seconds_by_class().items():
-            often = float(stage.times)
-            busy[_GROUP_OF[name]] += float(np.mean(seconds)) * often
-    found["launch"] = float(step.resources["launch"]) / total
-    found["power"] = float(step.resources["power"]) / total
-    kernels = sum(busy.values())
-    rest = max(1.0 - found["launch"] - found["power"], 0.0)
-    for name, seconds in busy.items():
-        found[name] = rest * seconds / kernels if kernels else 0.0
-    return found
+            mean = _mean(seconds) if stage.averaged else seconds
+            busy[_GROUP_OF[name]] = busy[_GROUP_OF[name]] + mean * stage.times
+    launch, power = step.resources["launch"] / step.step, step.resources["power"] / step.step
+    kernels: Real = 0.0
+    for seconds in busy.values():
+        kernels = kernels + seconds
+    rest = maximum(1.0 - launch - power, 0.0)
+    found = {name: divide(rest * seconds, kernels) for name, seconds in busy.items()}
+    return found | {"launch": launch, "power": power}
 
 
-def spread(parts: dict[str, float], spreads: Spreads) -> float:
+def _mean(seconds: Real) -> Real:
+    """Return the plain mean over contexts, the last axis."""
+    if isinstance(seconds, float):
+        return seconds
+    mean: Real = seconds.mean(axis=-1)
+    return float(mean) if np.ndim(mean) == 0 else mean
+
+
+def spread(parts: Mapping[str, Any], spreads: Spreads) -> Any:
     """Return the standard deviation of the logarithm of a step: linear inside a group, in quadrature across groups."""
-    squares = spreads.common**2 + sum((parts[name] * value) ** 2 for name, value in spreads.groups.items())
-    return float(np.sqrt(squares))
+    squares: Real = spreads.common**2
+    for name, value in spreads.groups.items():
+        squares = squares + (parts[name] * value) ** 2
+    return squares**0.5
 
 
-def interval(evaluation: Evaluation, *, crowded: bool = False) -> tuple[float, float] | None:
+def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any] | None:
     """Return the 80 % interval of a step time, or None where the constants carry no spreads.
 
     `crowded` memory may cost time that nobody can foresee: the upper end lies half as far again.
@@ -72,31 +83,37 @@ def interval(evaluation: Evaluation, *, crowded: bool = False) -> tuple[float, f
     architectures without measured kernels, and phases without measured steps, half as much again.
     """
     resolved = evaluation.resolved
-    step = float(evaluation.step.step)
+    step = evaluation.step.step
     served, speaks = _inference(evaluation)
     if speaks:
-        return step * float(np.exp(-served)), step * float(np.exp(served))
+        return _around(step, served, served)
     table = resolved.constants.spreads
     if not table:
         return None
     seen = resolved.gpu.name in resolved.constants.gpus and not resolved.hardware_changed
     spreads = table["seen" if seen else "unseen"]
-    width = spreads.quantile * spread(shares(evaluation), spreads)
+    width: Real = spreads.quantile * spread(shares(evaluation), spreads)
     if not resolved.architecture.measured or resolved.workload.phase not in ("train", "forward"):
-        width *= UNMEASURED
+        width = width * UNMEASURED
     if resolved.gpus > 1:
-        width = max(width, _many_gpus(evaluation))
-    width = max(width, served)
-    return step * float(np.exp(-width)), step * float(np.exp(width * (UNMEASURED if crowded else 1.0)))
+        width = maximum(width, _many_gpus(evaluation))
+    width = maximum(width, served)
+    return _around(step, width, width * where(crowded, UNMEASURED, 1.0))
 
 
-def nearly_full(memory: Memory) -> bool:
+def _around(step: Real, below: Real, above: Real) -> tuple[Real, Real]:
+    low, high = step * np.exp(-below), step * np.exp(above)
+    return (low, high) if np.ndim(low) or np.ndim(high) else (float(low), float(high))
+
+
+def nearly_full(memory: Memory) -> Any:
     """Tell whether a step fits with less than 5 % to spare.
 
     Of the published runs of several GPUs predicted to be so full one in seven was 20 % slower than its neighbours, the
     others were not slow at all.
     """
-    return bool(memory.fits) and float(memory.device_total) > NEARLY_FULL * float(memory.capacity)
+    crowded = memory.device_total > NEARLY_FULL * memory.capacity
+    return memory.fits & crowded
 
 
 def inference_regime(evaluation: Evaluation) -> Regime | None:

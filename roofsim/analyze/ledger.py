@@ -13,6 +13,7 @@ from roofsim.graph.tensor import DTYPES
 from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
+from roofsim.points import everywhere
 from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
@@ -38,7 +39,7 @@ def memory_of(evaluation: Evaluation) -> Memory:
     for stage, other in zip(stages[1:], evaluation.profiles[1:], strict=True):
         later = _of_ranks(stage, other)
         fuller: Any = later.peak >= fullest.peak
-        graph = stage.graph if bool(np.all(fuller)) else graph
+        graph = stage.graph if everywhere(fuller) else graph
         fullest = _fuller(fullest, later, fuller)
     fullest = _or_loading(fullest, loading(evaluation, graph))
     decoder = _decoder(evaluation)

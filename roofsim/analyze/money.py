@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from roofsim.numeric import Real
     from roofsim.spec.hardware.price import Quote
     from roofsim.spec.hardware.schema import Gpu, System
 
@@ -13,7 +14,7 @@ JOULES_PER_KWH: Final = 3.6e6
 MILLION: Final = 10.0**6
 
 
-def cost(gpu: Gpu, system: System, gpus: int, step_time: float, units_per_step: float, unit: str) -> dict[str, Any]:
+def cost(gpu: Gpu, system: System, gpus: Real, step_time: Real, units_per_step: Real, unit: str) -> dict[str, Any]:
     """Return what a step costs; a figure is null where the catalog has no price.
 
     Parameters
@@ -24,7 +25,7 @@ def cost(gpu: Gpu, system: System, gpus: int, step_time: float, units_per_step: 
         ``tokens`` or ``images``.
     """
     quote = quote_of(gpu, system, gpus)
-    per_million = step_time / units_per_step * MILLION if units_per_step else None
+    per_million = step_time / units_per_step * MILLION if units_per_step > 0.0 else None
     energy = None if gpu.tdp is None else gpu.tdp * gpus * step_time / JOULES_PER_KWH
     dollars = None if quote is None else quote.per_gpu * gpus
     return {
@@ -46,7 +47,7 @@ def cost(gpu: Gpu, system: System, gpus: int, step_time: float, units_per_step: 
     }
 
 
-def quote_of(gpu: Gpu, system: System, gpus: int) -> Quote | None:
+def quote_of(gpu: Gpu, system: System, gpus: Real) -> Quote | None:
     """Return the price of an hour of one card: the node's share where whole nodes are taken, or another than the usual one.
 
     A node's price holds its network and host; single cards of the usual node have prices of their own.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def networks_of(evaluation: Evaluation) -> tuple[dict[str, Any], ...]:
     """Return one row a network, in their order: runs, seconds and FLOPs of all of them, parameters, what binds it.
 
-    Empty for other programs. What binds is left out (None) where sizes are arrays.
+    Empty for other programs.
     """
     if not evaluation.program.networks:
         return ()
@@ -56,5 +56,5 @@ def _row(evaluation: Evaluation, place: int, stage: Stage, seconds: Real) -> dic
         "time": seconds,
         "flops": sum((op.flops() * op.count for op in heavy), 0.0) * stage.times,
         "parameters": sum((tensor.numel * copies for tensor, copies in stage.graph.parameters().items()), 0.0),
-        "bound": bound_of(step, reprice) if isinstance(step.step, float) else None,
+        "bound": bound_of(step, reprice),
     }

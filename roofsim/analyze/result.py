@@ -49,11 +49,11 @@ class Memory:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Result(Printed):
-    """The answer to a scenario. Amounts are floats, or float64 arrays where sizes or hardware were arrays."""
+    """The answer to a scenario. Figures are floats and texts, or arrays with one element per point of a sweep."""
 
     scenario: dict[str, Any]
     step_time: Real
-    step_time_interval: tuple[float, float] | None = None
+    step_time_interval: tuple[Any, Any] | None = None
     throughput: dict[str, Real | None]
     latency: dict[str, Real | None]
     model_flops: Real
@@ -61,7 +61,7 @@ class Result(Printed):
     mfu: Real
     hfu: Real
     utilization: Utilization
-    bound: str | None
+    bound: Any
     runner_up: dict[str, Any] | None
     time: dict[str, Real]
     waits: dict[str, Real]
@@ -71,7 +71,7 @@ class Result(Printed):
     parameters: dict[str, Real]
     work: dict[str, dict[str, dict[str, Real]]]
     memory: Memory
-    elasticity: dict[str, float] | None
+    elasticity: dict[str, Any] | None
     cost: dict[str, Any]
     warnings: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Result(Printed):
     """Of a diffusion pipeline: name, runs, time, flops, parameters and bound of each network."""
 
     @property
-    def bandwidth_bound(self) -> bool | None:
+    def bandwidth_bound(self) -> Any:
         """Whether memory bandwidth is what limits the step."""
         return None if self.bound is None else self.bound == "memory_bandwidth"
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.evaluate import mean_over_contexts
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.numeric import Real, divide, is_scalar, maximum, real
+from roofsim.points import everywhere
 from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
 
@@ -154,7 +155,7 @@ def _name(evaluation: Evaluation, peak: Real) -> str:
     first = [math, *(["int8"] if integer else [])]
     others = sorted({*device.tensor, *device.vector}, key=lambda name: name.endswith("_fp16"))
     rates = ((name, device.rate(name)[0]) for name in (*first, *others) if device.has(name))
-    return next((name for name, rate in rates if is_scalar(rate, peak) and rate == peak), math)
+    return next((name for name, rate in rates if everywhere(rate == peak)), math)
 
 
 def _reached(evaluation: Evaluation) -> Real:

@@ -1,7 +1,8 @@
-"""Price every op of a graph: op by op on arrays, or all at once where sizes are plain numbers."""
+"""Price every op of a graph, many kernels in one expression, and sum the seconds by phase and by what takes them."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,19 +11,27 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.kernels.work import KernelWork, Pricing
-from roofsim.graph.base import Kind, Phase
+from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, stacks_of, total
+from roofsim.graph.base import Kind
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
-    from roofsim.graph.base import AbstractOp
+    from collections.abc import Iterator
+
+    from roofsim.cost.kernels.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Array
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scales:
-    """Factors on the rates of the hardware: 1 is the card as it is. Floats or arrays."""
+    """Factors on the rates of the hardware: 1 is the card as it is.
+
+    Floats, or arrays whose own axes stand in front of those of the points that they scale: (n,) for one configuration, (n, 1) or
+    (n, points) for several.
+    """
 
     tensor_flops: Real = 1.0
     vector_flops: Real = 1.0
@@ -41,6 +50,26 @@ class Scales:
     def resources(cls) -> tuple[str, ...]:
         """Return the names of the time-like resources."""
         return tuple(field.name for field in fields(cls))
+
+    @property
+    def rank(self) -> int:
+        """Number of axes."""
+        return max(np.ndim(getattr(self, name)) for name in self.resources())
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return int(np.prod(np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.resources()))))
+
+    def lifted(self) -> Scales:
+        """Return the same factors for numbers with one more axis behind their own, that of contexts."""
+        given = {name: getattr(self, name) for name in self.resources()}
+        return replace(self, **{name: lifted(value) for name, value in given.items() if not is_scalar(value)})
+
+
+def lifted(value: Real) -> Real:
+    """Return a number with an axis of contexts behind its own; one number stays one."""
+    return value if is_scalar(value) else value[..., np.newaxis]  # type: ignore[index]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,30 +140,42 @@ PARTS = ("compute", "memory_bandwidth", "launch")
 
 
 class PricedGraph:
-    """The kernels of a graph on a device. Pricing again with other `Scales` costs one array expression."""
+    """The kernels of a graph on a device. Pricing again with other `Scales` costs a few array expressions."""
 
     def __init__(self, graph: OpGraph, context: Pricing) -> None:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
         self.counts = [op.count for op in graph.ops]
-        scalar = is_scalar(context.device.bandwidth, *self.counts) and all(_scalar(work) for _, work in self.works)
-        self._stack = _stack([work for _, work in self.works]) if scalar and self.works else None
-        self.windows = self._windows()
+        device = context.device
+        around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
+        works, ops = [work for _, work in self.works], graph.ops
+        kinds = [(ops[index].phase, ops[index].kind is Kind.ATTENTION) for index, _ in self.works]
+        numbers = (getattr(work, name) for work in works for name in FIELDS)
+        self._of_points = is_of_points([*around, *self.counts, *numbers])
+        self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
+        self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
 
-    def _windows(self) -> list[Real] | None:
-        """Return the share of each product that the power controller does not average with its neighbours.
+    def _holds_products(self) -> bool:
+        """Tell whether long products are held to the card's power on their own.
 
-        None in serving, whose kernels' measured rates hold what power leaves of them, and where nobody measured steps of
+        They are not in serving, whose kernels' measured rates hold what power leaves of them, nor where nobody measured steps of
         long products.
         """
         device = self.context.device
-        if self.context.serving is not None or device.power is None or device.architecture.product_energy is None:
-            return None
-        prices, mean = self._prices(Scales()), device.architecture.power_window
-        return [
-            window(cost.time, mean) if work.apart else 0.0 for (_, work), cost in zip(self.works, prices, strict=True)
-        ]
+        known = device.power is not None and device.architecture.product_energy is not None
+        return known and self.context.serving is None
+
+    def _window(self, stack: Stack) -> Array:
+        """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
+        mean = self.context.device.architecture.power_window
+        shares = [np.where(work.apart, window(cost.time, mean), 0.0) for _, work, cost in self._priced(stack, Scales())]
+        return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
+
+    @cached_property
+    def _times(self) -> list[Array]:
+        """How often the kernels of each stack run."""
+        return [stack.column([self.counts[self.works[place][0]] for place in stack.places]) for stack in self._stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
 
@@ -142,45 +183,67 @@ class PricedGraph:
         """Return the cost of one launch of every op, in program order."""
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts = self._watts(Scales())
-        for place, ((index, work), cost) in enumerate(zip(self.works, self._prices(Scales()), strict=True)):
+        windows = self.windows
+        for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
-            if watts is not None and self.windows is not None:
-                own = sustained(cost.time, work.heat / watts, drawn, self.windows[place])
+            if watts is not None and windows is not None:
+                own = sustained(cost.time, work.heat / watts, drawn, windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
         return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
 
-    def _prices(self, scales: Scales) -> list[Price]:
-        if self._stack is None:
-            return [self._price(work, scales) for _, work in self.works]
-        stacked = self._price(self._stack, scales)
-        rows = np.broadcast_arrays(
-            stacked.time, stacked.compute, stacked.memory_bandwidth, stacked.launch, stacked.bound
-        )
-        columns = [row.tolist() for row in rows]
-        return [Price(*values) for values in zip(*columns, strict=True)]
+    def prices(self) -> list[Price]:
+        """Return the price of every kernel, as `works` has them."""
+        names = ("time", "compute", "memory_bandwidth", "launch", "bound")
+        found: dict[int, Price] = {}
+        for stack in self._stacks:
+            for part, _, cost in self._priced(stack, Scales()):
+                places = stack.places[part]
+                columns = [
+                    rows_of(getattr(cost, name), len(places), stack.shape, of_points=self._of_points) for name in names
+                ]
+                found |= zip(places, (Price(*values) for values in zip(*columns, strict=True)), strict=True)
+        return [found[place] for place in range(len(self.works))]
+
+    @property
+    def windows(self) -> list[Real] | None:
+        """Share of each kernel that the power controller does not average with its neighbours; None: it does so with all."""
+        if self._windows is None:
+            return None
+        found: dict[int, Real] = {}
+        for stack, shares in zip(self._stacks, self._windows, strict=True):
+            found |= zip(
+                stack.places, rows_of(shares, len(shares), stack.shape, of_points=self._of_points), strict=True
+            )
+        return [found[place] for place in range(len(self.works))]
+
+    def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
+        """Yield the kernels of a stack with their prices, a few at a time."""
+        for part, work in stack.slices(scales.rank, scales.size):
+            yield part, work, self._price(work, scales)
 
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
-        compute_scale = _choose(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
         reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
-        given = device.bandwidth * work.bandwidth_share * scales.memory_bandwidth * reached
+        given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
         allowed = work.limit * scales.vector_flops
+        floor = np.asarray(device.architecture.kernel_floor)
         return price(
             work.flops,
             work.flop_peak * work.compute_share * compute_scale,
             work.traffic,
             minimum(given, allowed),
-            (work.launches * device.architecture.kernel_floor + work.floor) / scales.launch_rate,
-            _norm(work.norm, device.constants.norm),
+            (work.launches * floor + work.floor) / scales.launch_rate,
+            np.where(np.asarray(work.norm) > 0.0, work.norm, device.constants.norm),  # type: ignore[arg-type]
             where(given > allowed, 1.0, 1.0 - reached * reached),
         )
 
     def seconds_by_class(self) -> dict[str, Real]:
         """Return the device seconds of one pass by class of kernel, launch floors apart."""
         found: dict[str, Real] = {}
-        for (index, work), cost in zip(self.works, self._prices(Scales()), strict=True):
+        for (index, work), cost in zip(self.works, self.prices(), strict=True):
             seconds = (cost.compute + cost.memory_bandwidth) * self.counts[index]
             found[work.bandwidth_key] = found.get(work.bandwidth_key, 0.0) + seconds
         return found
@@ -195,105 +258,72 @@ class PricedGraph:
     # -- totals -------------------------------------------------------------------------------------------------
 
     def totals(self, scales: Scales | None = None) -> PassCost:
-        """Return the seconds of one pass by phase; `scales` may hold arrays of shape (n, 1): one pricing for each."""
+        """Return the seconds of one pass by phase; arrays in `scales` give one pass for each of their elements."""
         scales = Scales() if scales is None else scales
-        if self._stack is not None:
-            return self._stacked_totals(scales)
-        device: dict[str, dict[str, Real]] = {}
-        host: dict[str, Real] = {}
-        power: dict[str, Real] = {}
-        apart: dict[str, Sustained] = {}
-        attention: dict[str, Real] = {}
+        sums: dict[Phase, _Sums] = {}
         watts = self._watts(scales)
-        for place, ((index, work), cost) in enumerate(zip(self.works, self._prices(scales), strict=True)):
-            op, count = self.graph.ops[index], self.counts[index]
-            phase = str(op.phase)
-            parts = device.setdefault(phase, dict.fromkeys(PARTS, 0.0))
-            for part in PARTS:
-                parts[part] = parts[part] + getattr(cost, part) * count
-            if op.kind is Kind.ATTENTION:
-                attention[phase] = attention.get(phase, 0.0) + cost.time * count
-            host[phase] = (
-                host.get(phase, 0.0)
-                + work.launches * count * self.context.device.host_time(op.phase) / scales.host_issue_rate
-            )
-            power[phase] = power.get(phase, 0.0) + (0.0 if watts is None else work.energy * count / watts)
-            if watts is not None and self.windows is not None:
-                own = sustained(cost.time, work.heat / watts, work.energy / watts, self.windows[place])
-                apart[phase] = apart.get(phase, Sustained()).plus(own, count)
-        return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
+        for number, stack in enumerate(self._stacks):
+            room = (1,) * max(scales.rank - len(stack.shape), 0)
+            times = self._times[number]
+            times = times.reshape(len(times), *room, *times.shape[1:])
+            shares = None if self._windows is None else self._windows[number]
+            for part, work, cost in self._priced(stack, scales):
+                share = None if shares is None else shares[part].reshape(len(shares[part]), *room, *stack.shape)
+                sums.setdefault(stack.phase, _Sums()).add(work, cost, times[part], watts, share, attends=stack.attends)
+        of_points = self._of_points and scales.rank == 0
+        return _pass_cost(
+            {phase: found.settled(of_points=of_points) for phase, found in sums.items()},
+            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in sums},
+        )
 
-    def _watts(self, scales: Scales) -> Real | None:
-        return None if self.context.device.power is None else self.context.device.power * scales.power
-
-    def _stacked_totals(self, scales: Scales) -> PassCost:
-        assert self._stack is not None
-        cost = self._price(self._stack, scales)
-        counts = np.array([self.counts[index] for index, _ in self.works])
-        phases = np.array([list(Phase).index(self.graph.ops[index].phase) for index, _ in self.works])
-        launches = np.asarray(self._stack.launches) * counts
-        watts = self._watts(scales)
-        joules = np.asarray(self._stack.energy) * counts
-        device, host, power = {}, {}, {}
-        apart: dict[str, Sustained] = {}
-        attends = np.array([self.graph.ops[index].kind is Kind.ATTENTION for index, _ in self.works])
-        attention: dict[str, Real] = {}
-        own = None
-        if watts is not None and self.windows is not None:
-            heat, energy = np.asarray(self._stack.heat) / watts, np.asarray(self._stack.energy) / watts
-            own = Sustained().plus(sustained(cost.time, heat, energy, np.array(self.windows)), counts)
-        for number, phase in enumerate(Phase):
-            chosen = phases == number
-            if chosen.any():
-                device[str(phase)] = {part: _sum(getattr(cost, part) * counts, chosen) for part in PARTS}
-                host[str(phase)] = _sum(
-                    launches * self.context.device.host_time(phase) / scales.host_issue_rate, chosen
-                )
-                if attends.any():
-                    attention[str(phase)] = _sum(cost.time * counts, chosen & attends)
-                power[str(phase)] = 0.0 if watts is None else _sum(joules / watts, chosen)
-                if own is not None:
-                    apart[str(phase)] = Sustained(
-                        alone=_sum(own.alone, chosen), held=_sum(own.held, chosen), drawn=_sum(own.drawn, chosen),
-                        power=_sum(own.power, chosen),
-                    )  # fmt: skip
-        return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
+    def _watts(self, scales: Scales) -> Any:
+        power = self.context.device.power
+        return None if power is None else np.asarray(power) * scales.power
 
 
-def _sum(values: Any, chosen: Any) -> Real:
-    """Sum the chosen ops; the op axis is the last, others are kept."""
-    total = np.asarray(values)[..., chosen].sum(axis=-1)
-    return float(total) if total.ndim == 0 else total
+@dataclass(kw_only=True)
+class _Sums:
+    """Sums over the kernels of a phase."""
 
-
-def _norm(own: Any, usual: float) -> Any:
-    """Return the exponent of a kernel's corner, or of many in an array."""
-    if isinstance(own, float):
-        return own or usual
-    return np.where(own > 0.0, own, usual) if own.any() else usual
-
-
-def _choose(on_tensor: Any, tensor: Real, vector: Real) -> Real:
-    if isinstance(on_tensor, bool):
-        return tensor if on_tensor else vector
-    chosen: Real = np.where(on_tensor, tensor, vector)
-    return chosen
-
-
-def _scalar(work: KernelWork) -> bool:
-    return is_scalar(
-        work.flops, work.flop_peak, work.compute_share, work.traffic, work.launches, work.bandwidth_share, work.floor
+    parts: dict[str, Any] = field(
+        default_factory=lambda: dict.fromkeys((*PARTS, "launches", "power", "attention"), 0.0)
     )
+    apart: Sustained | None = None
+
+    def add(
+        self, work: KernelWork, cost: Price, times: Array, watts: Any, share: Array | None, *, attends: bool
+    ) -> None:
+        """Add some kernels, each so many times; `share` of each is held to the power limit on its own."""
+        found = {name: total(getattr(cost, name), times) for name in PARTS} | {"launches": total(work.launches, times)}
+        if attends:
+            found["attention"] = total(cost.time, times)
+        if watts is not None:
+            found["power"] = total(work.energy / watts, times)
+        for name, value in found.items():
+            self.parts[name] = self.parts[name] + value
+        if watts is not None and share is not None:
+            own = sustained(cost.time, work.heat / watts, work.energy / watts, share)
+            kept = {part.name: total(getattr(own, part.name), times) for part in fields(Sustained)}
+            self.apart = (Sustained() if self.apart is None else self.apart).plus(Sustained(**kept))
+
+    def settled(self, *, of_points: bool) -> _Sums:
+        """Return the sums as floats, or arrays of the kind of their parts."""
+        parts = {name: settled(value, of_points=of_points) for name, value in self.parts.items()}
+        if self.apart is None:
+            return _Sums(parts=parts)
+        kept = {one.name: settled(getattr(self.apart, one.name), of_points=of_points) for one in fields(Sustained)}
+        return _Sums(parts=parts, apart=Sustained(**kept))
 
 
-def _stack(works: list[KernelWork]) -> KernelWork:
-    """Put the fields of many kernels into arrays, one element a kernel."""
-    columns: dict[str, Any] = {
-        field.name: np.array([getattr(work, field.name) for work in works])
-        for field in fields(KernelWork)
-        if not field.name.endswith(("_key", "_keys")) and field.name != "product"
-    }
-    return replace(works[0], **columns)
+def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
+    """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
+    return PassCost(
+        device={str(phase): {part: found.parts[part] for part in PARTS} for phase, found in sums.items()},
+        host={str(phase): found.parts["launches"] * issue[phase] for phase, found in sums.items()},
+        power={str(phase): found.parts["power"] for phase, found in sums.items()},
+        sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
+        attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
+    )
 
 
 def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:

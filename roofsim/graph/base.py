@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import GraphError
-from roofsim.numeric import Real, same
+from roofsim.numeric import Real, exactly, same
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class Block:
     @property
     def once(self) -> bool:
         """Whether it is known to run once, so that what dies in it dies at its last op."""
-        return type(self.repeat) is float and self.repeat == 1.0
+        return exactly(self.repeat, 1.0)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.ops import Collective
 from roofsim.graph.tensor import DTYPES
-from roofsim.numeric import ceil, maximum, same, where
+from roofsim.numeric import ceil, exactly, maximum, same, where
 from roofsim.records import dataclass, field
 from roofsim.spec.engine.kernels import ServingExperts
 from roofsim.spec.engine.ranks import CommunicationFacts
@@ -141,7 +141,7 @@ class Shares:
 
 def one(degree: Real) -> bool:
     """Tell whether a degree is the number 1: then the structure is that of one device."""
-    return type(degree) is float and degree == 1.0
+    return exactly(degree, 1.0)
 
 
 def enter(layers: Layers, x: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
 
     While it works on one, the others have what their forward pass saved; the update runs when all are done.
     """
-    if type(held) is float and held <= 1.0:
+    if isinstance(held, float) and held <= 1.0:
         return profile
     waiting = waiting_bytes(profile, held)
     live = {

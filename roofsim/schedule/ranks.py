@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.numeric import Real, divide, is_scalar, maximum, where
+from roofsim.numeric import Real, divide, maximum, where
+from roofsim.points import decided
 from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
 from roofsim.schedule.pipeline.makespan import makespan
@@ -50,7 +51,7 @@ class Schedule:
         )  # fmt: skip
 
     def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, int]:
-        """Return the step of a pipeline, and which kind of stage sets its pace (of the first element, for arrays).
+        """Return the step of a pipeline, and which kind of stage sets its pace; points must agree on it.
 
         `stages` are (cost of one micro batch, exposed communication, how many stages are alike). The breakdown is that of
         the stage with the most work; what the step takes longer than that is its bubble. What runs once, gradient
@@ -66,10 +67,11 @@ class Schedule:
         best, index = alone[0], 0
         for place, one in enumerate(alone[1:], start=1):
             longer = one.step > best.step
-            if is_scalar(one.step, best.step):
-                best, index = (one, place) if longer else (best, index)
-            else:
+            agreed = decided(longer)
+            if agreed is None:
                 best = _elementwise(longer, one, best)
+            elif agreed:
+                best, index = one, place
         return with_bubble(best, step - best.step), index
 
     def _step(self, alone: list[StepTime], times: list[StageTimes], whole: Real) -> Real:

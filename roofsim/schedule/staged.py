@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import Real, floor, maximum, minimum, where
+from roofsim.points import anywhere, decided
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def micro_batches(rule: str, batch: Real, length: Real, stages: Real, most: floa
     for _ in range(_HALVINGS if most is not None else 0):
         assert most is not None
         halved = _multiple(each, 2.0) & (each * length > most)
-        if not np.any(halved):
+        if not anywhere(halved):
             break
         each = where(halved, each / 2.0, each)
     return where(stages > 1.0, batch / each, 1.0)
@@ -140,5 +141,10 @@ def _slowest(seconds: Sequence[Real]) -> list[Real]:
 
 
 def slowest_place(seconds: Sequence[Real]) -> int:
-    """Return the place of the slowest stage; of arrays, that of their first element."""
-    return int(np.argmax([float(np.ravel(time)[0]) for time in seconds]))
+    """Return the place of the slowest stage, on which points must agree; of other arrays, that of their first element."""
+    slowest = 0
+    for place, time in enumerate(seconds[1:], start=1):
+        longer = time > seconds[slowest]
+        agreed = decided(longer)
+        slowest = place if (bool(np.ravel(longer)[0]) if agreed is None else agreed) else slowest
+    return slowest

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.host.copies import RESOURCES
 from roofsim.cost.kernels.sustained import Sustained
-from roofsim.numeric import Real, divide, maximum, smooth_shares
+from roofsim.numeric import Real, divide, exactly, maximum, smooth_shares
 from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -262,7 +262,7 @@ def _sum(seconds: dict[str, Real]) -> Real:
 
 def repeated(step: StepTime, times: Real) -> StepTime:
     """Return what a step takes that is run so often, each time when the last has ended."""
-    if isinstance(times, float) and times == 1.0:
+    if exactly(times, 1.0):
         return step
     breakdown, resources, waits = (
         {name: value * times for name, value in table.items()} for table in (step.breakdown, step.resources, step.waits)

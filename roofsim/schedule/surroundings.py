@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from roofsim.numeric import Real, maximum, smooth_shares, where
+from roofsim.numeric import Real, is_none, maximum, smooth_shares, where
+from roofsim.points import like
 from roofsim.records import replace
 from roofsim.schedule.step import NORM
 
@@ -52,7 +53,7 @@ def largest_of(ranks: Real) -> Real:
         return 0.0 if ranks <= 1.0 else _largest_of(ranks)
     values, back = np.unique(ranks, return_inverse=True)
     found: Real = np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
-    return found
+    return cast("Real", like(found, ranks))
 
 
 def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool = False) -> StepTime:
@@ -63,7 +64,7 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool =
     It counts as bubble: no link and no kernel that is faster shortens it.
     """
     chips = 0.0 if alike else CHIP_SPREAD
-    if (isinstance(ranks, float) and ranks <= 1.0) or jitter == chips == 0.0:
+    if is_none(ranks - 1.0) or jitter == chips == 0.0:
         return step
     waits = (((step.step * jitter) ** 2 + (step.breakdown["compute"] * chips) ** 2) ** 0.5) * largest_of(ranks)
     bubble = step.breakdown["bubble"] + waits

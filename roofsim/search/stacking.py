@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.points import points
+from roofsim.numeric import real
+from roofsim.points import together
 from roofsim.records import dataclass, fields, is_dataclass, replace
+from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schema.base import BaseModel
 from roofsim.spec.settle.hardware import flat_override
 
@@ -34,6 +36,11 @@ class Structure:
         The degrees of parallelism that exceed 1.
     accumulates
         Whether a training step has several micro batches.
+    nodes
+        Whether it fills a node.
+    pipeline
+        Of a training pipeline whose closed form is not exact, the numbers of stages, micro batches and chunks that it is run with;
+        none where it is exact.
     form
         All of the scenario but its numbers: model family, phase, engine and its words, card, system, sharding, recomputation,
         schedule, precision.
@@ -41,6 +48,8 @@ class Structure:
 
     split: frozenset[str]
     accumulates: bool
+    nodes: bool
+    pipeline: tuple[int, ...]
     form: Hashable
 
 
@@ -48,15 +57,28 @@ def structure_of(resolved: Resolved, forms: dict[int, tuple[object, Hashable]] |
     """Return the structure of a scenario; `forms` keeps those of parts that scenarios share."""
     return Structure(
         split=frozenset(name for name in _DEGREES if (getattr(resolved.parallel, name) or 1) > 1),
-        accumulates=_accumulates(resolved),
+        accumulates=_micro_batches(resolved) > 1,
+        nodes=resolved.gpus >= resolved.system.gpus_per_node,
+        pipeline=_pipeline(resolved),
         form=_form_of_scenario(resolved, {} if forms is None else forms),
     )
 
 
-def _accumulates(resolved: Resolved) -> bool:
-    workload, parallel = resolved.workload, resolved.parallel
+def _micro_batches(resolved: Resolved) -> int:
+    """Return the micro batches of a training step; 1 in inference."""
+    workload, data = resolved.workload, resolved.parallel.data or 1
     whole, own = workload.global_batch_size, workload.micro_batch_size
-    return whole is not None and own is not None and whole > own * (parallel.data or 1)
+    return 1 if whole is None or own is None else whole // (own * data)
+
+
+def _pipeline(resolved: Resolved) -> tuple[int, ...]:
+    parallel = resolved.parallel
+    if parallel.pipeline == 1 or resolved.workload.phase != "train":
+        return ()
+    stages, micro_batches, virtual = parallel.pipeline, _micro_batches(resolved), parallel.virtual_stages
+    schedule = schedule_named(parallel.schedule, real(virtual))
+    exact = schedule.is_exact(real(stages), real(micro_batches), real(virtual))
+    return () if exact else (stages, micro_batches, virtual)
 
 
 def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashable]]) -> Hashable:
@@ -74,7 +96,7 @@ def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashabl
 
 def _parts(resolved: Resolved) -> list[str]:
     """Return the fields of a scenario that decide what is computed."""
-    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice")]
+    return [field.name for field in fields(resolved) if field.name not in (*_TEXTS, "override", "choice", "points")]
 
 
 def _form(value: Any) -> Hashable:
@@ -98,7 +120,7 @@ def stacked(scenarios: Sequence[Resolved]) -> Resolved:
     """Return one scenario for several of the same `structure_of`: numbers that differ are `Points`, one element per scenario."""
     first = scenarios[0]
     update: dict[str, Any] = {name: _stack([getattr(one, name) for one in scenarios]) for name in _parts(first)}
-    return replace(first, **update | dict.fromkeys(_TEXTS, ()))
+    return replace(first, points=len(scenarios), **update | dict.fromkeys(_TEXTS, ()))
 
 
 def _stack(values: list[Any]) -> Any:
@@ -107,7 +129,7 @@ def _stack(values: list[Any]) -> Any:
     if all(value is first for value in values):
         return first
     if isinstance(first, int | float) and not isinstance(first, bool):
-        found = first if all(value == first for value in values) else points(values)
+        found = together(values)
     elif isinstance(first, BaseModel):
         columns = {name: _stack([value.__dict__[name] for value in values]) for name in first.__dict__}
         update = {name: value for name, value in columns.items() if value is not first.__dict__[name]}

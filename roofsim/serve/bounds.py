@@ -8,7 +8,6 @@ import numpy as np
 
 from roofsim.analyze.bottleneck import bottleneck, leverage_of
 from roofsim.cost.pricing import Scales
-from roofsim.numeric import without_axis
 from roofsim.records import dataclass, replace
 from roofsim.schedule.step import LINKS
 from roofsim.serve.surface import Passes, mesh
@@ -48,8 +47,8 @@ class _Step:
 
     def _of(self, steps: list[StepTime], scales: Scales) -> StepTime:
         resources: dict[str, Real] = {
-            "launch": self.host / without_axis(scales.host_issue_rate),
-            "memory_bandwidth": self.gathered / without_axis(scales.memory_bandwidth),
+            "launch": self.host / scales.host_issue_rate,
+            "memory_bandwidth": self.gathered / scales.memory_bandwidth,
         }
         total: Real = resources["launch"] + resources["memory_bandwidth"]
         for step, (_, often) in zip(steps, self.passes, strict=True):

@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Resolved:
-    """A scenario with everything found and every default written out. Sizes may later be replaced by arrays."""
+    """A scenario with everything found and every default written out, or several that differ in numbers alone."""
 
     model: ModelSpec
     workload: Workload
@@ -70,6 +70,8 @@ class Resolved:
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
     choice: HardwareChoice = field(default_factory=HardwareChoice)
     """The hardware as the scenario states it."""
+    points: int = 1
+    """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 
     @property
     def hardware_changed(self) -> bool:

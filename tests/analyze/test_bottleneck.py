@@ -13,7 +13,7 @@ import roofsim
 from roofsim.analyze.bottleneck import RATES_OF, bottleneck, bound_of
 from roofsim.analyze.ops import op_rows
 from roofsim.cost.pricing import Scales
-from roofsim.numeric import maximum, without_axis
+from roofsim.numeric import maximum
 from roofsim.report import words
 from roofsim.report.serving import _turning
 from roofsim.report.text import print_result
@@ -30,7 +30,7 @@ def synthetic(formula, *names):
     """Return the step and the repricing of a formula on the factors of rates, which waits for resources of some names."""
 
     def reprice(scales):
-        rates = {name: without_axis(getattr(scales, name)) for name in Scales.resources()}
+        rates = {name: getattr(scales, name) for name in Scales.resources()}
         step, bubble = formula(**rates)
         resources = dict.fromkeys(names, 0.0 * step) | ({"bubble": bubble} if "bubble" in names else {})
         return StepTime(

@@ -5,16 +5,11 @@ from __future__ import annotations
 import importlib
 import json
 from collections import defaultdict
-from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import pytest
 
-from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.timeline import COMPUTE, STREAMS, timeline
-from roofsim.errors import SpecError
-from roofsim.evaluate import evaluate
 from roofsim.report.timeline_plot import draw_timeline
 from roofsim.report.trace import trace, write_trace
 from tests.scenarios import TINY, TINY_LLAMA, spread
@@ -164,14 +159,3 @@ def test_long_schedules_are_written_out_in_part(monkeypatch):
     assert found.shown_micro_batches == 4
     assert found.notes == ["only the first 4 of 8 micro batches are shown"]
     assert found.to_dict()["micro_batches"] == 8
-
-
-@pytest.mark.parametrize(("schedule", "said"), [("1f1b", False), ("zero-bubble", True)])
-def test_sweeps_say_where_pipelines_are_approximate(schedule, said):
-    resolved = laid_out(schedule).resolved
-    assert schedule_notes(evaluate(resolved)) == []
-    swept = replace(resolved, parallel=resolved.parallel.model_copy(update={"pipeline": np.array([2.0, 4.0])}))
-    notes = schedule_notes(evaluate(swept))
-    assert bool(notes) == said
-    with pytest.raises(SpecError, match="needs single numbers"):
-        timeline(evaluate(swept))

@@ -11,7 +11,8 @@ from roofsim.api import answer
 from roofsim.cost.kernels.ops import kernels_of
 from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
 from roofsim.cost.kernels.work import Pricing
-from roofsim.cost.pricing import PricedGraph, Scales
+from roofsim.cost.pricing import Scales
+from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
@@ -56,24 +57,28 @@ def test_arrays_price_like_their_elements(points):
         assert found == pytest.approx((one.time, one.compute, one.memory_bandwidth), rel=1e-12)
 
 
-def test_stacked_and_single_pricing_agree():
+def test_kernels_priced_together_and_one_by_one_agree():
+    """Each kernel's price is the one formula of its own numbers, whatever stands beside it."""
     evaluation = evaluated(TINY_LLAMA, sequence_length=64)
     priced = evaluation.priced[0]
-    assert priced._stack is not None
-    alone = PricedGraph(priced.graph, priced.context)
-    alone._stack = None
-    for one, other in zip(priced.per_op(), alone.per_op(), strict=True):
-        assert one.time == pytest.approx(other.time, rel=1e-12)
-        assert one.bound == other.bound
-    stacked, single = priced.totals(), alone.totals()
-    for phase in single.device:
-        assert stacked.device_time(phase) == pytest.approx(single.device_time(phase), rel=1e-12)
-        assert stacked.host[phase] == pytest.approx(single.host[phase], rel=1e-12)
+    phases: dict[str, float] = {}
+    for (index, work), cost in zip(priced.works, priced.prices(), strict=True):
+        single = stacks_of([work], [1.0], [(Phase.FORWARD, False)], (1.0,))[0]
+        alone = priced._price(single.work, Scales())
+        assert cost.time == pytest.approx(float(alone.time[0]), rel=1e-12)
+        assert cost.bound == float(alone.bound[0])
+        phase = str(priced.graph.ops[index].phase)
+        phases[phase] = (
+            phases.get(phase, 0.0) + (cost.compute + cost.memory_bandwidth + cost.launch) * priced.counts[index]
+        )
+    totals = priced.totals()
+    for phase, seconds in phases.items():
+        assert sum(totals.device[phase].values()) == pytest.approx(seconds, rel=1e-12)
 
 
 def test_scaled_hardware_is_an_axis():
     evaluation = evaluated(TINY_LLAMA, sequence_length=64)
-    factors = np.array([[1.0], [2.0]])
+    factors = np.array([1.0, 2.0])
     both = evaluation.reprice(Scales(memory_bandwidth=factors)).step
     assert both.shape == (2,)
     assert both[0] == pytest.approx(evaluation.step.step)

@@ -7,9 +7,7 @@ import pytest
 
 from roofsim.cost.kernels.models.silicon import sustained_share
 from roofsim.cost.kernels.table import constants_for, constants_of, factor_of
-from roofsim.evaluate import evaluate
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax
-from roofsim.spec.mesh import with_values
 from tests.scenarios import evaluated, resolved
 
 DECODE = {
@@ -132,18 +130,6 @@ def test_a_floor_in_cycles_follows_the_clock():
         for gpu in ("a100-sxm4-80gb", "rtx4090")
     )
     assert slow.architecture.kernel_floor > 1.5 * fast.architecture.kernel_floor
-
-
-@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang", "llama.cpp", "fastertransformer"])
-@pytest.mark.parametrize(("phase", "path"), [("decode", "context_length"), ("prefill", "prompt_length")])
-def test_arrays_give_what_numbers_give(engine, phase, path):
-    base = resolved("llama3-8b", **(DECODE if phase == "decode" else PREFILL), engine=engine)
-    values = [300.0, 5000.0, 12000.0]
-    together = evaluate(with_values(base, {f"workload.{path}": values, "gpu.memory.bandwidth": [1e12, 2e12, 3e12]}))
-    for place, value in enumerate(values):
-        one = with_values(base, {f"workload.{path}": value, "gpu.memory.bandwidth": (place + 1) * 1e12})
-        alone = evaluate(one).step.step
-        assert np.asarray(together.step.step)[place] == pytest.approx(float(alone), rel=0.01)
 
 
 def test_training_knows_nothing_of_it():

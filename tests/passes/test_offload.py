@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.host import away_of, on_node
@@ -13,7 +14,6 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.memory.profile import profile
-from tests.properties.test_broadcast import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
 
 STATE = {"optimizer_state": "host"}

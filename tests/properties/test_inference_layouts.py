@@ -7,6 +7,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of, work_of
@@ -14,7 +15,6 @@ from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.graph.tensor import Role
 from roofsim.memory.inventory import inventory
-from tests.properties.test_broadcast import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 WIDE = {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}

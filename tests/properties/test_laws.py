@@ -109,7 +109,7 @@ def test_no_kernel_runs_above_the_rates_of_its_card(gpu, model):
     device = evaluation.device
     headroom = device.architecture.clock_headroom
     for priced in evaluation.priced:
-        for (_, work), cost in zip(priced.works, priced._prices(Scales()), strict=True):
+        for (_, work), cost in zip(priced.works, priced.prices(), strict=True):
             skips = "winograd" in work.compute_keys
             assert skips or work.compute_share <= headroom * (1 + 1e-9), (work.compute_keys, work.compute_share)
             assert cost.time >= work.flops / (work.flop_peak * headroom * (4.0 if skips else 1.0)) * (1 - 1e-9)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.ledger import memory_of
@@ -12,7 +13,6 @@ from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.memory.inventory import inventory
-from tests.properties.test_broadcast import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 WIDE = {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}

@@ -10,17 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofsim
-from roofsim.analyze.ledger import memory_of
-from roofsim.api import resolve, resolve_document
+from roofsim.api import resolve_document
 from roofsim.errors import SpecError, UnknownNameError
-from roofsim.evaluate import evaluate
 from roofsim.search.fitting.answer import fit_document
 from roofsim.search.fitting.bench import Bench
 from roofsim.search.fitting.changes import flags_of
 from roofsim.search.fitting.layouts import Space
 from roofsim.search.fitting.search import largest
 from roofsim.search.fitting.state import state_of
-from roofsim.spec.mesh import with_values
 from roofsim.spec.model.sized import SHAPES, sized
 from roofsim.spec.scenario.document import load_scenario
 from tests.scenarios import FAMILIES, TINY
@@ -123,9 +120,9 @@ def test_search_certifies_any_growing_curve(slope, offset, power, capacity):
 
 
 def test_search_agrees_with_a_whole_array_of_batches():
-    resolved = resolve({"model": TINY}, precision="fp32", gpu="v100")
-    batches = np.arange(1.0, 200.0)
-    memory = np.asarray(memory_of(evaluate(with_values(resolved, {"workload.micro_batch_size": batches}))).device_total)
+    batches = np.arange(1, 200)
+    swept = roofsim.sweep({"model": TINY}, {"workload.micro_batch_size": batches}, precision="fp32", gpu="v100")
+    memory = swept["memory.device_total"]
     assert np.all(np.diff(memory) >= 0.0)
     capacity = float(memory[120]) + 1.0
     scenario = {"model": TINY, "hardware": {"override": {"gpu.memory.capacity": f"{capacity} B"}}}

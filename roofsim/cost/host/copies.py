@@ -87,9 +87,9 @@ class HostPath:
     write: Real
     turns: Real = 1.0
 
-    def scaled(self, scales: Scales, change: Callable[[Real], Real]) -> HostPath:
+    def scaled(self, scales: Scales) -> HostPath:
         """Return the path on scaled hardware."""
-        link, memory, storage = (change(getattr(scales, name)) for name in RESOURCES)
+        link, memory, storage = (getattr(scales, name) for name in RESOURCES)
         return replace(
             self, link=self.link * link, latency=self.latency / link, memory=self.memory * memory,
             read=self.read * storage, write=self.write * storage,

@@ -5,12 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.cost.host.copies import host_path
-from roofsim.numeric import Real, divide, maximum, minimum, real
+from roofsim.numeric import Real, divide, exactly, maximum, minimum, real
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roofsim.cost.pricing import Scales
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.scenario.layout import Layout
@@ -38,7 +36,6 @@ def feed(
     gpu: Gpu,
     layout: Layout,
     scales: Scales,
-    change: Callable[[Real], Real],
 ) -> Feed:
     """Return what the samples of one step take.
 
@@ -49,15 +46,15 @@ def feed(
     ranks_on_node = minimum(layout.ranks, real(system.gpus_per_node))
     replicas_on_node = maximum(ranks_on_node * layout.data / layout.ranks, 1.0)
     on_node = each * replicas_on_node
-    read = on_node * given.bytes_per_sample / (real(system.storage.read or 0.0) * change(scales.storage))
+    read = on_node * given.bytes_per_sample / (real(system.storage.read or 0.0) * scales.storage)
     decode = each * given.decode_time / float(given.workers)
     if system.host.cores is not None:
         decode = maximum(decode, on_node * given.decode_time / real(system.host.cores))
     decoded = given.bytes_per_sample if given.decoded_bytes is None else given.decoded_bytes
-    link = host_path(system, gpu, layout.ranks).link * change(scales.host_link)
+    link = host_path(system, gpu, layout.ranks).link * scales.host_link
     copied = divide(each * decoded, maximum(link, 0.0)) if _known(link) else 0.0 * each
-    return Feed(storage=read, host_compute=decode / change(scales.host_compute), host_link=copied)
+    return Feed(storage=read, host_compute=decode / scales.host_compute, host_link=copied)
 
 
 def _known(rate: Real) -> bool:
-    return not (isinstance(rate, float) and rate == 0.0)
+    return not (exactly(rate, 0.0))

@@ -16,6 +16,7 @@ from roofsim.cost.kernels.models.attention import (
 from roofsim.cost.kernels.rated import card, rated, sustained
 from roofsim.cost.kernels.table import constants_for, factor_of
 from roofsim.numeric import where
+from roofsim.points import everywhere
 from roofsim.records import replace
 from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.units import parse
@@ -75,7 +76,7 @@ def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWor
     kernel = attention_kernel(serving.engine.attention.generation)
     if not kernel.pads_heads or serving.decodes:
         return work
-    tile = min((width for width in HEAD_TILES if np.all(np.asarray(op.head_size) <= width)), default=None)
+    tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
     share = 1.0 if tile is None else op.head_size / tile
     if op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
         share = share / kernel.fp32_products

@@ -42,7 +42,7 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import Role
-from roofsim.numeric import any_above, is_scalar, maximum, same, where
+from roofsim.numeric import any_above, is_scalar, maximum, real, same, where
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -340,15 +340,15 @@ def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[in
         ]
         products = [product for place in places if (product := works[place][1].product) is not None]
         tiling = tiling_of(context.device.architecture.name, math.removesuffix("_matrix"))
-        found |= zip(places, _tile_efficiencies(products, float(units), tiling), strict=True)
+        found |= zip(places, _tile_efficiencies(products, real(units), tiling), strict=True)
     return [
         (index, _tiled(work, found[place]) if place in found else work) for place, (index, work) in enumerate(works)
     ]
 
 
-def _tile_efficiencies(products: list[tuple[Real, Real, Real, Real]], units: float, tiling: Tiling) -> list[Real]:
+def _tile_efficiencies(products: list[tuple[Real, Real, Real, Real]], units: Real, tiling: Tiling) -> list[Real]:
     """Return the efficiency of each product; in one expression where all sizes are plain numbers."""
-    if all(is_scalar(*product) for product in products):
+    if is_scalar(units) and all(is_scalar(*product) for product in products):
         m, n, k, batch = (np.array(column) for column in zip(*products, strict=True))
         together: list[Real] = np.asarray(tile_efficiency(m, n, k, batch, units, tiling)).tolist()
         return together

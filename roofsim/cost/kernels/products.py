@@ -13,6 +13,7 @@ from roofsim.cost.kernels.table import constants_for
 from roofsim.graph.ops import Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import is_scalar, where
+from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ def price_products(
 
 def _from_library(op: Matmul, work: KernelWork, context: Pricing) -> bool:
     """Tell whether a library multiplies: what has a product with a weight, at some sizes at least."""
-    return work.product is not None and (_weighted(op) or bool(np.any(_as_library(op, context))))
+    return work.product is not None and (_weighted(op) or anywhere(_as_library(op, context)))
 
 
 def _weighted(op: Matmul) -> bool:
@@ -92,7 +93,9 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
 
 def _settled(holds: Any, rows: Real) -> Any:
     """Return a condition as yes or no where it is the same for all sizes."""
-    return bool(np.all(holds)) if is_scalar(rows) or np.all(holds) or not np.any(holds) else holds
+    if is_scalar(rows) or isinstance(holds, Points):
+        return everywhere(holds)
+    return bool(np.all(holds)) if np.all(holds) or not np.any(holds) else holds
 
 
 def _products_of(
@@ -147,7 +150,7 @@ def _halved(context: Pricing, math: str) -> bool:
         return False
     own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
     full, usual = context.device.tensor.get(own), context.device.tensor[math]
-    return full is not None and bool(np.all(np.asarray(full) > HALVED * np.asarray(usual)))
+    return full is not None and everywhere(full > HALVED * usual)
 
 
 def _shape(op: AbstractOp, context: Pricing) -> Sizes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.kernels.models.silicon import USUAL_RATE, Silicon, sustained_share
-from roofsim.numeric import divide, maximum, minimum, where
+from roofsim.numeric import divide, maximum, minimum, real, where
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def arithmetic_of(op: Matmul | GroupedMatmul) -> str | None:
 def card(context: Pricing, peak: Real) -> Silicon:
     """Return what the kernel models ask of a card; 1 unit and no cache where they are unknown."""
     device = context.device
-    units = 1.0 if device.compute_units is None else float(device.compute_units)
+    units = 1.0 if device.compute_units is None else real(device.compute_units)
     cache = 0.0 if device.cache is None else device.cache
     if device.compute_units is None or device.clock is None:
         rate: Real = device.architecture.flops_per_clock or USUAL_RATE

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.numeric import is_scalar, real
+import numpy as np
+
+from roofsim.numeric import real
+from roofsim.points import agreed
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
@@ -54,10 +56,12 @@ def _measured_card(device: Device) -> str | None:
         for name, facts in cards.items()
         if facts["architecture"] == device.architecture.name
     }
-    if not sisters or clock is None or units is None or not is_scalar(clock, bandwidth):
+    if not sisters or clock is None or units is None:
         return None
     rate = bandwidth / (clock * units)
-    return min(sisters, key=lambda name: abs(math.log(sisters[name] / float(real(rate)))))
+    apart = np.stack([np.abs(np.log(own / np.asarray(rate))) for own in sisters.values()])
+    nearest: int = agreed(apart.argmin(axis=0))  # points that take after different cards are priced apart
+    return list(sisters)[nearest]
 
 
 @cache

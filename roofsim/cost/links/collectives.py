@@ -18,6 +18,7 @@ import numpy as np
 from roofsim.cost.links.fabric import Fabric, Tier, fabric_of
 from roofsim.errors import NoDataError, did_you_mean
 from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
+from roofsim.points import anywhere
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -150,7 +151,7 @@ def host_transfer_time(size: Real, fabric: Fabric) -> Real:
 
 def _refuse_missing(used: Real, bandwidth: Real, name: tuple[str, str]) -> None:
     """Refuse to price traffic over links whose bandwidth nobody stated."""
-    if np.any((np.asarray(used) > 0.0) & (np.asarray(bandwidth) <= 0.0)):
+    if anywhere((used > 0.0) & (bandwidth <= 0.0)):
         raise NoDataError(
             f"no bandwidth is known for {name[0]}. State it, for example --set hardware.override.{name[1]}, "
             "or name a --system that has it (`roofsim list systems`)"

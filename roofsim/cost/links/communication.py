@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
-from roofsim.numeric import is_scalar, maximum, minimum, where, without_axis
+from roofsim.numeric import is_scalar, maximum, minimum, where
 from roofsim.records import dataclass, fields, replace
 
 if TYPE_CHECKING:
@@ -82,8 +82,6 @@ class Messages:
         Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
     waits
         Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
-    averaged
-        Whether messages have a last axis of contexts, which factors on the links then have too.
     bucket
         Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
     """
@@ -93,7 +91,6 @@ class Messages:
     split_messages: bool = False
     own_kernels: str | None = None
     waits: tuple[float, float] = (0.0, 0.0)
-    averaged: bool = False
     bucket: float = 0.0
 
     def traffic(
@@ -160,13 +157,10 @@ class Messages:
         if op.group_of == "pipeline":
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
-        intra, inter = (
-            scale if self.averaged else without_axis(scale)
-            for scale in (scales.intra_node_link, scales.inter_node_link)
-        )
         return collective_time(
             _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=intra, inter_scale=inter, custom=self.own_kernels if op.group_of == "tensor" else None,
+            intra_scale=scales.intra_node_link, inter_scale=scales.inter_node_link,
+            custom=self.own_kernels if op.group_of == "tensor" else None,
         )  # fmt: skip
 
     def _hop(self, group: str, ranks: Real) -> Real:

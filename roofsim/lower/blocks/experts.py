@@ -11,7 +11,7 @@ from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, return
 from roofsim.lower.blocks.mlp import dense_mlp, gated
 from roofsim.lower.blocks.router import route
 from roofsim.lower.shares import combine, dispatch, enter, leave, one
-from roofsim.numeric import Real, product
+from roofsim.numeric import Real, exactly, product
 
 if TYPE_CHECKING:
     from roofsim.lower.blocks.layers import Layers
@@ -42,7 +42,7 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
 def sums_together(layers: Layers, model: DecoderModel) -> bool:
     """Tell whether tensor ranks add up what routed and shared experts return at once, as engines of inference do."""
     shares = layers.shares
-    without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
+    without = exactly(model.num_shared_experts, 0.0)
     return shares.serving and one(shares.expert) and not shares.deals_experts and not without
 
 

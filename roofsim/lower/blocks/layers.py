@@ -349,6 +349,7 @@ def _broadcast(shapes: list[tuple[Real, ...]]) -> tuple[Real, ...]:
     result = list(longest)
     for shape in shapes:
         for back in range(1, len(shape) + 1):
-            if same(result[-back], 1.0) and not same(shape[-back], 1.0):
-                result[-back] = shape[-back]
+            own, other = result[-back], shape[-back]
+            if own is not other and same(own, 1.0) and not same(other, 1.0):
+                result[-back] = other
     return tuple(result)

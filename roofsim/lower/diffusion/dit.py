@@ -22,6 +22,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.numeric import exactly
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class _Dit:
             embedder = self._embedder()
             x = self._block(x, embedder, steps, labels)
         rest = model.num_layers - 1.0
-        if not (type(rest) is float and rest == 0.0):
+        if not exactly(rest, 0.0):
             with b.repeat("blocks", rest):
                 x = b.carry(x, self._block(x, self._embedder(), steps, labels))
         with b.scope(Purpose.HEAD):

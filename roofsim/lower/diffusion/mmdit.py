@@ -21,6 +21,7 @@ from roofsim.lower.diffusion.parts import (
     timesteps,
 )
 from roofsim.lower.shares import enter, leave
+from roofsim.numeric import exactly
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ class JointDit:
             with b.repeat("dual_blocks", float(dual)):
                 new_image, new_text = self._double_block(image, text, vector, tables, dual=True)
                 image, text = b.carry(image, new_image), b.carry(text, new_text)
-        if not (type(times) is float and times == 0.0):
+        if not exactly(times, 0.0):
             with b.repeat("blocks", times):
                 new_image, new_text = self._double_block(image, text, vector, tables)
                 image, text = b.carry(image, new_image), b.carry(text, new_text)

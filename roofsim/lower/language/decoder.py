@@ -15,7 +15,7 @@ from roofsim.lower.blocks.latent import latent_attention, latent_tables
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
-from roofsim.numeric import Real, any_above, ceil, floor, product
+from roofsim.numeric import Real, any_above, ceil, exactly, floor, product
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -252,7 +252,7 @@ class _Decoder:
         expert: bool,
         full: bool = True,
     ) -> Tensor:
-        if type(times) is float and times == 0.0:
+        if exactly(times, 0.0):
             return x
         kind = _Kind(window, expert, recurrent=not full and self.model.delta_net is not None)
         with self.b.repeat(name, times):
@@ -356,7 +356,7 @@ class _Decoder:
         assert model.intermediate_size is not None
         if expert:
             routed = experts_layer(layers, model, x)
-            without = type(model.num_shared_experts) is float and model.num_shared_experts == 0.0
+            without = exactly(model.num_shared_experts, 0.0)
             return routed if without else shared_experts(layers, model, x, routed)
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)

@@ -14,7 +14,7 @@ from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.blocks.projections import ProjectionBiases, project
 from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
-from roofsim.numeric import Real, product
+from roofsim.numeric import Real, exactly, product
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class _Encoder:
     def _position_indices(self, tokens: Tensor) -> Tensor:
         """Return ``0, 1, 2, ...``, or, where padding shifts positions, a count of the tokens before each."""
         model, b = self.model, self.b
-        if type(model.position_offset) is float and model.position_offset == 0.0:
+        if exactly(model.position_offset, 0.0):
             buffer = b.buffer("position_ids", model.max_sequence_length, dtype=INT64)
             return self.layers.view(buffer, "slice", self.outer_length)
         present = self._integers("to_int", INT32, self._integers("compare", BOOL, tokens))
@@ -143,7 +143,7 @@ class _Encoder:
     def _segment_indices(self, tokens: Tensor, positions: Tensor) -> Tensor | None:
         """Return the segments that the library fills in when the batch brings none: a row of zeros shown to all."""
         model, b = self.model, self.b
-        if type(model.token_types) is float and model.token_types == 0.0:
+        if exactly(model.token_types, 0.0):
             return None
         buffer = b.buffer("token_type_ids", model.max_sequence_length + model.position_offset, dtype=INT64)
         row = b.tensor("segments", *positions.shape, dtype=INT64)

@@ -11,7 +11,7 @@ from roofsim.lower.blocks.attention import Heads, attend
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.projections import project_stacked
 from roofsim.lower.blocks.relative_bias import indexed_bias
-from roofsim.numeric import Real, ceil, floor, maximum, minimum, same, where
+from roofsim.numeric import Real, ceil, exactly, floor, maximum, minimum, same, where
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class _Swin:
 
     def _partly(self, x: Tensor, function: str, share: Real) -> Tensor:
         """Write a tensor anew in the `share` of an array's sizes that needs it; where they differ, in place."""
-        if type(share) is float and share == 0.0:
+        if exactly(share, 0.0):
             return x
         if type(share) is float:
             return self.layers.copy(x, function)
@@ -185,7 +185,7 @@ class _Swin:
 
     def _cropped(self, x: Tensor, shape: tuple[Real, ...], share: Real) -> Tensor:
         """Cut the padding off where there is some."""
-        if type(share) is float and share == 0.0:
+        if exactly(share, 0.0):
             return x
         b = self.layers.b
         inner = b.tensor("slice", *shape, dtype=x.dtype, base=x)
@@ -220,7 +220,7 @@ class _Swin:
 
     def _masked(self, scores: Tensor, stage: _Stage, shifted: Real) -> Tensor:
         """Hide what the shift has brought into a window from the other side of the map."""
-        if type(shifted) is float and shifted == 0.0:
+        if exactly(shifted, 0.0):
             return scores
         b = self.layers.b
         mask = b.buffer("mask", stage.across * stage.across, 1.0, stage.tokens, stage.tokens)

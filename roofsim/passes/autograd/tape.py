@@ -11,7 +11,7 @@ from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
-from roofsim.numeric import same
+from roofsim.numeric import exactly, same
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -347,7 +347,7 @@ def _arrives(op: AbstractOp) -> bool:
 def _stretched(tensor: Tensor, gradient: Tensor) -> bool:
     """Tell whether some axis of length one met a longer one."""
     return any(
-        type(own) is float and own == 1.0 and not (type(out) is float and out == 1.0)
+        own is not out and exactly(own, 1.0) and not exactly(out, 1.0)
         for own, out in zip(reversed(tensor.shape), reversed(gradient.shape), strict=False)
     )
 

@@ -9,7 +9,7 @@ from roofsim.graph.ops import CacheAppend, Cast, HostCompute, HostTransfer
 from roofsim.graph.rewire import rewired_all
 from roofsim.graph.split import split_blocks
 from roofsim.graph.tensor import Role, Tensor
-from roofsim.numeric import any_above, divide, maximum, minimum
+from roofsim.numeric import any_above, divide, is_none, maximum, minimum
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ def _fetched(fetch: HostTransfer, body: Body, here: dict[Tensor, Tensor]) -> Bod
 
 def _second(block: Block | None, tensors: Iterable[Tensor], suffix: str) -> tuple[Tensor, ...]:
     """Return the space of a second layer's tensors, where there is one."""
-    if block is None or (type(block.repeat) is float and block.repeat <= 1.0):
+    if block is None or is_none(block.repeat - 1.0):
         return ()
     more = maximum(minimum(block.repeat - 1.0, 1.0), 0.0)
     role = {Role.ACTIVATION: Role.TEMPORARY}

@@ -8,7 +8,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
 from roofsim.graph.rewire import rewired, rewired_all
 from roofsim.graph.tensor import DType, Role, Tensor
-from roofsim.numeric import same
+from roofsim.numeric import exactly, same
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class ReduceGradients:
     def _kinds(self) -> list[tuple[str, Real]]:
         """Return the kinds of parameters that several ranks hold, and how many."""
         both: list[tuple[str, Real]] = [("dense", self.replicas.all), ("experts", self.replicas.experts)]
-        return [(kind, ranks) for kind, ranks in both if not (type(ranks) is float and ranks == 1.0)]
+        return [(kind, ranks) for kind, ranks in both if not exactly(ranks, 1.0)]
 
     def _unkept(self, last: dict[Tensor, int], experts: set[Tensor]) -> dict[Tensor, Tensor]:
         """Return a twin that dies after its last reader for each gradient of which only a shard is kept."""

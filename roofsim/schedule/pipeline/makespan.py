@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.numeric import Real, is_scalar
+from roofsim.points import whole
+from roofsim.records import replace
 from roofsim.schedule.pipeline.simulation import MOST_WORK, simulated_makespan
 
 if TYPE_CHECKING:
@@ -28,18 +30,37 @@ def makespan(
     """Return the seconds from the first forward pass to the last backward pass of a step.
 
     `stages` are the kinds of stages, in the order of the pipeline; `latency` are the seconds of a message that keeps neither
-    of two interleaved stages from working. Sweeps, whose numbers of stages or micro batches are
-    arrays, use the closed form; so does what it is exact for. All else runs event by event.
+    of two interleaved stages from working. Where the closed form is exact it is used; all else runs event by event, for which
+    points must have the same numbers of stages and micro batches.
     """
     schedule = schedule.with_virtual_stages(virtual)
     numbers = [one.positions for one in stages]
-    if schedule.is_exact(stages_of(stages), micro_batches, virtual) or not is_scalar(micro_batches, virtual, *numbers):
+    if schedule.is_exact(stages_of(stages), micro_batches, virtual) or (
+        is_scalar(micro_batches) and micro_batches % 1.0
+    ):
         return closed_form(schedule, stages, micro_batches, virtual, latency)
-    count, times = int(micro_batches), int(virtual)
-    elements = max(np.size(one.forward) for one in stages) * min(count * sum(map(int, numbers)) * times, MOST_WORK)
-    if elements > MOST_ELEMENTS or count != micro_batches:
-        return closed_form(schedule, stages, micro_batches, virtual, latency)
-    return simulated_makespan(schedule, stages, count, times, latency)
+    count, times = whole(micro_batches), whole(virtual)
+    work = min(count * sum(map(whole, numbers)) * times, MOST_WORK)
+    shape = np.broadcast_shapes(np.shape(latency), *(np.shape(one.both) for one in stages))
+    pieces = -(-int(np.prod(shape)) * work // MOST_ELEMENTS)
+    if pieces <= 1 or not shape:
+        return simulated_makespan(schedule, stages, count, times, latency)
+    # The last axis, that of points, a few at a time.
+    parts = [
+        simulated_makespan(
+            schedule, _part(stages, shape, places), count, times, np.broadcast_to(latency, shape)[..., places]
+        )
+        for places in np.array_split(np.arange(shape[-1]), pieces)
+        if places.size
+    ]
+    return np.concatenate(parts, axis=-1)
+
+
+def _part(stages: Sequence[StageTimes], shape: tuple[int, ...], places: Any) -> list[StageTimes]:
+    def chosen(value: Real) -> Any:
+        return np.broadcast_to(np.asarray(value), shape)[..., places]
+
+    return [replace(one, forward=chosen(one.forward), backward=chosen(one.backward)) for one in stages]
 
 
 def closed_form(

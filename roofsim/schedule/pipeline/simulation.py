@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.points import whole
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.plan import Plan, plan
 
@@ -91,7 +92,7 @@ def _durations(schedule: PipelineSchedule, stages: Sequence[StageTimes], virtual
     for one in stages:
         weights = one.backward * share
         rows = (one.forward / virtual, (one.backward - weights) / virtual, weights / virtual)
-        columns += [np.stack([np.broadcast_to(row, shape) for row in rows])] * int(np.ravel(one.positions)[0])
+        columns += [np.stack([np.broadcast_to(row, shape) for row in rows])] * whole(one.positions)
     return np.stack(columns, axis=1)
 
 
@@ -103,7 +104,7 @@ def simulated_makespan(
     Of very long schedules the beginning is run, and each further round takes what the last of it took on average (within
     0.01 % of the whole in tests; a round is as many micro batches as stages).
     """
-    number = sum(int(np.ravel(one.positions)[0]) for one in stages)
+    number = sum(whole(one.positions) for one in stages)
     rounds, left = divmod(micro_batches, number)
     most = max(MOST_WORK // (3 * number * number * virtual), SETTLED + MEASURED)
     if rounds <= most:

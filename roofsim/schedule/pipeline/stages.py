@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from roofsim.numeric import Real, is_scalar
-from roofsim.records import dataclass
+import numpy as np
+
+from roofsim.numeric import Real
+from roofsim.points import Diverged, Points, together
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from roofsim.numeric import Real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,14 +53,43 @@ def stage_plans(
 ) -> list[StagePlan]:
     """Deal the layers of all blocks out evenly; what is left over goes to stages in the middle.
 
-    `repeats` are the layers of each block; `stages` at least two, a number or an array; `stated` the layers of each stage,
-    where they are given; `embedding` and `loss` say whether these count as a layer of the first and of the last stage.
+    `repeats` are the layers of each block; `stages` at least two; `stated` the layers of each stage, where they are given;
+    `embedding` and `loss` say whether these count as a layer of the first and of the last stage. Of `Points` each has whole
+    layers of its own; those with other kinds of stages are of another structure.
+
+    Raises
+    ------
+    Diverged
+        Where points have other kinds of stages.
     """
-    if not is_scalar(stages, *repeats):
-        return _even_plans(repeats, stages, float(embedding), float(loss))
-    assert not hasattr(stages, "shape")
-    number, layers = int(stages), int(sum(float(n) for n in repeats))
-    sizes = list(stated) if stated is not None else _dealt(layers, number, int(embedding), int(loss))
+    dealt = (None if stated is None else tuple(stated), embedding, loss)
+    if not isinstance(stages, Points) and not any(isinstance(number, Points) for number in repeats):
+        return list(_plans(tuple(map(float, repeats)), int(stages), *dealt))
+    columns = np.broadcast_arrays(stages, *repeats)
+    plans = [_plans(tuple(map(float, own)), int(number), *dealt) for number, *own in zip(*columns, strict=True)]
+    forms = [tuple((one.first, one.last, *(count > 0.0 for count in one.counts)) for one in each) for each in plans]
+    kinds = {form: number for number, form in enumerate(dict.fromkeys(forms))}
+    if len(kinds) > 1:
+        raise Diverged(np.array([kinds[form] for form in forms]))
+    return [_stacked(same) for same in zip(*plans, strict=True)]
+
+
+def _stacked(plans: Sequence[StagePlan]) -> StagePlan:
+    """Return the plans of one kind of stage of several points as one."""
+    first = plans[0]
+    return replace(
+        first,
+        counts=tuple(together(column) for column in zip(*(one.counts for one in plans), strict=True)),
+        index=together([one.index for one in plans]),
+        positions=together([one.positions for one in plans]),
+    )
+
+
+@lru_cache(maxsize=1024)
+def _plans(
+    repeats: tuple[float, ...], number: int, stated: tuple[int, ...] | None, embedding: bool, loss: bool
+) -> tuple[StagePlan, ...]:
+    sizes = list(stated) if stated is not None else _dealt(int(sum(repeats)), number, int(embedding), int(loss))
     kinds: dict[tuple[tuple[float, ...], bool, bool, int], list[int]] = {}
     start, run = 0, 0
     for index, size in enumerate(sizes):
@@ -63,31 +98,13 @@ def stage_plans(
         kind = (_overlaps(repeats, start, start + size), index == 0, index == number - 1, run)
         kinds.setdefault(kind, []).append(index)
         start += size
-    return [
+    return tuple(
         StagePlan(
             name=_named(places), counts=counts, first=first, last=last, index=float(places[0]),
             positions=float(len(places)),
         )
         for (counts, first, last, _), places in kinds.items()
-    ]  # fmt: skip
-
-
-def _even_plans(repeats: Sequence[Real], stages: Real, embedding: float, loss: float) -> list[StagePlan]:
-    """Return the first stage, those in the middle and the last, of sizes or numbers that are arrays."""
-    whole: Real = 0.0
-    for number in repeats:
-        whole = whole + number
-    each = (whole + embedding + loss) / stages
-
-    def counts(less: float) -> tuple[Real, ...]:
-        return tuple(number * (each - less) / whole for number in repeats)
-
-    first, middle, last = counts(embedding), counts(0.0), counts(loss)
-    return [
-        StagePlan(name="first", counts=first, first=True, last=False, index=0.0, positions=1.0),
-        StagePlan(name="middle", counts=middle, first=False, last=False, index=1.0, positions=stages - 2.0),
-        StagePlan(name="last", counts=last, first=False, last=True, index=stages - 1.0, positions=1.0),
-    ]
+    )  # fmt: skip
 
 
 def _dealt(layers: int, stages: int, embedding: int, loss: int) -> list[int]:

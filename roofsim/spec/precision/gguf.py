@@ -7,10 +7,12 @@ Where they depend on the number of the layer, a tensor has the share of the laye
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
+from roofsim.numeric import exactly
+from roofsim.points import anywhere, everywhere, like
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, Place
 
 if TYPE_CHECKING:
@@ -55,7 +57,7 @@ def _fitted(found: dict[str, Real], place: Place) -> dict[str, Real]:
     fitted: dict[str, Real] = {}
     for name, share in found.items():
         encoding = ENCODINGS[name]
-        odd = bool(np.any(np.asarray(place.columns) % encoding.block))
+        odd = anywhere(place.columns % encoding.block != 0.0)
         taken = encoding.fallback if odd and encoding.fallback is not None else name
         fitted[taken] = fitted.get(taken, 0.0) + share
     return fitted
@@ -66,21 +68,21 @@ def _one(name: str) -> dict[str, Real]:
 
 
 def _split(more: str, base: str, share: Real) -> dict[str, Real]:
-    if isinstance(share, float) and share in (0.0, 1.0):
+    if exactly(share, 0.0) or exactly(share, 1.0):
         return _one(more if share else base)
     return {more: share, base: 1.0 - share}
 
 
 def _eight(place: Place) -> bool:
-    return bool(np.all(np.asarray(place.experts) == EIGHT_EXPERTS))
+    return everywhere(place.experts == EIGHT_EXPERTS)
 
 
 def _small(place: Place) -> bool:
-    return bool(np.all(np.asarray(place.groups) >= SMALL_VALUES))
+    return everywhere(place.groups >= SMALL_VALUES)
 
 
 def _of_head(base: str, place: Place) -> str:
-    odd = bool(np.any(np.asarray(place.columns) % ENCODINGS[base].block))
+    odd = anywhere(place.columns % ENCODINGS[base].block != 0.0)
     return "q8_0" if odd or base in ("q8_0", "mxfp4") else "q6_k"
 
 
@@ -108,7 +110,7 @@ def _of_values(name: str, base: str, place: Place) -> dict[str, Real]:
 
 
 def _of_70b(found: dict[str, Real], place: Place) -> dict[str, Real]:
-    large = np.all(np.asarray(place.layers) == LAYERS_OF_70B) and np.all(np.asarray(place.groups) == GROUPS_OF_70B)
+    large = everywhere(place.layers == LAYERS_OF_70B) and everywhere(place.groups == GROUPS_OF_70B)
     if not large:
         return found
     raised: dict[str, Real] = {}
@@ -169,7 +171,7 @@ def _share(layers: Real, chosen: Callable[[int, int], bool]) -> Real:
     if isinstance(layers, float):
         return _share_of(round(layers), chosen)
     shares = [_share_of(round(float(number)), chosen) for number in np.ravel(layers)]
-    return np.asarray(shares).reshape(np.shape(layers))
+    return cast("Real", like(np.asarray(shares).reshape(np.shape(layers)), layers))
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,149 @@
+"""Price many kernels in one expression: those of one phase whose numbers have the same axes, with a leading axis of kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.points import Points, like
+from roofsim.records import dataclass, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from roofsim.cost.kernels.work import KernelWork
+    from roofsim.graph.base import Phase
+    from roofsim.numeric import Array, Real
+
+#: Numbers of a kernel that its price depends on.
+FIELDS: Final = (
+    "flops", "flop_peak", "compute_share", "traffic", "bandwidth_share", "launches", "on_tensor", "energy", "load", "limit",
+    "floor", "norm", "heat", "apart",
+)  # fmt: skip
+#: Numbers of one expression: as many as stay in a processor's cache.
+MOST_ELEMENTS: Final = 65_536
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Kernels of one phase whose numbers have the same axes.
+
+    Attributes
+    ----------
+    phase
+        Of the graph.
+    attends
+        Whether they are attention.
+    places
+        Which of the graph's kernels they are.
+    shape
+        The axes of each kernel's numbers: none for one configuration, those of points and contexts otherwise.
+    work
+        The kernels' numbers, (kernels, *shape) or broadcastable to it.
+    """
+
+    phase: Phase
+    attends: bool
+    places: tuple[int, ...]
+    shape: tuple[int, ...]
+    work: KernelWork
+
+    def slices(self, axes: int, elements: int) -> Iterator[tuple[slice, KernelWork]]:
+        """Yield the kernels a few at a time, with room behind their axis for as many axes in front of those of `shape`.
+
+        Parameters
+        ----------
+        axes
+            Rank of the numbers that they are multiplied by.
+        elements
+            How many those are.
+        """
+        each = max(elements, 1) * int(np.prod(self.shape))
+        step = max(MOST_ELEMENTS // max(each, 1), 1)
+        room = (1,) * max(axes - len(self.shape), 0)
+        for first in range(0, len(self.places), step):
+            part = slice(first, first + step)
+            columns: dict[str, Any] = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
+            yield part, replace(self.work, **columns)
+
+    def column(self, values: Sequence[Real]) -> Array:
+        """Return numbers of these kernels, one each, as an array with their leading axis."""
+        return _column(values, len(self.shape))
+
+
+def _with_room(column: Array, room: tuple[int, ...]) -> Array:
+    return column.reshape(len(column), *room, *column.shape[1:]) if room else column
+
+
+def stacks_of(
+    works: Sequence[KernelWork], counts: Sequence[Real], kinds: Sequence[tuple[Phase, bool]], outside: Sequence[Real]
+) -> list[Stack]:
+    """Return kernels in stacks.
+
+    Parameters
+    ----------
+    works, counts, kinds
+        The kernels in program order, and of each how often it runs, its phase and whether it is attention.
+    outside
+        Other numbers that enter every price: the card's.
+    """
+    around = np.broadcast_shapes(*map(np.shape, outside))
+    groups: dict[tuple[Any, ...], list[int]] = {}
+    for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
+        groups.setdefault((*kind, _shape(work, count, around)), []).append(place)
+    return [
+        Stack(
+            phase=phase, attends=attends, places=tuple(places), shape=shape,
+            work=_stacked([works[place] for place in places], len(shape)),
+        )
+        for (phase, attends, shape), places in groups.items()
+    ]  # fmt: skip
+
+
+def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
+    numbers = [count, *(getattr(work, name) for name in FIELDS)]
+    shapes = {value.shape for value in numbers if isinstance(value, np.ndarray)} | {around}
+    return np.broadcast_shapes(*shapes) if len(shapes) > 1 else around
+
+
+def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
+    columns: dict[str, Any] = {name: _column([getattr(work, name) for work in works], rank) for name in FIELDS}
+    return replace(works[0], **columns)
+
+
+def _column(values: Sequence[Any], rank: int) -> Array:
+    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    if not arrays:
+        column: Array = np.array(values)
+        return column.reshape(len(values), *(1,) * rank) if rank else column
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    stacked = np.stack([np.broadcast_to(np.asarray(value), shape) for value in values])
+    return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
+
+
+def is_of_points(values: Sequence[Any]) -> bool:
+    """Tell whether any of some numbers are those of several points."""
+    return any(isinstance(value, Points) for value in values)
+
+
+def total(values: Any, counts: Array) -> Any:
+    """Return the sum of the kernels' numbers, each as often as it runs: their leading axis is gone."""
+    weighted = np.asarray(values) * counts
+    return weighted.sum(axis=0)
+
+
+def settled(value: Any, *, of_points: bool) -> Any:
+    """Return a sum as a float, or as an array of the kind that its parts were."""
+    if np.ndim(value) == 0:
+        return float(value)
+    return like(value, np.zeros(1).view(Points)) if of_points else value
+
+
+def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
+    """Return the numbers of each kernel of a stack on its own."""
+    array = np.broadcast_to(np.asarray(values), (count, *shape))
+    if not shape:
+        rows: list[Any] = array.tolist()
+        return rows
+    return [settled(row, of_points=of_points) for row in array]
