@@ -1,13 +1,9 @@
-"""Price the kernels of inference with the models that were fitted to measured kernels (roofsim/cost/kernels/models)."""
+"""Change the kernels of a pass of inference to those that an engine puts together."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.cost.kernels.attention import padded_heads, price_attention
-from roofsim.cost.kernels.convolutions import price_convolutions
-from roofsim.cost.kernels.experts import price_experts
-from roofsim.cost.kernels.products import price_products
 from roofsim.cost.narrow_products import narrow_passes
 from roofsim.cost.plain_kernels import plain_kernels
 from roofsim.cost.serving import share_launches
@@ -19,9 +15,7 @@ from roofsim.graph.ops import (
     Cast,
     Elementwise,
     Fused,
-    GroupedMatmul,
     Normalization,
-    Softmax,
 )
 from roofsim.records import replace
 
@@ -36,18 +30,9 @@ Works = list[tuple[int, "KernelWork"]]
 
 
 def served(ops: Sequence[AbstractOp], works: Works, context: Pricing, serving: Serving) -> Works:
-    """Return the kernels of a pass of inference with the rates, floors and launches of the kernel models."""
+    """Return the kernels of a pass of inference with what the engine merges, converts and adds."""
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
-    price_products(ops_of, priced, context, serving)
-    price_convolutions(ops_of, priced, context, serving)
-    for place, op in ops_of.items():
-        if isinstance(op, Attention) and not op.backward:
-            priced[place] = padded_heads(op, price_attention(op, priced[place], context, serving), serving)
-        elif isinstance(op, GroupedMatmul):
-            priced[place] = price_experts(op, priced[place], context)
-        elif isinstance(op, Softmax) and serving.engine.attention.implementation == "fused_softmax":
-            priced[place] = replace(priced[place], traffic=op.bytes_read() + op.bytes_written())
     if serving.engine.matmul.narrow_products != "wide":
         narrow_passes(
             ops_of, priced, serving.engine.matmul.narrow_products, serving.engine.matmul.narrow_product_launches

@@ -24,8 +24,7 @@ from roofsim.lower.blocks.losses import chained_cross_entropy
 from roofsim.lower.shares import Shares, one, statistics
 from roofsim.numeric import Real, product, same
 from roofsim.records import dataclass, field
-from roofsim.spec.engine.attention import AttentionFacts
-from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.schema import Engine, unnamed
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -37,9 +36,9 @@ SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
 
 
 @cache
-def unnamed() -> Engine:
+def fused() -> Engine:
     """Return an engine of default facts, but for fused attention."""
-    return Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
+    return unnamed().changed(attention="flash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +57,7 @@ class Flavour:
         Ranks over whose batches batch norms take their statistics.
     """
 
-    engine: Engine = field(default_factory=unnamed)
+    engine: Engine = field(default_factory=fused)
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
@@ -74,7 +73,7 @@ class Flavour:
         KeyError
             For a fact that there is not.
         """
-        engine = unnamed().changed(**facts)
+        engine = fused().changed(**facts)
         return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
 
     @property
