@@ -15,6 +15,7 @@ import roofsim
 from roofsim import plugins
 from roofsim.analyze.catalogs import catalog_rows, entry, json_schema
 from roofsim.analyze.plugins import plugin_rows
+from roofsim.analyze.protocols import family_rows, schedule_rows
 from roofsim.errors import PluginError, SpecError, UnknownNameError
 from roofsim.passes.plugged import OWN
 from roofsim.schedule.pipeline.plan import plan
@@ -145,6 +146,23 @@ def test_names_of_our_own_ask_for_no_plugin(example):
     with pytest.raises(UnknownNameError):
         roofsim.run("gpt2-124m", gpu="no-such-card")
     assert plugins.installed.cache_info().currsize == 1
+
+
+def test_lists_of_families_and_schedules(example):
+    families = {row["name"]: row for row in family_rows()}
+    assert families["mlp-lm"] == {
+        "name": "mlp-lm", "counted in": "tokens", "phases": ["train", "forward"], "split by": ["pipeline"], "from": NAMED,
+    }  # fmt: skip
+    assert families["decoder"]["split by"] == ["tensor", "context", "pipeline"]
+    assert families["encoder-decoder"]["phases"] == ["train", "forward", "prefill", "decode", "generate"]
+    assert families["dit-pipeline"]["phases"] == ["forward"]
+    schedules = {row["name"]: row for row in schedule_rows()}
+    assert schedules["eager-1f1b"]["from"] == NAMED
+    taken = {name: row["virtual stages"] for name, row in schedules.items() if row["from"] == "roofsim"}
+    assert taken == {
+        "gpipe": "1", "1f1b": "1 or more", "interleaved": "1 or more", "zero-bubble": "1", "breadth-first": "1 or more",
+        "zero-bubble-v": "2",
+    }  # fmt: skip
 
 
 def test_without_plugins():
