@@ -334,8 +334,6 @@ class Resolver:
         self.warnings += warnings
         return found
 
-    # -- sizes --------------------------------------------------------------------------------------------------
-
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""
         from roofsim.spec.settle.sizes import complete_workload
