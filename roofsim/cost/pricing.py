@@ -14,6 +14,7 @@ from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
 from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, Stack, is_of_points, rows_of, settled, stacks_of, total
 from roofsim.graph.base import Kind
+from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
 
@@ -90,6 +91,8 @@ class OpCost:
         What the power of a long product adds to it on its own.
     drawn
         Seconds in which the card may draw the rest of its energy: that part is averaged over the step.
+    launches
+        Kernels that it launches each time.
     """
 
     op: AbstractOp
@@ -100,6 +103,7 @@ class OpCost:
     bound: Any
     held: Real = 0.0
     drawn: Real = 0.0
+    launches: Real = 0.0
 
     def lasting(self, stretch: Real) -> Real:
         """Return the seconds of one launch in a step that takes so many more for each second of drawing power."""
@@ -154,11 +158,12 @@ class PricedGraph:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
-        self.counts = [op.count for op in graph.ops]
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
         device = context.device
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
-        kinds = [(ops[index].phase, ops[index].kind is Kind.ATTENTION) for index, _ in self.works]
+        kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
         numbers = (getattr(work, name) for work in works for name in FIELDS)
         self._of_points = is_of_points([*around, *self.counts, *numbers])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
@@ -178,8 +183,11 @@ class PricedGraph:
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean = self.context.device.architecture.power_window
-        shares = [np.where(work.apart, window(cost.time, mean), 0.0) for _, work, cost in self._priced(stack, Scales())]
+        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        shares = [
+            np.where(work.apart & alone, window(cost.time, mean), 0.0)
+            for _, work, cost in self._priced(stack, Scales())
+        ]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
 
     @cached_property
@@ -204,7 +212,11 @@ class PricedGraph:
                 own = sustained(cost.time, work.heat / watts, drawn, windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
-        return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        launches: dict[int, Real] = {}
+        for index, work in self.works:
+            launches[index] = launches.get(index, 0.0) + work.launches
+        costs = (_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops))
+        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
     def prices(self) -> list[Price]:
         """Return the price of every kernel, as `works` has them."""
@@ -349,6 +361,11 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
     )
+
+
+def _attends(op: AbstractOp) -> bool:
+    """Tell whether an op is a fused attention kernel, or the operator around one."""
+    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
 def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:
