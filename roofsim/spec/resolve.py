@@ -296,8 +296,6 @@ class Resolver:
         """Find the card and the node for so many GPUs."""
         return find_hardware(choice, self.document, gpus)
 
-    # -- engine and precision -----------------------------------------------------------------------------------
-
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
