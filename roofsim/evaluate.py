@@ -32,7 +32,7 @@ from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
-from roofsim.structures import profile_of, program_of
+from roofsim.structures import priced_of, profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -119,7 +119,7 @@ def idle_bytes(resolved: Resolved) -> Real:
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
     resolved = with_context_axis(resolved) if stage.averaged else resolved
-    return PricedGraph(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
+    return priced_of(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
 
 
 def step_of(
@@ -206,7 +206,8 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     layout, workload = layout_of(resolved.parallel), resolved.workload
     jitter, physics = resolved.reliability.jitter, resolved.constants.physics
     if workload.phase == "train":
-        step = with_stragglers(step, layout.ranks, jitter, physics["chip_spread"])
+        chips = physics["chip_spread"] if resolved.mechanisms.chips else 0.0
+        step = with_stragglers(step, layout.ranks, jitter, chips)
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
         step = with_stragglers(step, layout.ranks / layout.data, jitter, 0.0)
     if workload.input is None:
@@ -300,8 +301,15 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     resolved = with_context_axis(resolved) if averaged else resolved
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.communication.rank_wait
+    mechanisms = resolved.mechanisms
+    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name)
+    if not mechanisms.protocols:
+        fabric = fabric.at_datasheet_rates()
+    if not mechanisms.shared_nics:
+        fabric = replace(fabric, shares_nics=False)
     return Messages(
-        fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
+        fabric=fabric,
+        silent=mechanisms.silent,
         layout=layout_of(resolved.parallel),
         split_messages=engine.communication.pipeline_message == "split",
         bucket=engine.data_parallel.gradient_bucket or 0.0,
@@ -323,6 +331,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
         overlap=engine.communication.overlap,
         sharded=full and not kept,
         reduces_each=parallel.sharding == "gradients",
+        mechanisms=resolved.mechanisms,
     )
 
 

@@ -8,6 +8,7 @@ from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
+from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
@@ -23,8 +24,6 @@ WIDTHS: Final = {
     "fp8": "width_energy_8_bit", "int8": "width_energy_8_bit", "fp6": "width_energy_6_bit", "fp4": "width_energy_4_bit",
     "int4": "width_energy_4_bit",
 }  # fmt: skip
-#: Generations of attention kernels that matrix units of Hopper's kind and later feed from shared memory: no further effort.
-DIRECT: Final = ("flash3", "cudnn", "trtllm", "flashinfer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,7 +268,9 @@ def device_of(
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
-        attention_effort=1.0 if attention in DIRECT else constants.physics["attention_effort"],
+        attention_effort=1.0
+        if attention_kernel(attention).operands == "shared_memory"
+        else constants.physics["attention_effort"],
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         searched=library is not None and library < constants.physics["searched_until"],

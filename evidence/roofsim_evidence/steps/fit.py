@@ -15,8 +15,8 @@ from roofsim_evidence.steps.table import FORMATS, StepTable, predict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
-    from roofsim_evidence.cases import Case
 
 #: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
 #: constants, and of cards around their architecture: how strongly a fit is held back where data are few.
@@ -34,7 +34,7 @@ UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
 HOST_SHARE: Final = 0.35
 
 #: Share of the peak, at the clock that the card runs at, that the inner loop of the best product on matrix units reaches, tiles and
-#: waves apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16; an H100's 0.70 to 0.77 at the clock that 700 W leave);
+#: waves apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16; those of an H100 0.70 to 0.77 at 700 W);
 #: of ordinary units all of it.
 PRODUCTS: Final = {"fp16": 0.97, "tf32": 0.97}
 
@@ -96,7 +96,7 @@ FREE_FACTORS: Final = (
 
 
 @dataclass(frozen=True)
-class Fit:
+class StepFit:
     """Fitted constants and the predictions' logarithmic residuals on the rows that were fitted."""
 
     constants: Constants
@@ -120,7 +120,7 @@ def free_paths(constants: Constants) -> list[str]:
     ]
 
 
-def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
+def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> StepFit:
     """Fit to all rows of a table; `cards` adds deviations of single cards.
 
     Of `start` only what is not fitted counts; the rest begins at `STARTS`, so that a fit depends on its rows alone.
@@ -156,7 +156,7 @@ def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
     constants = build(found)
     if cards:
         constants = _fit_cards(table, constants)
-    return Fit(constants, np.log(predict(table, constants) / table.measured))
+    return StepFit(constants, np.log(predict(table, constants) / table.measured))
 
 
 def _fit_cards(table: StepTable, constants: Constants) -> Constants:

@@ -16,12 +16,12 @@ from roofsim.spec.constants.kernels import Deviation, youth
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from roofsim.calibrate.cases import Case
     from roofsim.cost.device import Device
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
     from roofsim.spec.constants.kernels import Constants
-    from roofsim_evidence.cases import Case
 
 #: Number formats whose fractions architectures and cards may deviate in.
 FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")

@@ -19,6 +19,7 @@ from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
 from roofsim.numeric import divide, where
 from roofsim.points import everywhere
 from roofsim.records import dataclass, replace
+from roofsim.spec.constants.attention_kernels import attention_kernel
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -27,13 +28,7 @@ if TYPE_CHECKING:
     from roofsim.graph.ops import Attention
     from roofsim.numeric import Real
 
-#: Kernels that do not split the cache of a sequence and head over blocks, and whose they are modelled after.
-UNSPLIT: Final = {"single_query": "trtllm", "paged": "flash2"}
-#: Kernels that use matrix units for grouped heads only (TensorRT-LLM documentation, XQA and masked multi-head attention).
-VECTORED: Final = ("trtllm", "single_query")
-#: Kernels that pad heads, and the widths to which they do (xformers' CUTLASS kernels, FlashAttention 1).
-CUTLASS: Final = "memory_efficient"
-PADDED: Final = (CUTLASS, "flash1")
+#: Widths to which kernels pad heads (xformers' CUTLASS kernels, FlashAttention 1).
 HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
 #: Bytes of an element beyond which kernels for matrix units are others.
 WIDEST: Final = 2.0
@@ -95,15 +90,14 @@ def _kind(shape: Attend, math: str) -> str:
 def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
     """Return the limits of kernels for one query a sequence, which read a cache."""
     latent = bool(np.all(shape.sizes.latent > 0.0))
-    generation = (
-        library.measured_as if latent else UNSPLIT.get(library.decode_attention or "", library.decode_attention)
-    )
+    kernel = attention_kernel(library.decode_attention)
+    generation = library.engine.kernels.measured_as if latent else kernel.measured_as or library.decode_attention
     operation = "mla_decode" if latent else "attention_decode"
     _, numbers = constants_for(device, operation, generation, _kind(shape, math))
     constants = DecodeConstants(**numbers)
-    if library.decode_attention in UNSPLIT and not latent:
+    if not (kernel.splits_cache or latent):
         constants = replace(constants, chunk=WHOLE)
-    vectored = library.decode_attention in VECTORED
+    vectored = kernel.matrix_units == "grouped_heads"
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
@@ -123,7 +117,7 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     chip = card(device, peak)
     measured, numbers = constants_for(device, "attention_prefill", library.attention, _kind(shape, math))
     floor: Real = numbers.pop("floor")
-    if measured and library.measured_as is not None and arithmetic_of(math) in ATTENDED:
+    if measured and library.engine.kernels.measured_as is not None and arithmetic_of(math) in ATTENDED:
         share = unit_share(numbers["compute"], math, peak, device)
         share = share * factor_of(device.architecture, "attention_prefill", library.attention)
     else:
@@ -172,11 +166,11 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
 
 def _padding(op: Attention, work: KernelWork, context: Pricing) -> Real:
     """Return the share that is left to kernels of the first generation: they compute heads as wide as the next of their tiles."""
-    generation = context.library.attention
-    if generation not in PADDED:
+    kernel = attention_kernel(context.library.attention)
+    if not kernel.pads_heads:
         return 1.0
     tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
     share: Real = 1.0 if tile is None else op.head_size / tile
-    if generation == CUTLASS and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
+    if kernel.fp32_in_tf32 and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
         share = share / context.device.constants.physics["fast_fp32_products"]
     return share

@@ -37,6 +37,7 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
         quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
         serving=serving,
+        mechanisms=resolved.mechanisms,
     )
 
 
@@ -54,18 +55,8 @@ def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
 
 def _library(resolved: Resolved) -> KernelLibrary:
     """Return whose kernels an engine runs on a card, in whatever phase."""
-    engine, architecture = resolved.engine, resolved.architecture.name
-    stream = engine.matmul.stream_share
     return KernelLibrary(
-        measured_as=engine.kernels.measured_as,
-        attention=engine.attention_on(architecture),
-        decode_attention=engine.attention_on(architecture, decodes=True),
-        half_accumulation=engine.matmul.accumulation == "fp16",
-        stream_share=None if stream is None else stream * _data_share(resolved),
-        vector_rows=float(engine.matmul.vector_rows),
-        cache_share=engine.attention.cache_read_share,
-        softmax_on_chip=engine.attention.implementation == "fused_softmax",
-        convolution_share=engine.convolution.share,
+        engine=resolved.engine, architecture=resolved.architecture.name, data_share=_data_share(resolved)
     )
 
 

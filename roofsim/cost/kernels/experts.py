@@ -48,7 +48,7 @@ class ExpertModel:
 
     def limits(self, shape: Grouped, math: str, device: Device, library: KernelLibrary) -> Limits:
         """Return what bounds the products of all experts, as `KernelModel.limits`."""
-        _, numbers = constants_for(device, "moe_gemm", library.measured_as, shape.kind)
+        _, numbers = constants_for(device, "moe_gemm", library.engine.kernels.measured_as, shape.kind)
         # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
         drawn = min(numbers["bandwidth"], 1.0)
         numbers |= {"floor": 0.0, "asleep": 0.0, "imbalance": 0.0, "bandwidth": drawn}

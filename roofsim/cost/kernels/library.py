@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from roofsim.records import dataclass
+from roofsim.records import dataclass, field
+from roofsim.spec.engine.schema import Engine, unnamed
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelLibrary:
-    """Facts of an engine's kernels.
+    """An engine's kernels on a GPU architecture.
 
     Attributes
     ----------
-    measured_as
-        Engine in which its own kernels were measured; None: those of the vendor's libraries, medians over all.
-    attention, decode_attention
-        Generation of its fused attention kernels, for many queries and for one query a sequence; None: not stated.
-    half_accumulation
-        Whether products of 16 bits are added up in fp16.
-    stream_share
-        What products draw of the memory bandwidth; None: as measured library kernels do.
-    vector_rows
-        Rows up to which products run in kernels for vectors, which use all units however small the product is.
-    cache_share
-        Share of the memory bandwidth with which unfused attention reads a cache for few queries; None: as products.
-    softmax_on_chip
-        Whether its softmax keeps rows on chip however long they are.
-    convolution_share
-        Share of the rate of searched convolutions.
+    engine
+        Whose they are.
+    architecture
+        Name of the GPU's architecture, on which the generation of attention kernels may depend.
+    data_share
+        Share of what is read from memory that is data, and not check bits.
     """
 
-    measured_as: str | None = None
-    attention: str | None = None
-    decode_attention: str | None = None
-    half_accumulation: bool = False
-    stream_share: float | None = None
-    vector_rows: float = 0.0
-    cache_share: float | None = None
-    softmax_on_chip: bool = False
-    convolution_share: float = 1.0
+    engine: Engine = field(default_factory=unnamed)
+    architecture: str = ""
+    data_share: float = 1.0
+
+    @property
+    def attention(self) -> str | None:
+        """Generation of fused attention kernels for many queries; None: not stated."""
+        return self.engine.attention_on(self.architecture)
+
+    @property
+    def decode_attention(self) -> str | None:
+        """Generation of fused attention kernels for one query a sequence; None: not stated."""
+        return self.engine.attention_on(self.architecture, decodes=True)
+
+    @property
+    def half_accumulation(self) -> bool:
+        """Whether products of 16 bits are added up in fp16."""
+        return self.engine.matmul.accumulation == "fp16"
+
+    @property
+    def stream_share(self) -> float | None:
+        """What products draw of the memory bandwidth as data; None: as measured library kernels do."""
+        share = self.engine.matmul.stream_share
+        return None if share is None else share * self.data_share

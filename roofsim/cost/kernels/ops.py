@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.cost.kernels.attention import price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
 from roofsim.cost.kernels.experts import price_experts
+from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
 from roofsim.cost.kernels.quantised import expanding
 from roofsim.cost.kernels.work import KernelWork, Pricing
@@ -24,6 +25,7 @@ from roofsim.graph.ops import (
     Dropout,
     Elementwise,
     Embedding,
+    ExtraKernels,
     Fused,
     Gather,
     GroupedMatmul,
@@ -70,6 +72,7 @@ for _class in (
     Copy,
     CacheAppend,
     Embedding,
+    ExtraKernels,
     Gather,
     Loss,
     Reduction,
@@ -121,7 +124,11 @@ def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
     What a unit draws at most is a limit of the engine's kernels for vectors; beyond their rows a library multiplies.
     """
     few = rows <= context.few_rows
-    vectors = context.few_rows if context.library.vector_rows < 1.0 else context.library.vector_rows
+    vectors = (
+        context.few_rows
+        if context.library.engine.matmul.vector_rows < 1.0
+        else context.library.engine.matmul.vector_rows
+    )
     share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
     if isinstance(few, (bool, np.bool_)):
         return replace(work, bandwidth_key="weights", bandwidth_share=share, limit=limit) if few else work
@@ -246,11 +253,8 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
         return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
     if op.method not in ("batch", "synchronised"):
         twice = op.backward and op.method in ("layer", "rms")
-        return (
-            context.light(
-                op.flops(), traffic * (physics["layer_norm_backward_passes"] if twice else 1.0), str(op.kind)
-            ),
-        )
+        traffic = traffic * (physics["layer_norm_backward_passes"] if twice else 1.0)
+        return _in_passes(op, op.flops(), traffic, str(op.kind), context)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
@@ -287,13 +291,30 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
             op.row > context.device.constants.physics["softmax_row"], 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes
         )
     # A kernel that keeps rows in registers streams as elementwise kernels do.
-    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind)),)
+    return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
 
 @kernels_of.register
 def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
+    if op.heavy is not None:
+        # One launch of an operator: what it does beside its attention takes time, but none to be launched.
+        beside = [work for part in op.parts if part is not op.heavy for work in kernels_of(part, context)]
+        return (*kernels_of(op.heavy, context), *(replace(work, launches=0.0) for work in beside))
     group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group)),)
+    traffic = op.bytes_read() + op.bytes_written()
+    if op.passes > 1.0:
+        return _in_passes(op, op.flops(), traffic, str(group), context)
+    return (context.light(op.flops(), traffic, str(group), op.kernels()),)
+
+
+def _in_passes(
+    op: Normalization | Softmax | Fused, flops: Real, traffic: Real, kind: str, context: Pricing
+) -> tuple[KernelWork, ...]:
+    """Return the kernels of an op that reads its input in several: reductions, and the one that writes the result."""
+    again = int(op.passes) - 1
+    first = tuple(context.light(0.0, op.inputs[0].bytes, kind) for _ in range(again))
+    rest = traffic - sum(work.traffic for work in first) if first else traffic
+    return (*first, context.light(flops, rest, kind))
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
@@ -304,7 +325,7 @@ def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[in
         return works
     from roofsim.cost.inference import served  # only inference needs what engines put together
 
-    return served(ops, works, context, context.serving)
+    return served(ops, works, context.serving)
 
 
 def rate_all(
@@ -312,7 +333,7 @@ def rate_all(
 ) -> list[tuple[int, KernelWork]]:
     """Give every kernel of a class that has a model the rates that it says, in whatever phase."""
     priced = dict(enumerate(work for _, work in works))
-    ops_of = {place: ops[index] for place, (index, _) in enumerate(works)}
+    ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}
     price_products(ops_of, priced, context)
     price_convolutions(ops_of, priced, context)
     for place, op in ops_of.items():

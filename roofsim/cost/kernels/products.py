@@ -66,7 +66,7 @@ class ProductModel:
 
     def all_limits(self, shapes: Sequence[Product], math: str, device: Device, library: KernelLibrary) -> list[Limits]:
         """Return what bounds products of one format; in one expression where all sizes are plain numbers."""
-        measured, numbers = constants_for(device, "gemm", library.measured_as, arithmetic_of(math))
+        measured, numbers = constants_for(device, "gemm", library.engine.kernels.measured_as, arithmetic_of(math))
         _, wide = constants_for(device, "gemm", None, arithmetic_of(WIDE))
         numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
         own_floor = numbers.pop("floor")
@@ -113,7 +113,11 @@ def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], con
             weighted = op.inputs[1].role is Role.PARAMETER
             groups.setdefault((work.compute_keys[0], work.on_tensor, weighted), []).append(place)
     for (key, _, weighted), places in groups.items():
-        library = context.library if weighted else replace(context.library, stream_share=None)
+        library = (
+            context.library
+            if weighted
+            else replace(context.library, engine=context.library.engine.changed(stream_share=None))
+        )
         _products_of(key.removesuffix("_matrix"), places, ops, works, context, library)
     for place, op in ops.items():
         if isinstance(op, Matmul):
@@ -248,7 +252,7 @@ def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
     library = context.library
     if op.scores:
-        share = library.cache_share
+        share = library.engine.attention.cache_read_share
         return (
             work
             if share is None
@@ -257,10 +261,10 @@ def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
     weight = op.inputs[1]
     if (
         library.stream_share is None
-        or library.vector_rows < 1.0
+        or library.engine.matmul.vector_rows < 1.0
         or weight.role is not Role.PARAMETER
         or packed_weight(op)
     ):
         return work
-    few = op.m <= library.vector_rows
+    few = op.m <= library.engine.matmul.vector_rows
     return replace(work, bandwidth_share=where(few, library.stream_share, work.bandwidth_share))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.records import dataclass, field
+from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -96,6 +97,7 @@ class Pricing:
     quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
     serving: Serving | None = None
+    mechanisms: Mechanisms = ALL
 
     @property
     def few_rows(self) -> float:
