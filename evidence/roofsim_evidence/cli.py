@@ -15,7 +15,7 @@ from roofsim.output import visible
 from roofsim_evidence.subjects import SUBJECTS, VERBS, call, subject
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 app = typer.Typer(
     name="evidence",
@@ -102,7 +102,7 @@ def page(
     chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
     for name in chosen:
-        built: Page = call(name, "page", {"data": data, "groups": groups})
+        built: DocsPage = call(name, "page", {"data": data, "groups": groups})
         if check:
             difference = built.difference()
             old = old or bool(difference)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim_evidence.external_kernels.scores import Examination
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score(*, data: Path | None = None, groups: bool = False) -> str:
@@ -29,10 +29,10 @@ def fit(*, data: Path | None = None, output: Path | None = None) -> str:
     return _page(found, data).text
 
 
-def page(*, data: Path | None = None, groups: bool = False) -> Page:
+def page(*, data: Path | None = None, groups: bool = False) -> DocsPage:
     """Return docs/external-kernels.md."""
     return _page(examine(data, refit=True), data, groups=groups)
 
 
-def _page(found: Examination, data: Path | None, *, groups: bool = False) -> Page:
+def _page(found: Examination, data: Path | None, *, groups: bool = False) -> DocsPage:
     return filled(found, "of a folder" if data else installed_version(), groups=groups)
