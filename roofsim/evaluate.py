@@ -31,7 +31,7 @@ from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
-from roofsim.structures import profile_of, program_of
+from roofsim.structures import priced_of, profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -118,7 +118,7 @@ def idle_bytes(resolved: Resolved) -> Real:
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
     resolved = with_context_axis(resolved) if stage.averaged else resolved
-    return PricedGraph(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
+    return priced_of(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
 
 
 def step_of(

@@ -9,7 +9,7 @@ from roofsim.api import resolve
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import BF16, FP32, TF32
 from roofsim.lower.blocks.convolutional import VisionLayers
-from roofsim.lower.blocks.layers import Flavour
+from roofsim.lower.flavour import Flavour
 from roofsim.memory.growing_maps import cached, workspace
 from roofsim.passes.precision import AssignPrecision
 from roofsim.program import build

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.ops import Embedding, GroupedMatmul
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
+from roofsim.lower.flavour import Flavour
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
