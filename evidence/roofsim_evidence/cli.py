@@ -46,6 +46,10 @@ Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measure
 Source = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="One source only. May be repeated.")]
 Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
 Tilings = Annotated[bool, typer.Option("--tilings", help="With --write: tilings.yaml too, which steps.yaml rests on.")]
+Sample = Annotated[
+    bool,
+    typer.Option("--sample", help="Fit nothing; print the rows of external tables that kernels.csv.gz is to hold."),
+]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the result to a file of your own.")
 ]
@@ -81,10 +85,12 @@ def score(
 @app.command("fit", epilog="evidence fit steps --write")
 def fit(
     name: Name, *, write: Write = False, transfer: Transfer = False, tilings: Tilings = False, data: Data = None,
-    output: Output = None,
+    output: Output = None, sample: Sample = False,
 ) -> None:  # fmt: skip
     """Fit the constants of a subject again, and say what they leave over."""
-    options = {"write": write, "transfer": transfer, "tilings": tilings, "data": data, "output": output}
+    options = {
+        "write": write, "transfer": transfer, "tilings": tilings, "data": data, "output": output, "sample": sample,
+    }  # fmt: skip
     _print(call(name, "fit", options))
 
 

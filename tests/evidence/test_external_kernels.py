@@ -413,6 +413,13 @@ def test_the_command_prints_or_writes_the_page_and_the_constants(write, evidence
     assert "## Refitted constants" in text.read_text()
 
 
+def test_rows_to_fit_are_drawn(write, evidence):
+    folder = write("gemm_perf", products("h200-sxm-141gb", "trtllm", "h100-sxm5-80gb", rows=60), system="h200_sxm")
+    code, out, _ = evidence("fit", "external-kernels", "--data", folder, "--sample")
+    assert code == 0
+    assert out.startswith("aiconfigurator:trtllm-1.0.0,H200-SXM,gemm,")
+
+
 def test_a_folder_that_is_not_there_is_named(evidence):
     code, _, err = evidence("score", "external-kernels", "--data", "nowhere")
     assert code == 2

@@ -21,8 +21,15 @@ def score(*, data: Path | None = None, groups: bool = False) -> str:
     return _page(examine(data), data, groups=groups).text
 
 
-def fit(*, data: Path | None = None, output: Path | None = None) -> str:
-    """Fit constants to some rows of each group; return the errors on the others, and on cards that were left out."""
+def fit(*, data: Path | None = None, output: Path | None = None, sample: bool = False) -> str:
+    """Fit constants to some rows of each group; return the errors on the others, and on cards that were left out.
+
+    `sample`: fit nothing, but draw the rows that kernels.csv.gz holds of these tables.
+    """
+    if sample:
+        from roofsim_evidence.external_kernels.sample import as_csv
+
+        return as_csv(data)
     found = examine(data, refit=True)
     if output is not None and found.found is not None and found.refit is not None:
         write_fit(output, found.found, scores(found.refit))
