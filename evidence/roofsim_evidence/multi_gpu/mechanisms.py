@@ -27,7 +27,7 @@ class Ablation:
     without
         What is left out, or put in its place, in words.
     page
-        Page of docs/mechanisms that explains it.
+        DocsPage of docs/mechanisms that explains it.
     touches
         Whether it can move a case at all.
     off
