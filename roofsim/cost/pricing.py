@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,18 +12,21 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, stacks_of, total
+from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, Stack, is_of_points, rows_of, settled, stacks_of, total
 from roofsim.graph.base import Kind
+from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +54,11 @@ class Scales:
     def resources(cls) -> tuple[str, ...]:
         """Return the names of the time-like resources."""
         return tuple(field.name for field in fields(cls))
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is the card as it is."""
+        return all(type(value) is float and value == 1.0 for value in self.__dict__.values())
 
     @property
     def rank(self) -> int:
@@ -82,6 +91,8 @@ class OpCost:
         What the power of a long product adds to it on its own.
     drawn
         Seconds in which the card may draw the rest of its energy: that part is averaged over the step.
+    launches
+        Kernels that it launches each time.
     """
 
     op: AbstractOp
@@ -92,6 +103,7 @@ class OpCost:
     bound: Any
     held: Real = 0.0
     drawn: Real = 0.0
+    launches: Real = 0.0
 
     def lasting(self, stretch: Real) -> Real:
         """Return the seconds of one launch in a step that takes so many more for each second of drawing power."""
@@ -146,14 +158,17 @@ class PricedGraph:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
-        self.counts = [op.count for op in graph.ops]
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
         device = context.device
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
-        kinds = [(ops[index].phase, ops[index].kind is Kind.ATTENTION) for index, _ in self.works]
+        kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
         numbers = (getattr(work, name) for work in works for name in FIELDS)
         self._of_points = is_of_points([*around, *self.counts, *numbers])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
+        self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
+        self._made: dict[str, Any] = {}
         self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
 
     def _holds_products(self) -> bool:
@@ -168,8 +183,11 @@ class PricedGraph:
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean = self.context.device.architecture.power_window
-        shares = [np.where(work.apart, window(cost.time, mean), 0.0) for _, work, cost in self._priced(stack, Scales())]
+        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        shares = [
+            np.where(work.apart & alone, window(cost.time, mean), 0.0)
+            for _, work, cost in self._priced(stack, Scales())
+        ]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
 
     @cached_property
@@ -181,6 +199,9 @@ class PricedGraph:
 
     def per_op(self) -> list[OpCost]:
         """Return the cost of one launch of every op, in program order."""
+        return self._once("ops", self._costs_of_ops)
+
+    def _costs_of_ops(self) -> list[OpCost]:
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts = self._watts(Scales())
         windows = self.windows
@@ -191,10 +212,17 @@ class PricedGraph:
                 own = sustained(cost.time, work.heat / watts, drawn, windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
-        return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        launches: dict[int, Real] = {}
+        for index, work in self.works:
+            launches[index] = launches.get(index, 0.0) + work.launches
+        costs = (_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops))
+        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
     def prices(self) -> list[Price]:
         """Return the price of every kernel, as `works` has them."""
+        return self._once("prices", self._prices_of_kernels)
+
+    def _prices_of_kernels(self) -> list[Price]:
         names = ("time", "compute", "memory_bandwidth", "launch", "bound")
         found: dict[int, Price] = {}
         for stack in self._stacks:
@@ -219,9 +247,18 @@ class PricedGraph:
         return [found[place] for place in range(len(self.works))]
 
     def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
-        """Yield the kernels of a stack with their prices, a few at a time."""
-        for part, work in stack.slices(scales.rank, scales.size):
-            yield part, work, self._price(work, scales)
+        """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
+        slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
+        yield from self._once(f"stack {stack.places[0]}", lambda: list(slices)) if scales.is_one else slices
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made of the card as it is, or make it; what is large is made anew, so that memory stays bounded."""
+        if not self._small:
+            return make()
+        if name not in self._made:
+            self._made[name] = make()
+        found: T = self._made[name]
+        return found
 
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
@@ -324,6 +361,11 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
     )
+
+
+def _attends(op: AbstractOp) -> bool:
+    """Tell whether an op is a fused attention kernel, or the operator around one."""
+    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
 def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:
