@@ -22,7 +22,6 @@ KINDS = ("engine", "gpu", "system", "architecture", "model")
 ALLOWED = {
     "spec/usual.py": "defaults and examples, all in one place",
     "importers/": "other people's words: model types and quantisation methods of checkpoints",
-    "cost/kernels/models/silicon.py": "energies of processes, until they are in the files of architectures",
     "calibrate/microbenchmark/": "runs on its own, beside torch",
 }
 #: Aliases that are ordinary words as well: a way to launch kernels, a kind of sharding, a package.

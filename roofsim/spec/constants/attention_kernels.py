@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Annotated, Literal
+from typing import Literal
 
 from roofsim.schema.base import BaseModel, ConfigDict, Field
 from roofsim.spec import catalog
@@ -30,8 +30,9 @@ class AttentionKernelFacts(_Strict):
         "grouped_heads do.",
     )
     pads_heads: bool = Field(default=False, description="Whether heads are computed as wide as the next tile.")
-    fp32_products: Annotated[float, Field(ge=1.0, le=9.0)] = Field(
-        default=1.0, description="Products of matrix units for one of 4-byte types."
+    fp32_in_tf32: bool = Field(
+        default=False,
+        description="Whether matrix units take several products (fast_fp32_products) for one of 4-byte types.",
     )
     operands: Literal["registers", "shared_memory"] = Field(
         default="registers", description="What feeds the matrix units: passing through registers takes more energy."
