@@ -69,10 +69,8 @@ class Resolved:
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
-    choice: HardwareChoice = field(default_factory=HardwareChoice)
-    """The hardware as the scenario states it."""
-    mechanisms: Mechanisms = ALL
-    """What pricing takes into account: everything, but in an ablation."""
+    choice: HardwareChoice = field(default_factory=HardwareChoice)  # the hardware as the scenario states it
+    mechanisms: Mechanisms = ALL  # what pricing takes into account: everything, but in an ablation
     points: int = 1
     """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 
