@@ -154,7 +154,8 @@ class PricedGraph:
         numbers = (getattr(work, name) for work in works for name in FIELDS)
         self._of_points = is_of_points([*around, *self.counts, *numbers])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
-        self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
+        holds = self._holds_products()
+        self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
 
     def _holds_products(self) -> bool:
         """Tell whether long products are held to the card's power on their own.
@@ -175,7 +176,8 @@ class PricedGraph:
     @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run."""
-        return [stack.column([self.counts[self.works[place][0]] for place in stack.places]) for stack in self._stacks]
+        counts = [self.counts[index] for index, _ in self.works]
+        return [stack.times(counts) for stack in self._stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
 
@@ -183,11 +185,11 @@ class PricedGraph:
         """Return the cost of one launch of every op, in program order."""
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts = self._watts(Scales())
-        windows = self.windows
+        windows = self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
-            if watts is not None and windows is not None:
+            if watts is not None and place in windows:
                 own = sustained(cost.time, work.heat / watts, drawn, windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
@@ -199,24 +201,18 @@ class PricedGraph:
         found: dict[int, Price] = {}
         for stack in self._stacks:
             for part, _, cost in self._priced(stack, Scales()):
-                places = stack.places[part]
-                columns = [
-                    rows_of(getattr(cost, name), len(places), stack.shape, of_points=self._of_points) for name in names
-                ]
-                found |= zip(places, (Price(*values) for values in zip(*columns, strict=True)), strict=True)
+                size = len(stack.places[part])
+                columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self._of_points) for name in names]
+                found |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
         return [found[place] for place in range(len(self.works))]
 
-    @property
-    def windows(self) -> list[Real] | None:
-        """Share of each kernel that the power controller does not average with its neighbours; None: it does so with all."""
-        if self._windows is None:
-            return None
+    def _window_of_each(self) -> dict[int, Real]:
+        """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
         found: dict[int, Real] = {}
         for stack, shares in zip(self._stacks, self._windows, strict=True):
-            found |= zip(
-                stack.places, rows_of(shares, len(shares), stack.shape, of_points=self._of_points), strict=True
-            )
-        return [found[place] for place in range(len(self.works))]
+            if shares is not None:
+                found |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
+        return found
 
     def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
         """Yield the kernels of a stack with their prices, a few at a time."""
@@ -266,7 +262,7 @@ class PricedGraph:
             room = (1,) * max(scales.rank - len(stack.shape), 0)
             times = self._times[number]
             times = times.reshape(len(times), *room, *times.shape[1:])
-            shares = None if self._windows is None else self._windows[number]
+            shares = self._windows[number]
             for part, work, cost in self._priced(stack, scales):
                 share = None if shares is None else shares[part].reshape(len(shares[part]), *room, *stack.shape)
                 sums.setdefault(stack.phase, _Sums()).add(work, cost, times[part], watts, share, attends=stack.attends)

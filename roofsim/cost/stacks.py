@@ -27,7 +27,7 @@ MOST_ELEMENTS: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Kernels of one phase whose numbers have the same axes.
+    """Kernels of one phase whose numbers have the same axes; equal kernels are one row.
 
     Attributes
     ----------
@@ -35,8 +35,10 @@ class Stack:
         Of the graph.
     attends
         Whether they are attention.
+    apart
+        Whether some are held to the power limit on their own, if they are long.
     places
-        Which of the graph's kernels they are.
+        Which of the graph's kernels each row stands for.
     shape
         The axes of each kernel's numbers: none for one configuration, those of points and contexts otherwise.
     work
@@ -45,9 +47,16 @@ class Stack:
 
     phase: Phase
     attends: bool
-    places: tuple[int, ...]
+    apart: bool
+    places: tuple[tuple[int, ...], ...]
     shape: tuple[int, ...]
     work: KernelWork
+
+    def spread(self, rows: Sequence[Any], first: int = 0) -> Iterator[tuple[int, Any]]:
+        """Yield each kernel with what is its own of figures of rows, those from `first` on."""
+        for places, row in zip(self.places[first:], rows, strict=False):
+            for place in places:
+                yield place, row
 
     def slices(self, axes: int, elements: int) -> Iterator[tuple[slice, KernelWork]]:
         """Yield the kernels a few at a time, with room behind their axis for as many axes in front of those of `shape`.
@@ -67,9 +76,9 @@ class Stack:
             columns: dict[str, Any] = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
             yield part, replace(self.work, **columns)
 
-    def column(self, values: Sequence[Real]) -> Array:
-        """Return numbers of these kernels, one each, as an array with their leading axis."""
-        return _column(values, len(self.shape))
+    def times(self, counts: Sequence[Real]) -> Array:
+        """Return how often the kernels of each row run, from how often each of the graph's does."""
+        return _column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
 
 
 def _with_room(column: Array, room: tuple[int, ...]) -> Array:
@@ -89,16 +98,23 @@ def stacks_of(
         Other numbers that enter every price: the card's.
     """
     around = np.broadcast_shapes(*map(np.shape, outside))
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
-        groups.setdefault((*kind, _shape(work, count, around)), []).append(place)
+        group = groups.setdefault((*kind, bool(np.any(work.apart)), _shape(work, count, around)), {})
+        group.setdefault(_numbers(work), []).append(place)
     return [
         Stack(
-            phase=phase, attends=attends, places=tuple(places), shape=shape,
-            work=_stacked([works[place] for place in places], len(shape)),
+            phase=phase, attends=attends, apart=apart, places=tuple(map(tuple, rows.values())), shape=shape,
+            work=_stacked([works[places[0]] for places in rows.values()], len(shape)),
         )
-        for (phase, attends, shape), places in groups.items()
+        for (phase, attends, apart, shape), rows in groups.items()
     ]  # fmt: skip
+
+
+def _numbers(work: KernelWork) -> tuple[Any, ...]:
+    """Return what makes two kernels of a shape equal."""
+    values = (getattr(work, name) for name in FIELDS)
+    return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
 
 
 def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
