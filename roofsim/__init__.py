@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofsim.errors import NoDataError, RoofsimError, SpecError, UnitError, UnknownNameError
     from roofsim.evaluate import evaluate
     from roofsim.spec.scenario.workload import Scenario
-    from roofsim.views import collectives, explain, memory, ops, timeline
+    from roofsim.views import collectives, explain, graph, memory, ops, timeline
 
 __version__ = "0.1.0"
 
@@ -31,6 +31,7 @@ __all__ = [
     "evaluate",
     "explain",
     "fit",
+    "graph",
     "memory",
     "ops",
     "resolve",
@@ -54,6 +55,7 @@ _HOMES = {
     "evaluate": "roofsim.evaluate",
     "explain": "roofsim.views",
     "fit": "roofsim.api",
+    "graph": "roofsim.views",
     "memory": "roofsim.views",
     "ops": "roofsim.views",
     "resolve": "roofsim.api",

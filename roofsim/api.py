@@ -14,7 +14,7 @@ from roofsim.analyze.networks import networks_of
 from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
 from roofsim.analyze.result import Memory, Result, plain
-from roofsim.analyze.throughput import DENOISERS, tokens_read, units_per_step
+from roofsim.analyze.throughput import tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
@@ -268,7 +268,7 @@ def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
     A host that stands for several cards which nobody sells in one is left out: it follows from their number.
     """
     choice, system = resolved.choice, resolved.system.name
-    described = system if system in catalog.names("system") else choice.system
+    described = system if catalog.has("system", system) else choice.system
     return {
         "gpu": resolved.gpu.name if isinstance(choice.gpu, str) else choice.gpu,
         "system": choice.system if isinstance(choice.system, dict) else described,
@@ -383,8 +383,8 @@ def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
         found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
     if nearly_full(memory):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
-    if resolved.model.family in DENOISERS and resolved.workload.phase == "forward":
-        pipeline = getattr(resolved.model, "pipeline", None)
+    if resolved.model.denoises and resolved.workload.phase == "forward":
+        pipeline = resolved.model.traits().whole_pipeline
         whole = f"; for whole images, use model {pipeline}" if pipeline else ""
         found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
     if resolved.engine.launch.mode == "graphs":

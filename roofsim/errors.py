@@ -5,7 +5,8 @@ The tree::
     RoofsimError
     ├── SpecError              what the user wrote is wrong: one or more located problems
     │   ├── UnitError          a quantity without, or with the wrong, unit
-    │   └── UnknownNameError   a name that no catalog has
+    │   ├── UnknownNameError   a name that no catalog has
+    │   └── PluginError        an installed plug-in that cannot be used: broken, or with a name that something else has
     ├── NoDataError            the catalog knows the thing but not this number of it
     ├── OutputError            an answer that could not be written: a full disk, a folder without permission
     ├── GraphError             an op graph that breaks its own rules (our mistake)
@@ -108,6 +109,10 @@ class UnitError(SpecError):
 
 class UnknownNameError(SpecError):
     """A name that no catalog has; lists near matches."""
+
+
+class PluginError(SpecError):
+    """An installed plug-in that cannot be used; names its distribution."""
 
 
 class NoDataError(RoofsimError):

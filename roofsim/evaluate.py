@@ -19,7 +19,7 @@ from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
-from roofsim.program import Program, Stage, build
+from roofsim.program import Program, Stage
 from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
@@ -31,13 +31,19 @@ from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
+from roofsim.structures import profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array, Real
+    from roofsim.program import Program, Stage
     from roofsim.schedule.overlap import Exposed
     from roofsim.spec.resolve import Resolved
+
+    #: By whether messages have an axis of contexts: how they travel, and those that were priced.
+    Links = dict[bool, tuple[Messages, dict[tuple[object, ...], Traffic]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +86,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    program = build(resolved) if program is None else program
+    program = program_of(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     profiles = tuple(
-        with_micro_batches(profile(stage.graph, with_curve=with_curve), stage.in_flight) for stage in program.stages
+        with_micro_batches(
+            profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
+        )
+        for stage in program.stages
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))
@@ -102,7 +111,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
 def idle_bytes(resolved: Resolved) -> Real:
     """Return the bytes of parameters that are loaded and never run."""
-    idle = real(getattr(resolved.model, "idle_parameters", 0))
+    idle = real(resolved.model.traits().idle_parameters)
     return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
@@ -231,8 +240,9 @@ def _shown(
     if not several and not offloads:
         return []
     schedule, shown = schedule_of(resolved), []
+    links: Links = {}
     for (stage, graph), cost in zip(stages, costs, strict=True):
-        found = _traffic(resolved, stage, graph.graph, scales) if several else {}
+        found = _traffic(resolved, stage, graph.graph, scales, links) if several else {}
         shown.append(schedule.shown(_with_scatter(resolved, found, stage, cost), cost, program.num_micro_batches))
     if not offloads:
         return shown
@@ -242,10 +252,12 @@ def _shown(
     ]
 
 
-def _traffic(resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
-    """Return the traffic of one run of a stage; the mean over its contexts."""
-    messages = messages_of(resolved, averaged=stage.averaged)
-    found = messages.traffic(graph, scales.lifted() if stage.averaged else scales)
+def _traffic(
+    resolved: Resolved, stage: Stage, graph: OpGraph, scales: Scales, links: Links
+) -> dict[tuple[str, str], Traffic]:
+    """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
+    messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
+    found = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
 
 
@@ -267,7 +279,7 @@ def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)
-    depth = real(getattr(resolved.model, "num_layers", 1))
+    depth = real(resolved.model.traits().depth)
     beside = beside_copies(resolved.parallel.offload, resolved.workload.phase, resolved.engine, depth)
     return host_shown(flows, cost, resolved.engine.communication.overlap, kernels, beside)
 

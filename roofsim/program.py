@@ -8,12 +8,13 @@ import numpy as np
 
 from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import DTYPES
-from roofsim.lower.dispatch import lower
+from roofsim.lower.dispatch import lower, lower_networks
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.shard import Replicas
 from roofsim.passes.ranks.stage import TakeStage
@@ -122,8 +123,8 @@ def build(resolved: Resolved) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved)
-    if workload.phase == "forward" and hasattr(resolved.model, "num_inference_steps"):
-        return _diffusion(resolved)
+    if workload.phase == "forward" and resolved.model.networks:
+        return _networks(resolved)
     if workload.phase == "forward":
         return Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
@@ -137,33 +138,17 @@ def build(resolved: Resolved) -> Program:
     return Program(stages=tuple(stage for stage in stages if not is_none(stage.times)))
 
 
-def _diffusion(resolved: Resolved) -> Program:
-    """Build the networks of a diffusion pipeline: text encoders, denoiser once a step, image decoder."""
-    from roofsim.lower.diffusion import pipeline as parts  # other models need none of it
-
-    model, call = resolved.model.completed().as_reals(), call_of(resolved, "forward")
-    assert isinstance(model, parts.PipelineModel)
-    precision = resolved.precision
-    decoded, images, wide = call, real(1.0), decoder_precision(resolved)
-    if model.vae_slicing:
-        decoded, images = replace(call, batch=1.0), call.batch
-    decoder = parts.lower_image_decoder(model, replace(decoded, compute=DTYPES[wide.compute]))
-    texts, prompts = parts.lower_text_encoders(model, call), parts.prompts_per_image(model)
-    found = (
-        *((name, graph, prompts, precision) for name, graph in texts.items()),
-        ("denoise", parts.lower_denoiser(model, call), real(resolved.workload.num_inference_steps), precision),
-        ("decode_image", decoder, images, wide),
-    )
-    stages = tuple(
-        Stage(
-            name=name,
-            graph=run_passes(_with_maps(resolved, graph), inference_passes(types, resolved.engine, decodes=False)),
-            times=times,
-            grows=name == "decode_image",
-        )
-        for name, graph, times, types in found
-    )
-    return Program(stages=stages, networks=True)
+def _networks(resolved: Resolved) -> Program:
+    """Build a model of several networks, such as a diffusion pipeline: each runs once or several times per step."""
+    precision, wide = resolved.precision, decoder_precision(resolved)
+    steps = real(resolved.workload.num_inference_steps or 1)
+    networks = lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps)
+    stages = []
+    for one_network in networks:
+        passes = inference_passes(wide if one_network.wide else precision, resolved.engine, decodes=False)
+        graph = run_passes(_with_maps(resolved, one_network.graph), with_plugged(passes, resolved, "forward"))
+        stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
+    return Program(stages=tuple(stages), networks=True)
 
 
 def decoder_precision(resolved: Resolved) -> Precision:
@@ -172,7 +157,7 @@ def decoder_precision(resolved: Resolved) -> Precision:
     PyTorch's convolutions in fp32 take TF32 where the card has it (torch.backends.cudnn.allow_tf32).
     """
     precision = resolved.precision
-    if not getattr(resolved.model, "vae_upcast", False) or precision.compute != "fp16":
+    if not resolved.model.traits().decodes_images_wide or precision.compute != "fp16":
         return precision
     math = "tf32" if "tf32" in resolved.gpu.peak else "fp32"
     return replace(precision, compute="fp32", math=math, parameters="fp32", weights=None, operands=None, autocast=False)
@@ -201,6 +186,7 @@ def _training(resolved: Resolved) -> Program:
     )
     passes = _data_parallel(resolved).into(passes, resolved.precision, resolved.engine, num_micro_batches)
     passes = offloaded(passes, resolved.parallel.offload, resolved.precision, num_micro_batches)
+    passes = with_plugged(passes, resolved, "train")
     layout = layout_of(resolved.parallel)
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
@@ -276,8 +262,9 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
     graph = _lowered(resolved, call)
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
-    depth = real(getattr(resolved.model, "num_layers", 1))
+    depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
+    passes = with_plugged(passes, resolved, call.phase)
     settings = {"name": call.phase, "phase": call.phase} | settings
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
@@ -326,7 +313,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
         resolved.engine.schedule.pipeline.prefill,
     )
     tokens = real(workload.prompt_length) * real(workload.micro_batch_size)
-    if chunk is None or resolved.model.family != "decoder" or not any_above(tokens, float(chunk)):
+    if chunk is None or not resolved.model.decoder_only() or not any_above(tokens, float(chunk)):
         parts = _parts(resolved, rule, real(workload.prompt_length))
         return _served(resolved, _part_of(call_of(resolved, "prefill"), parts), times=parts, parts=parts)
     passes = maximum(ceil(tokens / chunk), 1.0)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from roofsim.analyze.result import Memory
     from roofsim.analyze.timeline import Timeline
     from roofsim.evaluate import Evaluation
+    from roofsim.graph.diagram import Diagram
     from roofsim.spec.scenario.workload import Scenario
 
 
@@ -88,6 +89,61 @@ def ops_of(
     table = op_table(evaluation, by=by, sort=sort, stage=stage)
     ledger = memory_of(evaluation)
     return OpsView(title=_title(evaluation), rows=table.rows[:top], by=by, table=table, ledger=ledger, top=top)
+
+
+# -- graph ----------------------------------------------------------------------------------------------------------
+
+
+def graph(
+    scenario: str | Path | dict[str, Any] | Scenario,
+    *,
+    only: str | None = None,
+    stage: str | None = None,
+    block: str | None = None,
+    unrolled: bool = False,
+    **overrides: Any,
+) -> Diagram:
+    """Return the op graph of a step as a ``networkx.DiGraph``, whose writers take it as it is.
+
+    Nodes are ops in program order (views, which launch nothing, are passed through), with these attributes: ``name``,
+    ``class``, ``function``, ``phase`` (of a step: forward, backward, recompute, optimizer), ``component``, ``stage``,
+    ``block`` and ``repeat`` (layers that are alike stand once), ``order``, ``output``; over all runs in a step ``launches``,
+    ``flops``, ``executed_flops``, ``bytes_read``, ``bytes_written``, ``time`` (seconds), ``share`` of the step, ``bound``, and
+    ``beside`` (seconds of communication or host work that runs beside the kernels). Edges have ``tensor``, ``dtype``, ``shape``
+    and ``bytes``.
+
+    Parameters
+    ----------
+    only
+        Of a step only the ops of this phase: ``forward``, ``backward``, ``recompute`` or ``optimizer``.
+    block
+        Only the ops of this block of layers.
+    stage
+        Of a training pipeline: the stage to show; left out: the one that sets the pace. Of inference: only this pass.
+    unrolled
+        Whether every layer is written out.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong.
+    """
+    evaluation = evaluate(resolve(scenario, **overrides))
+    return graph_of(evaluation, only=only, stage=stage, block=block, unrolled=unrolled)
+
+
+def graph_of(
+    evaluation: Evaluation,
+    *,
+    only: str | None = None,
+    stage: str | None = None,
+    block: str | None = None,
+    unrolled: bool = False,
+) -> Diagram:
+    """Return the op graph of an evaluation."""
+    from roofsim.analyze.op_graph import op_graph
+
+    return op_graph(evaluation, only=only, stage=stage, block=block, unrolled=unrolled)
 
 
 # -- memory ---------------------------------------------------------------------------------------------------------

@@ -25,6 +25,11 @@ def numpy_errors_raise():
 
 
 @pytest.fixture(autouse=True)
+def every_pass_is_verified(monkeypatch):
+    monkeypatch.setenv("ROOFSIM_VERIFY", "1")
+
+
+@pytest.fixture(autouse=True)
 def answers_have_the_usual_width(monkeypatch):
     monkeypatch.delenv("COLUMNS", raising=False)  # workers of pytest-xdist are given one
 

@@ -9,7 +9,7 @@ from roofsim.spec import catalog
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
-from roofsim.spec.model.registry import FAMILIES, family_schema
+from roofsim.spec.model.registry import all_families, family_schema
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.workload import Scenario
 
@@ -30,10 +30,10 @@ def catalog_rows(kind: str) -> list[dict[str, Any]]:
     """Return one row per entry with the figures people look for, in SI units; None where nobody stated one."""
     key = cast("catalog.Kind", kind)
     by_name: dict[str, list[str]] = {}
-    for alias, name in catalog.aliases(key).items():
+    for alias, name in catalog.known_aliases(key).items():
         if alias != name:
             by_name.setdefault(name, []).append(alias)
-    return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.names(key)]
+    return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.known(key)]
 
 
 #: Names that people look for first, of each kind.
@@ -51,9 +51,9 @@ def overview_rows(kinds: dict[str, str]) -> list[dict[str, Any]]:
     rows = []
     for plural, kind in kinds.items():
         key = cast("catalog.Kind", kind)
-        known = {*catalog.names(key), *catalog.aliases(key)}
+        known = {*catalog.known(key), *catalog.known_aliases(key)}
         examples = [name for name in _WELL_KNOWN[kind] if name in known]
-        rows.append({"catalog": plural, "entries": len(catalog.names(key)), "examples": examples})
+        rows.append({"catalog": plural, "entries": len(catalog.known(key)), "examples": examples})
     return rows
 
 
@@ -106,6 +106,10 @@ def _unique_entry(name: str) -> dict[str, Any]:
         if catalog.normal(name) in (*catalog.names(key), *catalog.aliases(key)):
             return entry(kind, name)
         known += [*catalog.names(key), *catalog.aliases(key)]
+    for kind in KINDS:  # of plug-ins, which are asked last
+        key = cast("catalog.Kind", kind)
+        if catalog.normal(name) in (*catalog.plugged(key), *catalog.known_aliases(key)):
+            return entry(kind, name)
     raise UnknownNameError(Problem(f"no catalog has an entry {name!r}", hint=_close(name, known)))
 
 
@@ -123,7 +127,7 @@ def json_schema(what: str) -> dict[str, Any]:
         For a kind that has none.
     """
     if what == "model":
-        families = [family_schema(name).model_json_schema() for name in FAMILIES]
+        families = [family_schema(name).model_json_schema() for name in all_families()]
         return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
     if what not in SCHEMAS:
         raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))

@@ -122,7 +122,7 @@ def inference_regime(evaluation: Evaluation) -> Regime | None:
     phase = resolved.workload.phase
     if evaluation.program.networks:
         return "pipeline"
-    if phase == "forward" and "train" in resolved.engine.phases and resolved.model.family != "decoder":
+    if phase == "forward" and "train" in resolved.engine.phases and not resolved.model.decoder_only():
         return None
     return None if phase == "train" else cast("Regime", phase)
 

@@ -123,8 +123,8 @@ def _workspace(evaluation: Evaluation) -> Real:
     values = resolved.engine.memory.workspace_per_token
     if values == 0.0 or not evaluation.resolved.model.generates:
         return 0.0
-    workload, width = resolved.workload, getattr(resolved.model, "hidden_size", 0)
-    length = workload.sequence_length if resolved.model.family == "encoder-decoder" else workload.prompt_length
+    workload, width = resolved.workload, resolved.model.traits().hidden_size
+    length = workload.sequence_length if resolved.model.encodes else workload.prompt_length
     tokens = real(workload.micro_batch_size) * real(length or 1)
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 

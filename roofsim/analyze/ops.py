@@ -79,6 +79,14 @@ def _key(cost: OpCost, by: str) -> str:
     return {"op": op.name, "class": str(op.group), "layer": op.layer, "phase": str(op.phase)}[by]
 
 
+def kernel_row(part: Part, cost: OpCost, times: float, seconds: float, whole: float) -> dict[str, Any]:
+    """Return the row of one op of a step of `whole` seconds, of which all its runs together take some."""
+    rows: dict[str, dict[str, Any]] = {}
+    _add(rows, part, cost, _key(cost, "op"), times, seconds)
+    (row,) = rows.values()
+    return _finished(row, whole)
+
+
 def _component(op: AbstractOp) -> str:
     """Return the part of the model that an op belongs to: of a backward op, that of its forward."""
     return op.name if op.component is None else str(op.component)

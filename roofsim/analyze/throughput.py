@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.numeric import Real, real
+from roofsim.spec.model.registry import family_schema
 
 if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
-
-#: Families whose samples are images in training, and of which a forward pass is one step of many towards an image.
-DENOISERS: Final = ("diffusion-unet", "dit")
 
 
 def units_per_step(resolved: Resolved) -> tuple[Real, Real, str]:
@@ -39,11 +37,11 @@ def counted_in(unit: str, family: str, phase: str) -> str:
     >>> counted_in("images", "dit", "forward"), counted_in("images", "dit", "train")
     ('denoising steps', 'images')
     """
-    return "denoising steps" if unit == "images" and family in DENOISERS and phase == "forward" else unit
+    return "denoising steps" if unit == "images" and phase == "forward" and family_schema(family).denoises else unit
 
 
 def tokens_read(resolved: Resolved) -> Real:
     """Return the tokens of one sequence that a prefill reads: those of the prompt, or positions of an encoder."""
     workload = resolved.workload
-    encodes = resolved.model.family == "encoder-decoder"
+    encodes = resolved.model.encodes
     return real(workload.sequence_length if encodes else workload.prompt_length)

@@ -12,7 +12,7 @@ from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.numeric import Real, any_above, maximum, real
-from roofsim.program import whole_model
+from roofsim.structures import whole_graph
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -67,20 +67,19 @@ def _over(value: Real, *, averaged: bool) -> Real:
 
 def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     """Return parameters in all, and those that one token uses: a share of the experts, no networks beside the model."""
-    resolved = evaluation.resolved
+    resolved, traits = evaluation.resolved, evaluation.resolved.model.traits()
     if evaluation.program.networks:
         return _of_networks(evaluation)
-    graph = whole_model(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
+    graph = whole_graph(resolved) if any_above(resolved.gpus, 1.0) else evaluation.program.stages[0].graph
     total: Real = 0.0
     for tensor, copies in graph.parameters().items():
         if tensor.role is Role.PARAMETER:
             total = total + tensor.numel * copies
-    idle: Real = float(sum(network.parameters for network in getattr(resolved.model, "beside", ())))
-    per_token = getattr(resolved.model, "experts_per_token", 1)
+    idle: Real = traits.parameters_beside
     for op in graph:
         if isinstance(op, GroupedMatmul) and op.phase is Phase.FORWARD:
             weights = op.inputs[1].numel * op.count
-            idle = idle + weights * maximum(0.0, 1.0 - real(per_token) / op.experts)
+            idle = idle + weights * maximum(0.0, 1.0 - real(traits.experts_per_token) / op.experts)
     return {"total": total, "active": total - idle}
 
 
@@ -91,7 +90,7 @@ def _of_networks(evaluation: Evaluation) -> dict[str, Real]:
         for tensor, copies in stage.graph.parameters().items():
             if tensor.role is Role.PARAMETER:
                 total = total + tensor.numel * copies
-    return {"total": total + real(getattr(evaluation.resolved.model, "idle_parameters", 0)), "active": total}
+    return {"total": total + real(evaluation.resolved.model.traits().idle_parameters), "active": total}
 
 
 __all__ = ["flops_of", "parameters_of", "work_of"]

@@ -70,7 +70,7 @@ def prediction_of(case: Case, evaluation: Evaluation) -> Prediction:
         predicted=predicted,
         interval=ends,
         architecture=evaluation.resolved.architecture.name,
-        experts=bool(getattr(evaluation.resolved.model, "num_experts", 0)),
+        experts=bool(evaluation.resolved.model.traits().experts),
     )
 
 
@@ -100,5 +100,5 @@ def _served(case: Case) -> Prediction:
         predicted=float(figures[case.quantity]),
         interval=None if ends is None else (float(ends[0]), float(ends[1])),
         architecture=resolved.architecture.name,
-        experts=bool(getattr(resolved.model, "num_experts", 0)),
+        experts=bool(resolved.model.traits().experts),
     )

@@ -7,55 +7,25 @@ import io
 import os
 import sys
 from contextlib import redirect_stdout, suppress
-from typing import Annotated, Any, Final
-
-import typer
+from typing import Any, Final
 
 from roofsim.cli.answers import Answer
-from roofsim.cli.lazy import VerbGroup
+from roofsim.cli.parse import plain_call
 from roofsim.errors import OutputError, shortened
 from roofsim.output import visible
 
-app = typer.Typer(
-    name="roofsim",
-    cls=VerbGroup,
-    help="Predict step time, memory and limits of a neural network on given hardware, without a GPU.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    options_metavar="[OPTIONS]",
-    subcommand_metavar="COMMAND ...",
-)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        from roofsim import __version__
-
-        typer.echo(f"roofsim {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-) -> None:
-    del version
-
-
-#: What the parser of arguments raises: the ancestor of all its complaints.
-_UsageError: Final[Any] = typer.BadParameter.__base__
 #: Objects between two searches for cycles (Python's own: 700).
 _ALLOCATIONS: Final = 200_000
+#: Set where the user has not: threads of a linear-algebra library that has nothing to do here take longer to start than a run.
+_THREADS: Final = ("OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def main() -> None:
     """Run the command line. Exit code 0 for an answer, 2 for a bad request, 1 for what cannot be written or a defect of ours."""
     # A command makes many objects and little garbage: looking for cycles less often saves a tenth of a short one's time.
     gc.set_threshold(_ALLOCATIONS)
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
     sys.exit(_run(Answer(sys.stdout)))
 
 
@@ -63,33 +33,50 @@ def _run(answer: Answer) -> int:
     try:
         try:
             with redirect_stdout(answer):
-                code = _called()
+                code = _called(sys.argv[1:])
         except OutputError:
             answer.deliver()  # what was found is worth reading although a file of it could not be written
             raise
         answer.deliver()
         return code if isinstance(code, int) else 0
-    except (KeyboardInterrupt, typer.Abort):
+    except KeyboardInterrupt:
         return 130
     except Exception as error:
+        if _is_of_typer(error, "Abort"):
+            return 130
         text, code = _said_of(error)
         with suppress(OSError, ValueError, AttributeError):  # standard error may be closed as well
             sys.stderr.write(visible(text))
         return code
 
 
-def _called() -> Any:
+def _called(words: list[str]) -> Any:
+    """Answer a command line: an ordinary one by itself, any other through the parser's library."""
     try:
+        plainly = plain_call(words)
+        if plainly is not None:
+            return plainly()
+        from roofsim.cli.lazy import app
+
         return app(prog_name="roofsim", standalone_mode=False)
     except SystemExit as stop:  # completion ends so
         return stop.code
 
 
-def _said_of(error: Exception) -> tuple[str, int]:
+def _is_of_typer(error: Exception, name: str) -> bool:
+    """Tell whether an error is one of the parser's, if that was imported at all."""
+    typer = sys.modules.get("typer")
+    if typer is None:
+        return False
+    kind: Any = typer.BadParameter.__base__ if name == "UsageError" else getattr(typer, name)
+    return isinstance(error, kind)
+
+
+def _said_of(error: Any) -> tuple[str, int]:
     """Return what to say of an error, and the exit code."""
     from roofsim.errors import NoDataError, SpecError
 
-    if isinstance(error, _UsageError):
+    if _is_of_typer(error, "UsageError"):  # the ancestor of all its complaints about arguments
         said = io.StringIO()
         error.show(file=said)
         return "\n".join(shortened(line, 1000) for line in said.getvalue().split("\n")), int(error.exit_code)

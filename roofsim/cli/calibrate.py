@@ -3,37 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
-import typer
-
-from roofsim.cli.lazy import PlainGroup, VerbCommand
 from roofsim.cli.request import checked_path, write_text
+from roofsim.cli.verbs import Verb
+from roofsim.cli.words import Argument, Option
 from roofsim.output import save_text
-
-app = typer.Typer(
-    cls=PlainGroup, help="Measure a GPU, and turn measurements into constants.", no_args_is_help=True,
-    rich_markup_mode=None, add_completion=False,
-)  # fmt: skip
 
 Output = Annotated[
     Path | None,
-    typer.Option("--output", metavar="FILE.py", help="Write the script to a new file instead of printing it."),
+    Option("--output", metavar="FILE.py", help="Write the script to a new file instead of printing it."),
 ]
-Force = Annotated[bool, typer.Option("--force", help="Replace the file if it exists.")]
+Force = Annotated[bool, Option("--force", help="Replace the file if it exists.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Keep the verbs below this one named, however few they are."""
-
-
-@app.command(
-    "measure",
-    cls=VerbCommand,
-    epilog="roofsim calibrate measure > mycard.py\nroofsim calibrate measure --output mycard.py\n"
-    "roofsim calibrate measure --output mycard.py --force",
-)
 def measure(*, output: Output = None, force: Force = False) -> None:
     """Write a script that measures the GPU of the machine it runs on; it needs PyTorch only."""
     from roofsim.calibrate.script import script_text, write_script
@@ -44,33 +27,27 @@ def measure(*, output: Output = None, force: Force = False) -> None:
     checked_path(output, ".py")
     write_script(output, force=force)
     table = output.with_suffix(".csv").name
-    typer.echo(f"wrote {output}; run it on the machine with the GPU: python {output.name} --output {table}")
+    print(f"wrote {output}; run it on the machine with the GPU: python {output.name} --output {table}")
 
 
 Data = Annotated[
     Path,
-    typer.Argument(metavar="DATA", show_default=False, help="Measured kernels as CSV, gzipped or not (.csv.gz)."),
+    Argument(metavar="DATA", show_default=False, help="Measured kernels as CSV, gzipped or not (.csv.gz)."),
 ]
 Constants = Annotated[
-    Path | None, typer.Option("--output", metavar="FILE.yaml", help="Write the constants and their errors.")
+    Path | None, Option("--output", metavar="FILE.yaml", help="Write the constants and their errors.")
 ]
-HoldOut = Annotated[bool, typer.Option("--hold-out", help="Fit half of the rows, and print the errors on the others.")]
-Groups = Annotated[bool, typer.Option("--groups", help="Print errors for every GPU, operation, format and engine.")]
+HoldOut = Annotated[bool, Option("--hold-out", help="Fit half of the rows, and print the errors on the others.")]
+Groups = Annotated[bool, Option("--groups", help="Print errors for every GPU, operation, format and engine.")]
 
 
-Card = Annotated[str | None, typer.Option("--gpu", metavar="NAME", help="Catalog name of the GPU, for --overlay.")]
+Card = Annotated[str | None, Option("--gpu", metavar="NAME", help="Catalog name of the GPU, for --overlay.")]
 OverlayFile = Annotated[
     Path | None,
-    typer.Option("--overlay", metavar="CARD.yaml", help="Write the constants of one GPU, for --calibration."),
+    Option("--overlay", metavar="CARD.yaml", help="Write the constants of one GPU, for --calibration."),
 ]
 
 
-@app.command(
-    "fit",
-    cls=VerbCommand,
-    epilog="roofsim calibrate fit mycard.csv --hold-out\nroofsim calibrate fit mycard.csv --output constants.yaml\n"
-    "roofsim calibrate fit mycard.csv --gpu rtx4090 --overlay mycard.yaml",
-)
 def fit(
     data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
     overlay: OverlayFile = None, gpu: Card = None,
@@ -98,6 +75,29 @@ def fit(
         write_fit(output, found, scores)
 
 
+#: The verbs of the group.
+VERBS: Final = {
+    "measure": Verb(
+        "roofsim.cli.calibrate:measure",
+        "Write a script that measures the GPU of the machine it runs on; it needs PyTorch only.",
+        (
+            "roofsim calibrate measure > mycard.py",
+            "roofsim calibrate measure --output mycard.py",
+            "roofsim calibrate measure --output mycard.py --force",
+        ),
+    ),
+    "fit": Verb(
+        "roofsim.cli.calibrate:fit",
+        "Fit the constants of the kernel models to measured kernels, or write an overlay for one GPU.",
+        (
+            "roofsim calibrate fit mycard.csv --hold-out",
+            "roofsim calibrate fit mycard.csv --output constants.yaml",
+            "roofsim calibrate fit mycard.csv --gpu rtx4090 --overlay mycard.yaml",
+        ),
+    ),
+}
+
+
 def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
     from roofsim.calibrate.kernel_table import read_rows
     from roofsim.calibrate.overlay import overlay as overlay_of
@@ -110,4 +110,4 @@ def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
         raise SpecError(Problem("has no rows", Place(str(data))))
     found = overlay_of(rows, gpu or rows[0]["gpu"])
     save_text(target, to_yaml(found))
-    typer.echo(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")
+    print(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")

@@ -5,81 +5,78 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import catalog_names, choices
 from roofsim.cli.flags import PICTURES, Csv, Json
 from roofsim.cli.request import as_rows, checked_path, console
+from roofsim.cli.words import Option
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 
 SystemName = Annotated[
     str,
-    typer.Option(
+    Option(
         "--system",
-        rich_help_panel="Hardware",
+        panel="Hardware",
         metavar="NAME",
-        autocompletion=catalog_names("system"),
+        complete=catalog_names("system"),
         help="Node: `roofsim list systems`.",
     ),
 ]
 GpuName = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--gpu",
-        rich_help_panel="Hardware",
+        panel="Hardware",
         metavar="NAME",
-        autocompletion=catalog_names("gpu"),
+        complete=catalog_names("gpu"),
         help="GPU. [default: the system's own]",
     ),
 ]
 Op = Annotated[
     str,
-    typer.Option(
+    Option(
         "--op",
-        rich_help_panel="Workload",
+        panel="Workload",
         metavar="NAME",
-        autocompletion=choices(KINDS),
+        complete=choices(KINDS),
         show_default=False,
         help=f"The collective. One of: {', '.join(KINDS)}. [default: all_reduce]",
     ),
 ]
 Ranks = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--ranks",
-        rich_help_panel="Workload",
+        panel="Workload",
         metavar="N,N",
         help="Ranks in the group. [default: up to one node, and some nodes]",
     ),
 ]
 Sizes = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--sizes",
-        rich_help_panel="Workload",
+        panel="Workload",
         metavar="SIZE,SIZE",
         help="Size of the whole tensor: '64 MiB'. [default: 1 KiB to 4 GiB]",
     ),
 ]
 Stride = Annotated[
     int,
-    typer.Option(
-        "--stride", rich_help_panel="Workload", metavar="N", help="Distance between neighbouring members, in ranks."
-    ),
+    Option("--stride", panel="Workload", metavar="N", help="Distance between neighbouring members, in ranks."),
 ]
 Engine = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--engine",
-        rich_help_panel="Hardware",
+        panel="Hardware",
         metavar="NAME",
-        autocompletion=catalog_names("engine"),
+        complete=catalog_names("engine"),
         help="Engine, for those with all-reduce kernels of their own (vllm).",
     ),
 ]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw time and bus bandwidth (.png, .svg, .pdf).")
+    Path | None, Option("--plot", metavar="FILE.png", help="Draw time and bus bandwidth (.png, .svg, .pdf).")
 ]
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofsim.cli.complete import choices, several
 from roofsim.cli.flags import PICTURES, Csv, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
@@ -19,44 +18,44 @@ ORDERS = ("given", "speed", "step", "cost", "price", "energy", "memory", "mfu", 
 
 Cards = Annotated[
     list[str] | None,
-    typer.Argument(
+    Argument(
         metavar="CARD",
-        autocompletion=several("gpu"),
+        complete=several("gpu"),
         help="What to compare: a100, 8xa100, a system (dgx-h100, '2x(dgx-h100)'), a what-if ('a100{memory.bandwidth=2x}').",
     ),
 ]
 Gpu = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--gpu",
         metavar="CARD,CARD,...",
-        autocompletion=several("gpu"),
-        rich_help_panel="Hardware",
+        complete=several("gpu"),
+        panel="Hardware",
         help="The same, separated by commas. May be repeated.",
     ),
 ]
 Sort = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--sort",
         metavar="NAME",
-        autocompletion=choices(ORDERS),
+        complete=choices(ORDERS),
         show_default=False,
         help=f"Order of the rows; what does not fit comes last. One of: {', '.join(ORDERS)}. [default: given]",
     ),
 ]
 Price = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--price",
         metavar="CARD=USD",
-        rich_help_panel="Hardware",
+        panel="Hardware",
         help="What you pay per hour for one card, or for a system: h100=2.50. May be repeated.",
     ),
 ]
 Plot = Annotated[
     Path | None,
-    typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory of all rows (.png, .svg, .pdf)."),
+    Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory of all rows (.png, .svg, .pdf)."),
 ]
 
 
@@ -85,7 +84,7 @@ def compare(
 
         draw_comparison(found, plot)
     if not found.results:
-        raise typer.Exit(2)
+        raise SystemExit(2)
 
 
 def _write(found: Comparison, *, json: bool, csv: bool) -> None:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.flags import Csv, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
+from roofsim.cli.words import Argument
 
 Figure = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="FIGURE",
         show_default=False,
         help="A key of the result (step_time, memory.peak, mfu ...) or the name of an operation. [default: step_time]",

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofsim.cli.complete import choices, scenarios
 from roofsim.cli.flags import Json
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
+from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
     from roofsim.search.fitting.answer import Fit
@@ -18,32 +17,32 @@ LARGEST = ("micro-batch-size", "batch-size", "sequence-length", "image-size", "c
 
 Scenario = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCENARIO",
-        autocompletion=scenarios,
+        complete=scenarios,
         help="A scenario or model file, a folder with a config.json, the name of a model in the catalog, or a size such as 100B: "
         "a decoder in the shape of GPT-3.",
     ),
 ]
 Largest = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--largest",
         metavar="WHAT",
-        autocompletion=choices(LARGEST),
+        complete=choices(LARGEST),
         help=f"Find the largest that fits. One of: {', '.join(LARGEST)}. [default: micro-batch-size]",
     ),
 ]
-Fewest = Annotated[str | None, typer.Option("--fewest", metavar="gpus", help="Find the smallest number of GPUs.")]
+Fewest = Annotated[str | None, Option("--fewest", metavar="gpus", help="Find the smallest number of GPUs.")]
 Family = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--family",
         metavar="NAME",
         help="With --largest model: a folder of the catalog, or the beginning of names (gpt3).",
     ),
 ]
-Csv = Annotated[bool, typer.Option("--csv", help="Print the layouts, models or changes that were found as CSV.")]
+Csv = Annotated[bool, Option("--csv", help="Print the layouts, models or changes that were found as CSV.")]
 
 
 @scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))

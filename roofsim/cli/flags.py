@@ -5,25 +5,24 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import scenarios
+from roofsim.cli.words import Argument, Option
 
 Scenario = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="SCENARIO",
         show_default=False,
-        autocompletion=scenarios,
+        complete=scenarios,
         help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: SI units, every figure.")]
-Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: a header, one row per line.")]
+Json = Annotated[bool, Option("--json", help="Print JSON: SI units, every figure.")]
+Csv = Annotated[bool, Option("--csv", help="Print CSV: a header, one row per line.")]
 Top = Annotated[
     int | None,
-    typer.Option(
-        "--top", min=1, metavar="N", show_default=False,
+    Option(
+        "--top", minimum=1, metavar="N", show_default=False,
         help="Show the first N rows only. [default: 30 in text; all in JSON and CSV]",
     ),
 ]  # fmt: skip
@@ -32,5 +31,5 @@ PICTURES = (".png", ".svg", ".pdf")
 
 Trace = Annotated[
     Path | None,
-    typer.Option("--trace", metavar="FILE.json", help="Write a trace for chrome://tracing or ui.perfetto.dev."),
+    Option("--trace", metavar="FILE.json", help="Write a trace for chrome://tracing or ui.perfetto.dev."),
 ]

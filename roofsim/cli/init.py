@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from roofsim.cli.words import Argument, Option
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="File to write, ending in .yaml or .yml.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a file that exists.")]
+File = Annotated[Path, Argument(metavar="FILE", help="File to write, ending in .yaml or .yml.")]
+Force = Annotated[bool, Option("--force", help="Replace a file that exists.")]
 
 
 def init(*, file: File = Path("gpt.yaml"), force: Force = False) -> None:

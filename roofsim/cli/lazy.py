@@ -1,54 +1,36 @@
-"""The two shapes of command: the group, which imports a verb when it is called, and a verb, whose help has sections."""
+"""The parser behind the command line: the group, which imports a verb when it is called, and the verbs, as `typer` knows them."""
 
 from __future__ import annotations
 
-import importlib
-import shlex
-from typing import TYPE_CHECKING, Any, Final
+import inspect
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from roofsim.cli.verbs import VERBS
+from roofsim.cli.page import ABOUT, VERSION_HELP, WIDEST, group_page, root_page, verb_page
+from roofsim.cli.verbs import VERBS, Verb
+from roofsim.cli.words import Parameter, found_at, parameters_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-#: Sections of the help of a verb, in this order.
-PANELS: Final = ("Model", "Workload", "Precision", "Parallelism", "Hardware", "Reliability", "Output", "Other")
-#: Columns below which an option stands on a line of its own, above its description.
-_NARROW: Final = 80
-_FIRST_COLUMN: Final = 28
+    from collections.abc import Callable, Sequence
 
 
 class VerbCommand(TyperCommand):
-    """A verb: its options stand in sections, its examples under them, and near matches of an unknown option are named."""
+    """A verb: its help is a page of ours, and near matches of an unknown option are named."""
 
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write arguments and options, one section for each kind."""
-        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in ("Arguments", *PANELS)}
-        params: list[Any] = list(self.get_params(ctx))
-        for param in params:
-            argument = param.param_type_name == "argument"
-            record = (_shown(param), param.help or "") if argument else param.get_help_record(ctx)
-            if record is not None:
-                sections[_panel(param)].append(record)
-        for name, records in sections.items():
-            if records:
-                with formatter.section(name):
-                    _write(formatter, records)
+    verb: Verb
+    parameters: Sequence[Parameter] = ()
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the page of help."""
+        return verb_page(ctx.command_path, self.verb.line, self.parameters, self.verb.examples)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Return the arguments in capitals, those that may be left out in brackets."""
         arguments = [param for param in self.get_params(ctx) if param.param_type_name == "argument"]
         shown = [_shown(param) if param.required else f"[{_shown(param)}]" for param in arguments]
         return [*shown, self.options_metavar or ""]
-
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples as they are typed."""
-        del ctx
-        if self.epilog:
-            _write_examples(formatter, self.epilog.splitlines())
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Read the arguments.
@@ -76,18 +58,21 @@ class VerbCommand(TyperCommand):
 
 
 class PlainGroup(TyperGroup):
-    """A group whose help shows the line of each command whole."""
+    """A group of verbs below a verb."""
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write what each command does."""
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, self.commands[name].get_short_help_str(200)) for name in self.list_commands(ctx)]
-            )
+    def get_help(self, ctx: Any) -> str:
+        """Return the page of help."""
+        lines = [(name, command.get_short_help_str(200)) for name, command in self.commands.items()]
+        return group_page(ctx.command_path, self.help or "", lines)
 
 
 class VerbGroup(TyperGroup):
     """The verbs; each is imported when it is called."""
+
+    def get_help(self, ctx: Any) -> str:
+        """Return the page of help."""
+        del ctx
+        return root_page()
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs in the order of the help."""
@@ -112,86 +97,99 @@ class VerbGroup(TyperGroup):
             raise _unknown_verb(args[0], known)
         return super().resolve_command(ctx, args)
 
-    def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write a line for each verb, without importing it, and whole."""
-        others = {name: self.commands[name].get_short_help_str(200) for name in super().list_commands(ctx)}
-        lines = others | {name: verb.line for name, verb in VERBS.items()}
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, lines[name]) for name in self.list_commands(ctx)])
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples of the first verbs."""
-        del ctx
-        names = ("run", "fit", "serve")
-        _write_examples(formatter, [VERBS[name].examples[0] for name in names if name in VERBS])
-        with formatter.indentation():
-            formatter.write_paragraph()
-            formatter.write_text("`roofsim VERB --help` shows the options of a verb, with examples.")
+app = typer.Typer(
+    name="roofsim",
+    cls=VerbGroup,
+    help=ABOUT,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": WIDEST},
+    options_metavar="[OPTIONS]",
+    subcommand_metavar="COMMAND ...",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from roofsim import __version__
+
+        typer.echo(f"roofsim {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help=VERSION_HELP)] = False,
+) -> None:
+    del version
 
 
 def command_of(name: str) -> Any:
-    """Import a verb and return its command."""
+    """Import a verb and return its command, or its group of commands."""
     verb = VERBS[name]
-    module, _, function = verb.home.partition(":")
-    found = getattr(importlib.import_module(module), function)
-    if isinstance(found, typer.Typer):
-        group: Any = typer.main.get_command(found)
-        group.name = name
-        return group
+    found = found_at(verb)
+    if not isinstance(found, dict):
+        return _command(name, verb, found)
+    group = typer.Typer(
+        cls=PlainGroup, help=verb.line, no_args_is_help=True, rich_markup_mode=None, add_completion=False
+    )
+    group.callback()(_nothing)
+    made: Any = typer.main.get_command(group)
+    made.name = name
+    made.commands.update({sub: _command(sub, each, found_at(each)) for sub, each in found.items()})
+    return made
+
+
+def _nothing() -> None:
+    pass
+
+
+def _command(name: str, verb: Verb, function: Callable[..., Any]) -> Any:
+    parameters = parameters_of(function)
     alone = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    alone.command(name, cls=VerbCommand, help=verb.line, epilog="\n".join(verb.examples))(found)
-    return typer.main.get_command(alone)
+    alone.command(name, cls=VerbCommand, help=verb.line)(_for_typer(function, parameters))
+    command: Any = typer.main.get_command(alone)
+    command.verb, command.parameters = verb, parameters
+    return command
+
+
+def _for_typer(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Callable[..., Any]:
+    """Return a function whose signature says to `typer` what the parameters declare."""
+
+    def called(**given: Any) -> Any:
+        return function(**given)
+
+    shown = [
+        inspect.Parameter(
+            each.name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=inspect.Parameter.empty if each.required else each.default,
+            annotation=Annotated[list[str] | None if each.many else each.type, _word(each)],
+        )
+        for each in parameters
+    ]
+    called.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
+    called.__annotations__ = {each.name: each.annotation for each in shown}
+    called.__wrapped__ = function  # type: ignore[attr-defined]
+    return called
+
+
+def _word(parameter: Parameter) -> Any:
+    declared = parameter.declared
+    shared: dict[str, Any] = {
+        "metavar": declared.metavar, "help": declared.help, "autocompletion": declared.complete, "hidden": declared.hidden,
+        "min": declared.minimum, "show_default": False,
+    }  # fmt: skip
+    if not declared.flags:
+        return typer.Argument(**shared)
+    return typer.Option(*declared.flags, **shared)
 
 
 def _shown(param: Any) -> str:
-    """Return the name of an argument in the help."""
+    """Return the name of an argument in a usage line."""
     return f"{param.metavar or param.name.upper()}{'...' if param.nargs != 1 else ''}"
-
-
-def _panel(param: Any) -> str:
-    """Return the section of a parameter; options without one say what to print, all but --help."""
-    if param.param_type_name == "argument":
-        return "Arguments"
-    return getattr(param, "rich_help_panel", None) or ("Other" if param.name == "help" else "Output")
-
-
-def _write(formatter: Any, records: Sequence[tuple[str, str]]) -> None:
-    if formatter.width >= _NARROW - 2:
-        formatter.write_dl(records, col_max=_FIRST_COLUMN)
-        return
-    for option, text in records:
-        formatter.write_text(option)
-        with formatter.indentation(), formatter.indentation():
-            formatter.write_text(text)
-
-
-def _write_examples(formatter: Any, examples: Sequence[str]) -> None:
-    with formatter.section("Examples"):
-        for example in examples:
-            for line in folded(example, formatter.width - formatter.current_indent):
-                formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
-
-
-def folded(command: str, width: int) -> list[str]:
-    r"""Return a command on as few lines as fit a width, each but the last ending in a backslash.
-
-    >>> folded("roofsim run gpt.yaml --gpu a100 --gpus 8", 28)
-    ['roofsim run gpt.yaml \\', '    --gpu a100 --gpus 8']
-    """
-    pieces: list[str] = []
-    for word in shlex.split(command, posix=False):  # an option stays beside its value
-        if pieces and not word.startswith("-") and pieces[-1].startswith("-") and " " not in pieces[-1]:
-            pieces[-1] += f" {word}"
-        else:
-            pieces.append(word)
-    lines = [pieces[0]]
-    for piece in pieces[1:]:
-        if len(lines[-1]) + len(piece) + 3 <= width:
-            lines[-1] += f" {piece}"
-        else:
-            lines[-1] += " \\"
-            lines.append(f"    {piece}")
-    return lines
 
 
 def _unknown_option(name: str, command: Any, ctx: Any) -> Exception:
@@ -227,8 +225,10 @@ def _plainly(message: str) -> str:
 
 
 def _has(verb: str, flag: str) -> bool:
-    command = command_of(verb)
-    return any(flag in param.opts and not param.hidden for param in getattr(command, "params", ()))
+    found = found_at(VERBS[verb])
+    if isinstance(found, dict):
+        return False
+    return any(flag in each.flags and not each.declared.hidden for each in parameters_of(found))
 
 
 def _unknown_verb(name: str, known: Sequence[str]) -> Exception:

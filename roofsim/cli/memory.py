@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofsim.cli.complete import choices, scenarios
 from roofsim.cli.flags import PICTURES, Csv, Json, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+from roofsim.cli.words import Argument, Option
 from roofsim.records import replace
 
 if TYPE_CHECKING:
@@ -21,9 +20,9 @@ if TYPE_CHECKING:
 
 Scenario = Annotated[
     str | None,
-    typer.Argument(
+    Argument(
         metavar="SCENARIO",
-        autocompletion=scenarios,
+        complete=scenarios,
         help="A scenario or model file, a folder with a config.json, or the name of a model in the catalog.",
     ),
 ]
@@ -31,14 +30,14 @@ VIEWS = ("op", "layer", "role", "stage")
 
 By = Annotated[
     str | None,
-    typer.Option(
-        "--by", metavar="NAME", autocompletion=choices(VIEWS),
+    Option(
+        "--by", metavar="NAME", complete=choices(VIEWS),
         help=f"Show what is alive at the peak for each of these. One of: {', '.join(VIEWS)}.",
     ),
 ]  # fmt: skip
 Tensor = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--tensor",
         "--tp",
         metavar="NAME|N",
@@ -46,13 +45,13 @@ Tensor = Annotated[
         "verbs. May be given twice.",
     ),
 ]
-Curve = Annotated[bool, typer.Option("--curve", help="Show what is alive at every operation, in program order.")]
+Curve = Annotated[bool, Option("--curve", help="Show what is alive at every operation, in program order.")]
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw what is alive over the step (.png, .svg, .pdf).")
+    Path | None, Option("--plot", metavar="FILE.png", help="Draw what is alive over the step (.png, .svg, .pdf).")
 ]
 SnapshotFile = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--snapshot",
         metavar="FILE.pickle",
         help="A file of torch.cuda.memory._dump_snapshot: show what was measured, next to the prediction if a scenario is "

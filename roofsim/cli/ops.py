@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
+from roofsim.cli.words import Option
 from roofsim.errors import Problem, SpecError
 
 GROUPS = ("op", "class", "layer", "phase")
@@ -17,26 +16,26 @@ ORDERS = ("time", "flops", "bytes", "intensity", "program")
 
 By = Annotated[
     str,
-    typer.Option(
-        "--by", metavar="NAME", autocompletion=choices(GROUPS), show_default=False,
+    Option(
+        "--by", metavar="NAME", complete=choices(GROUPS), show_default=False,
         help=f"One row for each of these. One of: {', '.join(GROUPS)}. [default: op]",
     ),
 ]  # fmt: skip
 Sort = Annotated[
     str,
-    typer.Option(
-        "--sort", metavar="NAME", autocompletion=choices(ORDERS), show_default=False,
+    Option(
+        "--sort", metavar="NAME", complete=choices(ORDERS), show_default=False,
         help=f"Order of the rows; program: as they run. One of: {', '.join(ORDERS)}. [default: time]",
     ),
 ]  # fmt: skip
 Stage = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--stage", metavar="NAME", show_default=False,
         help="Stage of a training pipeline to show. [default: the one that sets the pace]",
     ),
 ]  # fmt: skip
-Listing = Annotated[bool, typer.Option("--listing", help="Print the graph itself, one operation per line.")]
+Listing = Annotated[bool, Option("--listing", help="Print the graph itself, one operation per line.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import types
 import typing
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, overload
 
-import typer
-
 from roofsim.cli import complete
+from roofsim.cli.words import Declared, Option, Parameter
 from roofsim.spec.reading.quantity import Duration
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.scenario.document import SECTIONS
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
 
     Verb = Callable[..., None]
 
-#: Keys that only ``--set`` reaches: mappings of many keys.
-WITHOUT_FLAG: Final = ("engine_facts", "offload", "override")
+#: Keys that only ``--set`` reaches: mappings of many keys, and what only plug-ins have.
+WITHOUT_FLAG: Final = ("engine_facts", "offload", "override", "passes")
 
 #: Keys of a server, which `serve` alone takes; other verbs say so.
 SERVING: Final = ("concurrency", "request_rate", "serving")
@@ -134,41 +132,53 @@ def scenario_options(
     """
     if verb is None:
         return functools.partial(scenario_options, leave_out=leave_out, refused=refused, defaults=defaults)
-    own = [p for p in inspect.signature(verb, eval_str=True).parameters.values() if p.name != "overrides"]
-    taken = {*leave_out, *(p.name for p in own)}
-    shared = [
-        _parameter(section, key, field, hidden=key in refused, default=(defaults or {}).get(key))
-        for section, key, field in scenario_fields()
-        if key not in taken
-    ]
-    names = [p.name for p in shared]
+    own = {name for name in verb.__annotations__ if name != "overrides"}
+    taken = {*leave_out, *own}
+
+    def more_parameters() -> list[Parameter]:
+        shared = [
+            _KeyParameter(section, key, field, hidden=key in refused, stated=(defaults or {}).get(key))
+            for section, key, field in scenario_fields()
+            if key not in taken
+        ]
+        return [*shared, _settings()]
 
     @functools.wraps(verb)
     def wrapped(**given: Any) -> Any:
+        names = [name for name in given if name not in own and name != "settings"]
         values = {name: given.pop(name) for name in names}
         chosen = [(name, value, "flag") for name, value in values.items() if value is not None]
         chosen += [_setting(text) for text in given.pop("settings") or []]
         return verb(**given, overrides=chosen)
 
-    parameters = [*(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *shared, _settings()]
-    wrapped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    wrapped.__annotations__ = {p.name: p.annotation for p in parameters}
+    wrapped.more_parameters = more_parameters  # type: ignore[attr-defined]
     return wrapped
 
 
-def _parameter(section: str, key: str, field: FieldInfo, *, hidden: bool, default: str | None) -> inspect.Parameter:
-    panel = next((panel for panel, keys in _PANELS.items() if key in keys), _PANEL_OF_SECTION[section])
-    option = typer.Option(
-        *flags_of(key),
-        help=help_of(field, default),
-        rich_help_panel=panel,
-        metavar=_metavar(field),
-        autocompletion=_completer(key, field),
-        hidden=hidden,
-    )
-    return inspect.Parameter(
-        key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[str | None, option]
-    )
+class _KeyParameter(Parameter):
+    """An option that sets a key of the scenario; what the help says of it is worked out when somebody asks."""
+
+    def __init__(self, section: str, key: str, field: FieldInfo, *, hidden: bool, stated: str | None) -> None:
+        self.name, self.section, self.field, self.hidden, self.stated = key, section, field, hidden, stated
+        self.type, self.kind, self.many, self.required, self.default = str | None, "text", False, False, None
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Its names on the command line."""
+        return tuple(flags_of(self.name))
+
+    @functools.cached_property
+    def declared(self) -> Declared:  # type: ignore[override]
+        """What the schema says of the key, in the words of an option."""
+        panel = next((panel for panel, keys in _PANELS.items() if self.name in keys), _PANEL_OF_SECTION[self.section])
+        return Declared(
+            self.flags,
+            help_of(self.field, self.stated),
+            _metavar(self.field),
+            panel=panel,
+            complete=_completer(self.name, self.field),
+            hidden=self.hidden,
+        )
 
 
 def _completer(key: str, field: FieldInfo) -> Callable[[str], list[str]] | None:
@@ -178,18 +188,19 @@ def _completer(key: str, field: FieldInfo) -> Callable[[str], list[str]] | None:
     return complete.choices(words) if words else None
 
 
-def _settings() -> inspect.Parameter:
-    option = typer.Option(
-        "--set", metavar="KEY=VALUE", rich_help_panel="Other",
+def _settings() -> Parameter:
+    declared = Option(
+        "--set", metavar="KEY=VALUE", panel="Other",
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
     )  # fmt: skip
-    annotation = Annotated[list[str] | None, option]
-    return inspect.Parameter("settings", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+    return Parameter("settings", list[str], declared, None, required=False)
 
 
 def _setting(text: str) -> tuple[str, str, str]:
     key, separator, value = text.partition("=")
     if not separator or not key.strip():
+        import typer
+
         raise typer.BadParameter(
             f"expected SECTION.KEY=VALUE, for example workload.micro_batch_size=8; got {text!r}", param_hint="--set"
         )

@@ -5,16 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
+from roofsim.cli.words import Option
 
 __all__ = ["PICTURES", "Csv", "Json", "Plot", "Scenario", "Trace", "run"]
 
 Plot = Annotated[
-    Path | None, typer.Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
+    Path | None, Option("--plot", metavar="FILE.png", help="Draw roofline, time and memory (.png, .svg, .pdf).")
 ]
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import choices
 from roofsim.cli.request import write_text
+from roofsim.cli.words import Argument
 
 KINDS = ("scenario", "model", "gpu", "system", "engine", "architecture")
 
 What = Annotated[
     str,
-    typer.Argument(
-        metavar="KIND", autocompletion=choices(KINDS), show_default=False,
+    Argument(
+        metavar="KIND", complete=choices(KINDS), show_default=False,
         help=f"Kind of file. One of: {', '.join(KINDS)}. [default: scenario]",
     ),
 ]  # fmt: skip

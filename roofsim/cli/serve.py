@@ -5,24 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.flags import PICTURES, Json, Scenario
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
+from roofsim.cli.words import Option
 from roofsim.spec.scenario.serving import USUAL_ENGINE
 
-Csv = Annotated[bool, typer.Option("--csv", help="Print the curve over loads as CSV.")]
+Csv = Annotated[bool, Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--plot",
         metavar="FILE.png",
         help="Draw throughput over speed per user, and latency over load (.png, .svg, .pdf).",
     ),
 ]
 Simulate = Annotated[
-    bool, typer.Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
+    bool, Option("--simulate", help="Also simulate the server step by step, to check the estimate (needs simpy).")
 ]
 
 

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.complete import entries
 from roofsim.cli.flags import Json
 from roofsim.cli.request import console, write_text
+from roofsim.cli.words import Argument
 
 What = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME|KIND", autocompletion=entries,
+    Argument(
+        metavar="NAME|KIND", complete=entries,
         help="A name; or a kind (gpu, system, engine, model, architecture), if the name follows.",
     ),
 ]  # fmt: skip
-Name = Annotated[str | None, typer.Argument(metavar="NAME", autocompletion=entries, help="The entry's name or alias.")]
+Name = Annotated[str | None, Argument(metavar="NAME", complete=entries, help="The entry's name or alias.")]
 
 
 def show(*, what: What, name: Name = None, json: Json = False) -> None:

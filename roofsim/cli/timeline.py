@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from roofsim.cli.flags import PICTURES, Csv, Json, Scenario, Trace
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
+from roofsim.cli.words import Option
 
 Plot = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--plot",
         metavar="FILE.png",
         help="Draw the micro batches of each pipeline stage, or the streams of a GPU (.png, .svg, .pdf).",

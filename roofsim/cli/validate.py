@@ -6,10 +6,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from roofsim.cli.flags import Csv
 from roofsim.cli.request import as_rows, console
+from roofsim.cli.words import Argument, Option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 
 File = Annotated[
     Path | None,
-    typer.Argument(
+    Argument(
         metavar="FILE.jsonl",
         help="Measurements of your own: one JSON object per line, with `scenario` and `measured`. "
         "Left out: how far predictions of published measurements are off.",
@@ -27,9 +26,9 @@ File = Annotated[
 ]
 Source = Annotated[
     list[str] | None,
-    typer.Option("--source", metavar="NAME", help="Show the measurements of one source only. May be repeated."),
+    Option("--source", metavar="NAME", help="Show the measurements of one source only. May be repeated."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per measurement, or per published source.")]
+Json = Annotated[bool, Option("--json", help="Print JSON: one object per measurement, or per published source.")]
 
 
 def validate(file: File = None, *, source: Source = None, json: Json = False, csv: Csv = False) -> None:
@@ -45,7 +44,7 @@ def validate(file: File = None, *, source: Source = None, json: Json = False, cs
 
         print_predictions(console(), rows)
     for case, reason in unpriced:
-        typer.echo(f"roofsim: not predicted: {case.name}: {reason}", err=True)
+        sys.stderr.write(f"roofsim: not predicted: {case.name}: {reason}\n")
     if unpriced and not rows:
         from roofsim.errors import Place, Problem, SpecError
 

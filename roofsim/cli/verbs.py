@@ -11,7 +11,7 @@ class Verb(NamedTuple):
     Attributes
     ----------
     home
-        Module and function, ``roofsim.cli.run:run``; or a typer application, for a group of verbs.
+        Module and function, ``roofsim.cli.run:run``; or a table of verbs, for a group of them.
     line
         What it answers: the first line of its help, and its line in the list of verbs.
     examples
@@ -67,6 +67,15 @@ VERBS: Final = {
             "roofsim ops resnet50 --gpu a100 --by class",
             "roofsim ops llama3-8b --gpu h100 --seq-len 2k --sort bytes --top 10",
             "roofsim ops gpt.yaml --csv",
+        ),
+    ),
+    "graph": Verb(
+        "roofsim.cli.graph:graph",
+        "Draw the operations of a step and what passes between them, or write them as a graph for other programs.",
+        (
+            "roofsim graph gpt.yaml --output gpt.graphml",
+            "roofsim graph llama3-8b --gpu h100 --seq-len 4k --phase forward --block layers --output layer.png",
+            "roofsim graph resnet50 --gpu a100 --only backward --top 10",
         ),
     ),
     "memory": Verb(
@@ -127,11 +136,11 @@ VERBS: Final = {
     ),
     "validate": Verb(
         "roofsim.cli.validate:validate",
-        "Score predictions against published measurements.",
+        "Score predictions against measurements: your own, or those that were published.",
         ("roofsim validate", "roofsim validate --source timm-train --csv", "roofsim validate --json"),
     ),
     "calibrate": Verb(
-        "roofsim.cli.calibrate:app",
+        "roofsim.cli.calibrate:VERBS",
         "Measure a GPU, and turn measurements into constants.",
         (
             "roofsim calibrate measure --output mycard.py",

@@ -47,7 +47,7 @@ class Builder:
         return Component(name, name if isinstance(name, Purpose) else None, self.component)
 
     def _dotted(self, leaf: str) -> str:
-        return leaf if self.component is None else f"{self.component}.{leaf}"
+        return f"{leaf}" if self.component is None else f"{self.component}.{leaf}"
 
     @contextmanager
     def repeat(self, name: str, times: Real) -> Iterator[Block]:

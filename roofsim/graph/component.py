@@ -108,7 +108,7 @@ class Component:
     """The names from the outermost component to its own, with dots between them."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "label", self.name if self.parent is None else f"{self.parent.label}.{self.name}")
+        object.__setattr__(self, "label", f"{self.name}" if self.parent is None else f"{self.parent.label}.{self.name}")
 
     def chain(self) -> Iterator[Component]:
         """Iterate over the component and all that it is inside of, innermost first."""

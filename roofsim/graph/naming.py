@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
+    from roofsim.graph.component import Component
 
 
 def inside_block(op: AbstractOp) -> str:
@@ -19,3 +20,15 @@ def name_of_layer(op: AbstractOp) -> str:
     if last.isdigit():  # a second product of one name: matmul.2
         return f"{scope.rpartition('.')[0]}.{last}"
     return scope or op.name
+
+
+def in_place_of(op: AbstractOp, leaf: str) -> str:
+    """Return the name of what stands in the place of an op: ``mlp.gated`` for that of ``mlp.mul``."""
+    scope, _, _ = op.name.rpartition(".")
+    return f"{scope or op.name}.{leaf}"
+
+
+def moved(name: str, old: Component, new: Component) -> str:
+    """Return the name of what belongs to one component as that of what belongs to another beside it."""
+    before, found, behind = f".{name}".rpartition(f".{old.name}.")
+    return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"

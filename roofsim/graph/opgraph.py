@@ -39,6 +39,11 @@ class OpGraph:
         return len(self.ops)
 
     @cached_property
+    def kept(self) -> dict[str, Any]:
+        """What was worked out about the graph as a whole, by name: it never changes."""
+        return {}
+
+    @cached_property
     def producer(self) -> dict[Tensor, AbstractOp]:
         """The op that makes each tensor."""
         return {tensor: op for op in self.ops for tensor in op.outputs}

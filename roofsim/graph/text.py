@@ -29,12 +29,13 @@ def _row(op: AbstractOp) -> tuple[str, ...]:
     out = op.outputs[0] if op.outputs else None
     shape = "" if out is None else f"{out.dtype}[{','.join(size_text(size) for size in out.shape)}]"
     return (
-        str(op.phase), op.name, _class(op), size_text(op.count), shape,
+        str(op.phase), op.name, class_text(op), size_text(op.count), shape,
         _amount(op.flops()), _amount(op.bytes_read()), _amount(op.bytes_written()),
     )  # fmt: skip
 
 
-def _class(op: AbstractOp) -> str:
+def class_text(op: AbstractOp) -> str:
+    """Return the class of an op with what it does: ``elementwise(add)``, ``convolution'``."""
     detail = getattr(op, "function", None) or getattr(op, "method", None) or getattr(op, "kernel", None)
     name = type(op).__name__.lower()
     backward = "'" if getattr(op, "backward", False) else ""

@@ -25,13 +25,18 @@ def unroll(graph: OpGraph) -> OpGraph:
     GraphError
         When a repeat count is not a whole number.
     """
+    return written_out(graph)[0]
+
+
+def written_out(graph: OpGraph) -> tuple[OpGraph, dict[AbstractOp, tuple[AbstractOp, int]]]:
+    """Return what `unroll` does, and of which op each of its ops is a copy, in which iteration."""
     unroller = _Unroller()
     for block, body in graph.segments():
         if block is None:
             unroller.straight(body)
         else:
             unroller.repeated(block, body)
-    return graph.replaced(unroller.ops)
+    return graph.replaced(unroller.ops), unroller.copy_of
 
 
 class _Unroller:
@@ -39,6 +44,7 @@ class _Unroller:
 
     def __init__(self) -> None:
         self.ops: list[AbstractOp] = []
+        self.copy_of: dict[AbstractOp, tuple[AbstractOp, int]] = {}
         self.made: dict[Tensor, tuple[Block | None, dict[int, Tensor]]] = {}
 
     def straight(self, body: list[AbstractOp]) -> None:
@@ -92,4 +98,6 @@ class _Unroller:
             for old in op.outputs
         )
         step.update(zip(op.outputs, outputs, strict=True))
-        self.ops.append(replace(op, name=f"{op.name}{suffix}", block=None, inputs=inputs, holds=holds, outputs=outputs))
+        copy = replace(op, name=f"{op.name}{suffix}", block=None, inputs=inputs, holds=holds, outputs=outputs)
+        self.copy_of[copy] = op, index
+        self.ops.append(copy)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from roofsim.errors import SpecError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.graph.tensor import DType
     from roofsim.lower.call import Call
+    from roofsim.lower.network import Network
+    from roofsim.numeric import Real
     from roofsim.spec.model.base import ModelSpec
 
 #: family -> (module under roofsim.lower, function)
@@ -37,12 +44,59 @@ LOWERINGS: Final[dict[str, tuple[str, str]]] = {
 }
 
 
+#: The same of models of several networks: the function that builds all of them.
+NETWORKS: Final[dict[str, tuple[str, str]]] = {
+    "diffusion-pipeline": ("diffusion.pipeline", "lower_networks"),
+    "dit-pipeline": ("diffusion.pipeline", "lower_networks"),
+}
+
+
 def lower(model: ModelSpec, call: Call) -> OpGraph:
     """Build the forward graph of one pass of `model`.
 
     The scenario's sizes have been checked: only families that generate prefill and decode.
     """
-    module, function = LOWERINGS[model.family]
-    lowering = getattr(importlib.import_module(f"roofsim.lower.{module}"), function)
-    graph: OpGraph = lowering(model.completed().as_reals(), call)
+    whole = model.completed().as_reals()
+    if model.family not in LOWERINGS:
+        return cast("OpGraph", _by_plugin(model, lambda family: family.lower(whole, call)))
+    graph: OpGraph = _imported(LOWERINGS[model.family])(whole, call)
     return graph
+
+
+def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> list[Network]:
+    """Build the networks of a model of several, in the order in which they run.
+
+    `wide` is the type that those compute in which need a wider one; `steps` is how often a denoiser runs.
+    """
+    whole = model.completed().as_reals()
+    if model.family not in NETWORKS:
+        return cast("list[Network]", _by_plugin(model, lambda family: family.lower_networks(whole, call, wide, steps)))
+    networks: list[Network] = _imported(NETWORKS[model.family])(whole, call, wide, steps)
+    return networks
+
+
+def _by_plugin(model: ModelSpec, build: Callable[[Any], Any]) -> Any:
+    """Return what a plug-in builds of a model of its family.
+
+    Raises
+    ------
+    PluginError
+        When its code fails; names the plug-in.
+    """
+    from roofsim.spec.model.plugged import plugged_family
+
+    added = plugged_family(model.family, LOWERINGS)
+    assert added is not None
+    family, plugin = added
+    try:
+        return build(family)
+    except SpecError:
+        raise
+    except Exception as error:  # whatever the code of others raises
+        raise plugin.refusal(f"cannot build {model.name}: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def _imported(place: tuple[str, str]) -> Callable[..., Any]:
+    module, function = place
+    found: Callable[..., Any] = vars(importlib.import_module(f"roofsim.lower.{module}"))[function]
+    return found

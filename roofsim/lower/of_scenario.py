@@ -21,7 +21,7 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
     workload, precision = resolved.workload, resolved.precision
     length = workload.image_size if resolved.model.sample_unit == "images" else workload.sequence_length
     target = workload.target_length
-    if phase == "prefill" and resolved.model.family == "encoder-decoder":
+    if phase == "prefill" and resolved.model.encodes:
         target = workload.prompt_length
     elif phase == "prefill":
         length = workload.prompt_length

@@ -90,6 +90,20 @@ def print_catalog(console: Console, rows: list[dict[str, Any]]) -> None:
     console.print(f"{len(rows)} entries", style="dim")
 
 
+def print_plugins(console: Console, rows: list[dict[str, Any]]) -> None:
+    """Print what is plugged in, and under it what cannot be used."""
+    if not rows:
+        console.print("no plug-ins are installed", style="dim")
+        return
+    table = Grid([Column(name, whole=name == "distribution") for name in ("distribution", "version", "group", "adds")])
+    for row in rows:
+        adds = row["adds"] if row["problem"] is None else ["cannot be used"]
+        table.add(row["distribution"], row["version"], row["group"], ", ".join(adds))
+    console.print(table)
+    for problem in dict.fromkeys(row["problem"] for row in rows if row["problem"] is not None):
+        console.print(problem, highlight=False, markup=False)
+
+
 def _catalog_cell(name: str, value: Any) -> str:
     if value is None:
         return "-"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.throughput import counted_in
+from roofsim.spec.model.registry import family_schema
 from roofsim.units import binary_bytes as gibibytes
 from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
@@ -221,7 +222,7 @@ def _batch_words(workload: dict[str, Any], family: str, replicas: int) -> str:
 def _sample_words(workload: dict[str, Any], family: str, *, one: bool) -> tuple[str, str]:
     """Return what stands between a number of samples and what each of them is, and that."""
     length, phase, plural = workload["sequence_length"], workload["phase"], "" if one else "s"
-    encoded = f"{count(length)} encoder positions, " if family == "encoder-decoder" and length else ""
+    encoded = f"{count(length)} encoder positions, " if length and family_schema(family).encodes else ""
     if phase in ("prefill", "generate"):
         return " x ", f"{encoded}{_prompt_words(workload, decodes=bool(encoded))}"
     if phase == "decode":

@@ -101,8 +101,7 @@ class FieldOf:
         """The type of the field as it was written."""
         if not isinstance(self.text, str):
             return self.text
-        names = vars(sys.modules[self.owner.__module__])
-        return eval(self.text, dict(names), dict(vars(self.owner)))
+        return eval(self.text, vars(sys.modules[self.owner.__module__]), vars(self.owner))
 
     def _evaluate(self) -> None:
         if self._annotation is UNSET:
@@ -221,7 +220,7 @@ if not TYPE_CHECKING:
     class BaseModel(metaclass=_Schema):
         """Data that was checked against the fields of its class; frozen, compared by value."""
 
-        __slots__ = ("__dict__", "__weakref__", "_given")
+        __slots__ = ("__dict__", "__weakref__", "_form", "_given")
 
         def __init__(self, /, **data):
             from roofsim.schema.accept import UnsureError, accepted
@@ -330,6 +329,16 @@ def fill(instance: Any, values: Mapping[str, Any], given: Any) -> Any:
     instance.__dict__.update(values)
     object.__setattr__(instance, "_given", given)
     return instance
+
+
+def form_in(instance: Any, form: Callable[[Any], Any]) -> Any:
+    """Return the class and the values of an instance as `form` gives them, worked out once: nobody changes it."""
+    try:
+        return instance._form
+    except AttributeError:
+        made = (type(instance), *(form(value) for _, value in instance))
+        object.__setattr__(instance, "_form", made)
+        return made
 
 
 def validators_of(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:

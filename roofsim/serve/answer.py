@@ -186,7 +186,7 @@ def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: f
             if plan.facts.batching == "apart"
             else "all outputs have the same length: prompts may bunch, up to the upper end of the range of the first token"
         )
-    experts = bool(getattr(plan.resolved.model, "num_experts", 0))
+    experts = bool(plan.resolved.model.traits().experts)
     if experts:
         found.append(
             "mixture of experts: measured times per token differ more from the estimate than those of dense models"

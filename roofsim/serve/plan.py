@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
@@ -12,6 +12,7 @@ from roofsim.serve.limits import Limits, limits_of
 from roofsim.serve.problems import problem
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine
+from roofsim.spec.model.registry import families_that
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import with_override
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
 USUAL_VARIATION: Final = 0.1
 #: Batches of 1, 2, 4, ... that are priced exactly.
 _DOUBLINGS: Final = 13
-#: Families whose passes over pieces of prompts are priced.
-FAMILIES: Final = ("decoder",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,7 +294,7 @@ def _check_cache(resolved: Resolved, document: Document) -> None:
     """Refuse a cache that has no part on the device, but of an engine whose server attends to it on the host."""
     offload = resolved.parallel.offload
     computes = resolved.engine.offload.layers == "computed" and offload.parameters_at != "none"
-    whole = not offload.partial or offload.share == 1.0 or offload.layers == getattr(resolved.model, "num_layers", None)
+    whole = not offload.partial or offload.share == 1.0 or offload.layers == resolved.model.traits().layers
     attends = resolved.engine.offload.cache == "computed"
     if (offload.key_value_cache == "none" or attends) and not (computes and whole):
         return
@@ -314,15 +313,16 @@ def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document
         try:
             found = resolve(inner.with_value(("workload",), {}, document.place(("workload",))))
         except SpecError:
-            family = FAMILIES[0]
+            served = True
         else:
-            family = found.model.family
-        if family in FAMILIES:
+            served = found.model.decoder_only()
+        if served:
             raise
-    if found.model.family in FAMILIES:
+    if found.model.decoder_only():
         return found
     name = found.model.name
-    message = f"{name} is {named(found.model)}; only servers of {', '.join(FAMILIES)} models are modelled"
+    served_families = ", ".join(families_that(lambda schema: schema.decoder_only()))
+    message = f"{name} is {named(found.model)}; only servers of {served_families} models are modelled"
     phase = "generate" if found.model.generates else "forward"
     hint = (
         f"`roofsim run {name} --phase {phase} --batch-size N` predicts a batch: its latency, and requests per second."
@@ -365,12 +365,15 @@ def _draft(
     if spec.method == "draft_model":
         place = document.place(("workload", "serving", "speculative", "draft_model"))
         found = resolve(document.with_value(("model",), spec.draft_model, place))
-        if found.model.family not in FAMILIES:
+        if not found.model.decoder_only():
             message = f"{found.model.name} is {named(found.model)}"
             raise SpecError(Problem(message, place, "workload.serving.speculative.draft_model", "Use a decoder."))
         return found
-    whole: Any = resolved.model
-    update: dict[str, Any] = {"num_layers": 1}
-    if getattr(whole, "num_experts", 0):
-        update["num_dense_layers"] = 0
-    return replace(resolved, model=whole.model_copy(update=update))
+    layer = resolved.model.one_layer()
+    if layer is None:
+        message = (
+            f"{resolved.model.name} is {named(resolved.model)}, which has no layer that could predict further tokens"
+        )
+        path = ("workload", "serving", "speculative", "method")
+        raise SpecError(Problem(message, document.place(path), ".".join(path), "Use draft_model or ngram."))
+    return replace(resolved, model=layer)

@@ -40,4 +40,4 @@ def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]
 
 
 def _has_experts(resolved: Resolved) -> bool:
-    return bool(getattr(resolved.model, "num_experts", 0))
+    return bool(resolved.model.traits().experts)

@@ -182,7 +182,7 @@ def _tokens_exactly(plan: Plan, tokens: float) -> float:
 
 def _longest(plan: Plan, pool: float) -> int:
     """Return the tokens of one request that fill the pool, or its slot, up to the longest sequence that the model takes."""
-    limit = float(getattr(plan.resolved.model, "max_sequence_length", None) or _LONGEST)
+    limit = float(plan.resolved.model.traits().longest_sequence or _LONGEST)
     if plan.limits.slot is not None:
         limit = min(limit, plan.limits.slot)
     lengths: Array = np.unique(np.round(np.geomspace(1.0, limit, _LENGTHS)))

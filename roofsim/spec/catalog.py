@@ -6,10 +6,12 @@ import re
 from functools import cache
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+from roofsim import plugins
 from roofsim.errors import Place, Problem, UnknownNameError, near_matches, one_of
-from roofsim.spec.reading.source import Document, parse_value, read_yaml
+from roofsim.plugins import Plugin, remembered
+from roofsim.spec.reading.source import Document, parse_value, read_kept
 
 Kind = Literal["gpu", "system", "engine", "architecture", "model"]
 
@@ -21,6 +23,10 @@ _FOLDERS: Final[dict[str, str]] = {
     "model": "models",
 }
 
+#: What is named in one place: ``--gpus a100,dgx-h100``.
+_CARD_OR_NODE: Final[dict[Kind, Kind]] = {"gpu": "system", "system": "gpu"}
+#: Entries of plug-ins that were read.
+_READ: Final[dict[tuple[Kind, str], Plugin]] = {}
 _LETTERS: Final = ascii_lowercase
 _ALIASES: Final = re.compile(r"^aliases:[ \t]*(\[[^\]]*\]|(?:\n[ \t]+- .*|\n- .*)+)", re.MULTILINE)
 
@@ -45,11 +51,78 @@ def aliases(kind: Kind) -> dict[str, str]:
     """Return alias -> catalog name. Reads the alias lines only, not whole files."""
     found: dict[str, str] = {}
     for name, path in names(kind).items():
-        match = _ALIASES.search(path.read_text(encoding="utf-8"))
-        if match is not None:
-            for alias in parse_value(match.group(1), str(path)) or []:
-                found.setdefault(normal(str(alias)), name)
+        for alias in _aliases_in(path):
+            found.setdefault(alias, name)
     return found
+
+
+def _aliases_in(path: Path) -> list[str]:
+    match = _ALIASES.search(path.read_text(encoding="utf-8"))
+    return [] if match is None else [normal(str(alias)) for alias in parse_value(match.group(1), str(path)) or []]
+
+
+@remembered
+def plugged(kind: Kind) -> dict[str, tuple[Path, Plugin]]:
+    """Return what plug-ins add to a catalog: name -> file and plug-in. Their spellings are compared with roofsim's.
+
+    Raises
+    ------
+    PluginError
+        For a name that roofsim or another plug-in has as well, or a plug-in without a folder of catalogs.
+    """
+    added = [
+        (normal(path.stem), path, one)
+        for one in plugins.plugged("catalogs", ()).values()
+        for path in sorted((one.load(_folder) / _FOLDERS[kind]).rglob("*.yaml"))
+    ]
+    own = {*names(kind), *aliases(kind)}
+    plugins.refuse_clashes(kind, [(name, one) for name, _, one in added], own)
+    others = [(alias, one) for _, path, one in added for alias in _aliases_in(path)]
+    plugins.refuse_clashes(kind, [*((name, one) for name, _, one in added), *others], own)
+    return {name: (path, one) for name, path, one in added}
+
+
+@remembered
+def _plugged_aliases(kind: Kind) -> dict[str, str]:
+    return {alias: name for name, (path, _) in plugged(kind).items() for alias in _aliases_in(path)}
+
+
+def _folder(found: Any) -> Path | None:
+    """Return the folder that an entry point of catalogs names: that of a package, or a path."""
+    inside = getattr(found, "__path__", None)
+    paths = list(inside) if inside is not None else [found] if isinstance(found, str | Path) else []
+    folders = [Path(path) for path in paths if any((Path(path) / sub).is_dir() for sub in ("hardware", "models"))]
+    return folders[0] if folders else None
+
+
+def known(kind: Kind) -> dict[str, Path]:
+    """Return every name of a kind with its file: roofsim's own, and those of plug-ins behind them."""
+    return names(kind) | {name: path for name, (path, _) in plugged(kind).items()}
+
+
+def known_aliases(kind: Kind) -> dict[str, str]:
+    """Return alias -> name, of plug-ins too."""
+    return aliases(kind) | _plugged_aliases(kind)
+
+
+def has(kind: Kind, name: str) -> bool:
+    """Tell whether a catalog, or one of a plug-in, has an entry of exactly this name."""
+    return name in names(kind) or name in plugged(kind)
+
+
+def looked_up(kind: Kind, name: str) -> Plugin | None:
+    """Return the plug-in that an entry comes from which this process has read; None for roofsim's own."""
+    return _READ.get((kind, name))
+
+
+def origin(kind: Kind, name: str) -> str:
+    """Say where an entry comes from, in words for provenance.
+
+    >>> origin("gpu", "a100-sxm4-80gb")
+    'catalog entry a100-sxm4-80gb'
+    """
+    shown = f"catalog entry {name}"
+    return shown if name in names(kind) else f"{shown} of plug-in {plugged(kind)[name][1]}"
 
 
 def normal(name: str) -> str:
@@ -77,10 +150,20 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
     meant = _meant(kind, key)
     if loosely and len(meant) == 1:
         return meant[0]
-    close = near_matches(key, [*names(kind), *aliases(kind)])
-    close = meant or close
+    if not _is_another(kind, key):
+        if key in plugged(kind):
+            return key
+        if key in _plugged_aliases(kind):
+            return _plugged_aliases(kind)[key]
+    close = meant or near_matches(key, [*names(kind), *aliases(kind)])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
+
+
+def _is_another(kind: Kind, key: str) -> bool:
+    """Tell whether a name that may be a card's or a node's is one of roofsim's own of the other kind: no plug-in is asked."""
+    other = _CARD_OR_NODE.get(kind)
+    return other is not None and (key in names(other) or key in aliases(other))
 
 
 #: Words before the name of a card that say no more than the name does.
@@ -105,11 +188,15 @@ def _meant(kind: Kind, key: str) -> list[str]:
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:
-    """Read the catalog file of a name or alias.
+    """Read the catalog file of a name or alias, once; the document is shared and must not be changed.
 
     Raises
     ------
     UnknownNameError
         When there is none.
     """
-    return read_yaml(names(kind)[resolve_name(kind, name, place, path)])
+    found = resolve_name(kind, name, place, path)
+    if found in names(kind):
+        return read_kept(names(kind)[found])
+    file, _READ[kind, found] = plugged(kind)[found]
+    return read_kept(file)

@@ -26,6 +26,7 @@ from roofsim.spec.settle.context import complete_context
 from roofsim.spec.settle.encoder_attention import with_encoder_attention
 from roofsim.spec.settle.hardware import find_hardware, flat_override, leaves, overlay_path
 from roofsim.spec.settle.offload import check_offload, host_memory
+from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
 from roofsim.spec.settle.stated import chosen, unstated
@@ -141,7 +142,7 @@ class Resolver:
             constants=hardware.constants,
             assumed=tuple(self.assumed),
             warnings=tuple(self.warnings),
-            origins=(*self.origins, *hardware.origins),
+            origins=(*self.origins, *hardware.origins, *plugged_parts(scenario, model, hardware.gpu, system, engine)),
             override=scenario.hardware.override,
             reliability=reliability,
             places=hardware.places,
@@ -159,7 +160,7 @@ class Resolver:
             phase = "generate" if model is not None and model.generates else "forward"
             self.assumed.append(f"phase: {phase}, the inference of this model")
             scenario = scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"phase": phase})})
-        if model is None or not hasattr(model, "num_inference_steps") or scenario.workload.phase != "generate":
+        if model is None or not model.networks or scenario.workload.phase != "generate":
             return scenario
         self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})
@@ -206,7 +207,7 @@ class Resolver:
         if path is None:
             name = self._model_name(given)
             self.assumed += chosen("model", given, name)
-            self.origins.append(("model", f"catalog entry {name}"))
+            self.origins.append(("model", catalog.origin("model", name)))
             return catalog.load("model", name), "", name
         ours = (
             None if is_folder(path) else read_json_request(path) if path.suffix.lower() == ".json" else read_yaml(path)
@@ -284,7 +285,7 @@ class Resolver:
         except SpecError as error:
             problem = error.problems[0]
             raise type(error)(Problem(problem.message, document.place(("family",)), "family", problem.hint)) from None
-        model = validate(schema, Document({"name": name, **data}, document.source, document.places), prefix=prefix)
+        model = validate(schema, document.named(name), prefix=prefix)
         self.warnings += model.caveats()
         return model
 

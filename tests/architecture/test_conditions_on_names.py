@@ -26,7 +26,8 @@ ASKING = frozenset({
 })  # fmt: skip
 #: Places that look a name up which a person has typed, or make a name for people to read.
 SPOKEN = {
-    ("graph/naming.py", "inside_block"), ("graph/naming.py", "name_of_layer"),
+    ("graph/naming.py", "inside_block"), ("graph/naming.py", "name_of_layer"), ("graph/naming.py", "in_place_of"),
+    ("graph/naming.py", "moved"),
     ("analyze/alive.py", "tensor_rows"), ("analyze/explain.py", "explain"),
 }  # fmt: skip
 

@@ -29,7 +29,9 @@ def test_run_prints_the_answer_first(cli):
         assert words in out
 
 
-@pytest.mark.parametrize(("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("fit", 2)])
+@pytest.mark.parametrize(
+    ("verb", "line"), [("run", 2), ("memory", 1), ("ops", 0), ("timeline", 0), ("graph", 0), ("fit", 2)]
+)
 def test_what_does_not_fit_says_so_before_any_figure(cli, verb, line):
     large = ("llama3-8b", "--gpu", "rtx4090", "--sequence-length", 2048)
     lines = cli(verb, *large).splitlines()

@@ -15,9 +15,9 @@ import pytest
 from typer.main import get_command
 
 from roofsim.cli import compare, fit, memory, ops
-from roofsim.cli.app import app
-from roofsim.cli.lazy import PANELS, command_of
+from roofsim.cli.lazy import app, command_of
 from roofsim.cli.options import WITHOUT_FLAG, flags_of, help_of, scenario_fields
+from roofsim.cli.page import PANELS
 from roofsim.cli.verbs import VERBS
 from roofsim.spec.scenario.document import SECTIONS
 

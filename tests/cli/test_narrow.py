@@ -25,6 +25,7 @@ VERBS = [
     ("memory", *PIPELINE, "--by", "stage"),
     ("memory", "gpt2-124m", "--curve"),
     ("timeline", *PIPELINE),
+    ("graph", "gpt2-124m"),
     ("fit", "gpt2-124m"),
     ("fit", "bert-large", "--micro-batch-size", "64", "--precision", "fp32", "--gpu", "v100", "--seq-len", "512"),
     ("fit", "vgg11", "--largest", "model", "--family", "vgg", "--gpu", "v100"),

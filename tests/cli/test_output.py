@@ -27,6 +27,8 @@ FILES = [
     (["memory", "TINY", "--plot"], "curve.png"),
     (["timeline", "TINY", "--plot"], "lanes.png"),
     (["timeline", "TINY", "--trace"], "lanes.json"),
+    (["graph", "TINY", "--output"], "graph.graphml"),
+    (["graph", "TINY", "--output"], "graph.svg"),
     (["collectives", "--system", "dgx-h100", "--plot"], "collectives.png"),
     (["calibrate", "measure", "--force", "--output"], "measure.py"),
 ]
@@ -226,6 +228,7 @@ def test_a_reader_who_leaves_loses_no_file(tiny, tmp_path):
         ["run", "NAMED"], ["run", "NAMED", "--csv"], ["run", "NAMED", "--json"], ["memory", "NAMED"],
         ["memory", "NAMED", "--curve"],
         ["ops", "NAMED"], ["ops", "NAMED", "--listing"], ["timeline", "NAMED"], ["explain", "NAMED"], ["fit", "NAMED"],
+        ["graph", "NAMED"],
         ["compare", "NAMED", "h100"], ["list", "gpus"], ["show", "gpu", "a100"], ["collectives", "--system", "dgx-h100"],
         ["schema"], ["--help"], ["run", "--help"],
     ],

@@ -7,7 +7,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from roofsim.cli.app import app
+from roofsim.cli.lazy import app
 
 SCENARIO = """
 model: {family: decoder, num_layers: 4, hidden_size: 64, num_attention_heads: 4, vocab_size: 128}

@@ -5,7 +5,7 @@ import pytest
 from roofsim.errors import SpecError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Gather, Matmul
-from roofsim.spec.model.transformer import EncoderModel
+from roofsim.spec.model.encoders import EncoderModel
 from tests.lower.transformer_checks import (
     check_arrays,
     check_oracle_bytes,

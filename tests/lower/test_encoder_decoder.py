@@ -5,7 +5,7 @@ import pytest
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention, CacheAppend
 from roofsim.graph.tensor import Role
-from roofsim.spec.model.transformer import EncoderDecoderModel
+from roofsim.spec.model.encoders import EncoderDecoderModel
 from tests.lower.transformer_checks import (
     check_arrays,
     check_oracle_flops,

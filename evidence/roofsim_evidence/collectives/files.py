@@ -63,8 +63,8 @@ def text_of(links: Links, fitted: dict[str, str]) -> str:
     return HEADER + "\n".join(lines) + "\n"
 
 
-def _flow(model: BaseModel, section: str = "") -> str:
-    pairs = ((name, getattr(model, name)) for name in type(model).model_fields)
+def _flow(part: BaseModel, section: str = "") -> str:
+    pairs = ((name, getattr(part, name)) for name in type(part).model_fields)
     return "{" + ", ".join(f"{name}: {_quantity(name, value, section)}" for name, value in pairs) + "}"
 
 

@@ -140,7 +140,7 @@ def _served(case: InferenceCase) -> InferencePrediction | str:
         architecture=found.plan.resolved.architecture.name,
         predicted=float(rates["output_tokens_per_second"] if name is None else latency[name]),
         interval=None if ends is None else (float(ends[0]), float(ends[1])),
-        experts=bool(getattr(found.plan.resolved.model, "num_experts", 0)),
+        experts=bool(found.plan.resolved.model.traits().experts),
     )
 
 

@@ -61,7 +61,7 @@ def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine = resolved.engine
-    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.family == "decoder")
+    generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.decoder_only())
     if not generates and "train" in engine.phases:
         return None
     return Serving(

@@ -93,10 +93,15 @@ class Messages:
     waits: tuple[float, float] = (0.0, 0.0)
     bucket: float = 0.0
 
-    def traffic(self, graph: OpGraph, scales: Scales) -> dict[tuple[str, str], Traffic]:
-        """Return the traffic of one pass over a graph by phase and group."""
+    def traffic(
+        self, graph: OpGraph, scales: Scales, seen: dict[tuple[object, ...], Traffic] | None = None
+    ) -> dict[tuple[str, str], Traffic]:
+        """Return the traffic of one pass over a graph by phase and group.
+
+        `seen` holds messages that were priced before, over the same links: layers and stages send the same ones again and again.
+        """
         found: dict[tuple[str, str], Traffic] = {}
-        seen: dict[tuple[object, ...], Traffic] = {}  # layers send the same messages again and again
+        seen = {} if seen is None else seen
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)

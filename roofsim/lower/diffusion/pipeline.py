@@ -13,14 +13,15 @@ from roofsim.lower.diffusion.parts import latent_side
 from roofsim.lower.diffusion.unet import DiffusionUnet
 from roofsim.lower.language.encoder import lower_encoder
 from roofsim.lower.language.encoder_decoder import lower_encoder_alone
+from roofsim.lower.network import Network
 from roofsim.numeric import Real, real, same
 from roofsim.records import replace
 from roofsim.spec.model.diffusion_pipelines import DiffusionPipelineModel, DitPipelineModel
-from roofsim.spec.model.transformer import EncoderDecoderModel, EncoderModel
+from roofsim.spec.model.encoders import EncoderDecoderModel, EncoderModel
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
-    from roofsim.graph.tensor import Tensor
+    from roofsim.graph.tensor import DType, Tensor
     from roofsim.lower.call import Call
     from roofsim.spec.model.diffusion_pipelines import TextEncoder
 
@@ -32,6 +33,20 @@ FLOW_KERNELS: Final = 4
 
 #: A pipeline around a U-Net or around a transformer.
 PipelineModel = DiffusionPipelineModel | DitPipelineModel
+
+
+def lower_networks(model: PipelineModel, call: Call, wide: DType, steps: Real) -> list[Network]:
+    """Build the networks of a pipeline: text encoders, the denoiser once per step, the image decoder computing in `wide`."""
+    decoded, images = replace(call, compute=wide), real(1.0)
+    if model.vae_slicing:
+        decoded, images = replace(decoded, batch=1.0), call.batch
+    decoder, prompts = lower_image_decoder(model, decoded), prompts_per_image(model)
+    texts = lower_text_encoders(model, call)
+    return [
+        *(Network(name=name, graph=graph, times=prompts) for name, graph in texts.items()),
+        Network(name="denoise", graph=lower_denoiser(model, call), times=steps),
+        Network(name="decode_image", graph=decoder, times=images, wide=True, grows=True),
+    ]
 
 
 def lower_text_encoders(model: PipelineModel, call: Call) -> dict[str, OpGraph]:

@@ -20,7 +20,7 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
-    from roofsim.spec.model.transformer import EncoderModel
+    from roofsim.spec.model.encoders import EncoderModel
 
 
 def lower_encoder(model: EncoderModel, call: Call) -> OpGraph:

@@ -20,7 +20,7 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.lower.call import Call
-    from roofsim.spec.model.transformer import EncoderDecoderModel
+    from roofsim.spec.model.encoders import EncoderDecoderModel
 
 
 def lower_encoder_decoder(model: EncoderDecoderModel, call: Call) -> OpGraph:
@@ -112,8 +112,8 @@ class _EncoderDecoder:
     def table(self) -> Tensor:
         """The token embedding, which the encoder of tokens, the decoder and a tied head share."""
         shape = self.model.vocab_size, self.model.hidden_size
-        component = Component("embedding", Purpose.EMBEDDING)
-        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True, component=component)
+        where = Component("embedding", Purpose.EMBEDDING)
+        return Tensor("embedding.weight", shape, AUTO, Role.PARAMETER, requires_grad=True, component=where)
 
     # -- encoder ------------------------------------------------------------------------------------------------
 
@@ -398,6 +398,3 @@ class _EncoderDecoder:
                 hidden = layers.cast(hidden, weight)
             out = layers.linear(hidden, model.hidden_size, Purpose.DOWN, bias=bias, weight=weight)
             return layers.add(x, layers.dropout(leave(layers, out), model.dropout))
-
-
-__all__ = ["lower_encoder_decoder"]

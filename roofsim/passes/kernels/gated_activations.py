@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
+from roofsim.graph.naming import in_place_of
 from roofsim.graph.ops import Elementwise, View
 from roofsim.records import dataclass
 
@@ -54,9 +55,8 @@ def _kernel(op: Elementwise, gate: Elementwise, graph: OpGraph) -> Elementwise:
     halves = gate.inputs[0], other
     split = graph.producer.get(other)
     together = isinstance(split, View) and set(split.outputs) == set(halves)
-    scope, _, _ = op.name.rpartition(".")
     return Elementwise(
-        name=f"{scope}.gated" if scope else "gated", inputs=split.inputs if together and split else halves,
+        name=in_place_of(op, "gated"), inputs=split.inputs if together and split else halves,
         outputs=op.outputs, holds=op.holds, phase=op.phase, block=op.block, component=op.component, function="gated",
     )  # fmt: skip
 

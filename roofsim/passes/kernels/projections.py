@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.component import MERGED, Component, Purpose
-from roofsim.graph.naming import name_of_layer
+from roofsim.graph.naming import moved, name_of_layer
 from roofsim.graph.ops import Matmul, View
 from roofsim.graph.rewire import Rewiring
 from roofsim.graph.tensor import DType, Role, Tensor
@@ -82,7 +82,7 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
     width = _total([op.n for op in ops])
 
     def resized(tensor: Tensor, *shape: Real) -> Tensor:
-        called = _renamed(tensor.name, own, component)
+        called = moved(tensor.name, own, component)
         return replace(tensor, name=called, shape=shape, component=component)
 
     inputs = [first.inputs[0], resized(first.inputs[1], width, first.k)]
@@ -91,7 +91,7 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
         inputs.append(resized(biases[0], _total([bias.numel for bias in biases])))
     both = resized(first.outputs[0], *first.outputs[0].shape[:-1], width)
     product = replace(
-        first, name=_renamed(first.name, own, component), inputs=tuple(inputs), outputs=(both,), n=width,
+        first, name=moved(first.name, own, component), inputs=tuple(inputs), outputs=(both,), n=width,
         component=component, repeated=width / _total([op.n / op.repeated for op in ops]),
         merges=tuple((op.purpose, op.n) for op in ops if op.purpose is not None),
     )  # fmt: skip
@@ -104,12 +104,6 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
         )
     )  # fmt: skip
     writer.put(shown)
-
-
-def _renamed(name: str, old: Component, new: Component) -> str:
-    """Return the name of what belongs to one component as that of what belongs to another beside it."""
-    before, found, behind = f".{name}".rpartition(f".{old.name}.")
-    return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"
 
 
 def _total(sizes: list[Real]) -> Real:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
 from roofsim.search.fitting.bench import beyond_reach, reach
-from roofsim.spec.scenario.layout import SEQUENCE_FAMILIES, SPLIT_FAMILIES, STACKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -91,10 +90,10 @@ class Space:
         self.resolved = resolved
         self.limit = reach(resolved) or MOST_GPUS
         self.trains = resolved.workload.phase == "train"
-        self.splits = resolved.model.family in SPLIT_FAMILIES
-        self.stacked = resolved.model.family in STACKS
+        self.splits = resolved.model.splits_tensor
+        self.stacked = resolved.model.stacked
         self.node = max(resolved.places, 1)
-        self.layers = getattr(resolved.model.completed(), "num_layers", 1) or 1
+        self.layers = resolved.model.traits().depth
         self.micro = int(resolved.workload.micro_batch_size or 1)
         length = resolved.workload.sequence_length or 1
         self.wanted = None if tokens_per_step is None else tokens_per_step / length
@@ -147,7 +146,7 @@ class Space:
         """Return a layout as changes of the scenario."""
         tensor, pipeline, _ = degrees
         found: Changes = {"hardware.gpus": gpus, "parallel.tensor": tensor, "parallel.pipeline": pipeline}
-        along = self.resolved.model.family in SEQUENCE_FAMILIES
+        along = self.resolved.model.splits_sequence
         if tensor > 1 and self.trains and along and not self.bench.stated("parallel.sequence"):
             found["parallel.sequence"] = True
         if sharding is not None:

@@ -189,7 +189,10 @@ def stated_engine(document: Document) -> Stated:
     SpecError
         For a fact that is stated twice.
     """
-    return in_groups(Engine, document)
+    found = document.once(Stated, lambda: in_groups(Engine, document))
+    if document.made is not None and found.document.made is None:
+        found.document.made = {}  # as long-lived as the file's own
+    return found
 
 
 @cache

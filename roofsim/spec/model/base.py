@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from roofsim.numeric import real
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
+from roofsim.spec.model.traits import Traits
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.reading.spoken import whole
 
@@ -20,7 +21,11 @@ Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
 class ModelSpec(BaseModel):
-    """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`."""
+    """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`.
+
+    What general code asks of a model stands here, with what holds for a family that says nothing: class variables say what a
+    family does, `traits` gives the numbers of one model. Nobody asks for a family by its name, or whether a model has a field.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -37,6 +42,18 @@ class ModelSpec(BaseModel):
     sample_unit: ClassVar[str] = "tokens"
     #: Whether it generates token by token and keeps a cache: what prefill, decode and generate are for.
     generates: ClassVar[bool] = False
+    #: Whether an encoder reads a sequence of its own, beside what a decoder generates.
+    encodes: ClassVar[bool] = False
+    #: Whether a pass is one denoising step towards an image.
+    denoises: ClassVar[bool] = False
+    #: Whether it consists of several networks, each with a graph of its own, which run one after another.
+    networks: ClassVar[bool] = False
+    #: Whether its lowering splits layers over the ranks of a tensor group.
+    splits_tensor: ClassVar[bool] = False
+    #: Whether its lowering splits the tokens of a sequence over ranks (context, sequence: true).
+    splits_sequence: ClassVar[bool] = False
+    #: Whether its layers are one stack, each handing one tensor to the next: what a pipeline can cut.
+    stacked: ClassVar[bool] = False
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     family: str
@@ -59,6 +76,28 @@ class ModelSpec(BaseModel):
     def completed(self) -> Self:
         """Return a copy with every default that depends on other fields written out."""
         return self
+
+    @classmethod
+    def decoder_only(cls) -> bool:
+        """Tell whether one stack reads the prompt and generates: what servers run, in pieces of a prompt if need be."""
+        return cls.generates and not cls.encodes
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return Traits()
+
+    def one_layer(self) -> Self | None:
+        """Return this model with a single layer, as multi-token prediction has it; None where that has no meaning."""
+        return None
+
+    def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
+        """Return the tokens and the head size of layers in which every token sees all others; None without such layers."""
+        del sequence_length, image_size
+        return None
+
+    def training_defaults(self) -> dict[str, str]:
+        """Return what training assumes of this model where nobody states the field: field -> what it means."""
+        return {}
 
     def caveats(self) -> tuple[str, ...]:
         """Return what a reader must know of this model's price: parts that are not priced, or that nobody measured."""

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
+from roofsim.records import replace
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.spec.model.traits import Traits
 
 
 class DiffusionModel(ModelSpec):
     """What models that denoise the latents of an image share."""
 
     sample_unit: ClassVar[str] = "images"
+    denoises: ClassVar[bool] = True
 
     image_size: Size = Field(default=512, description="Side of the image in pixels.")
     vae_scale_factor: Size = Field(default=8, description="Pixels of the image along one side of a latent position.")
     in_channels: Size = 4
     out_channels: Size | None = Field(default=None, description="As in_channels, if left out.")
     pipeline: str | None = Field(default=None, description="Catalog name of the pipeline whose denoiser it is.")
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return Traits(image_size=self.image_size, whole_pipeline=self.pipeline)
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
@@ -80,6 +87,7 @@ class DitModel(DiffusionModel):
     """A diffusion transformer: conditioned on a class (DiT), or joined with text tokens (SD3, Flux)."""
 
     structural: ClassVar[frozenset[str]] = frozenset({"num_single_layers", "num_dual_layers"})
+    splits_tensor: ClassVar[bool] = True
 
     family: Literal["dit"] = "dit"
     num_layers: Size = Field(description="Blocks; with text those in which image and text have weights of their own.")
@@ -136,6 +144,15 @@ class DitModel(DiffusionModel):
             largest = self.max_positions * self.vae_scale_factor * self.patch_size
             raise ValueError(f"image_size {self.image_size} is beyond max_positions; the largest image is {largest}")
         return self
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        heads = self.num_attention_heads
+        return replace(
+            super().traits(), layers=self.num_layers, hidden_size=self.hidden_size, attention_heads=heads,
+            key_value_heads=heads, tensor_splits=(("num_attention_heads", heads),), position_grid=self.max_positions,
+            position_pixels=self.vae_scale_factor * self.patch_size,
+        )  # fmt: skip
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""

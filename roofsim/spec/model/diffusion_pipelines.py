@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal, Self
 
+from roofsim.records import replace
 from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Size
 from roofsim.spec.model.diffusion import DiffusionUnetModel, DitModel
+from roofsim.spec.model.traits import Traits
 
 
 class TextEncoder(BaseModel):
@@ -43,6 +45,10 @@ class TextEncoder(BaseModel):
 class Pipeline(ModelSpec):
     """What pipelines share beside their denoiser. All networks are in memory at once."""
 
+    denoises: ClassVar[bool] = False
+    networks: ClassVar[bool] = True
+    splits_tensor: ClassVar[bool] = False
+
     num_inference_steps: Size = Field(
         default=50, description="Passes of the denoiser, unless the workload says otherwise."
     )
@@ -65,6 +71,13 @@ class Pipeline(ModelSpec):
         description="Where the rest runs in fp16, images are decoded in fp32 (SDXL: activations overflow fp16).",
     )
     idle_parameters: Count = Field(default=0, description="Loaded with the rest and never run: the encoder of the VAE.")
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return replace(
+            super().traits(), denoising_steps=self.num_inference_steps, idle_parameters=self.idle_parameters,
+            decodes_images_wide=self.vae_upcast,
+        )  # fmt: skip
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:

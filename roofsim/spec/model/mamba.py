@@ -6,12 +6,14 @@ from typing import ClassVar, Literal, Self
 
 from roofsim.schema.base import Field
 from roofsim.spec.model.base import ModelSpec, Size
+from roofsim.spec.model.traits import Traits
 
 
 class MambaModel(ModelSpec):
     """A language model of selective state-space layers (arXiv 2312.00752)."""
 
     sample_unit: ClassVar[str] = "tokens"
+    stacked: ClassVar[bool] = True
 
     family: Literal["mamba"] = "mamba"
     num_layers: Size
@@ -26,6 +28,15 @@ class MambaModel(ModelSpec):
     residual_in_fp32: bool = True
     tie_embeddings: bool = True
     max_sequence_length: Size = 2048
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return Traits(
+            layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            longest_sequence=self.max_sequence_length,
+            recurrent=True,
+        )
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""

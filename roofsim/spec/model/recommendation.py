@@ -27,6 +27,11 @@ class DlrmModel(ModelSpec):
         description="Rows are updated where they are looked up; else tables have dense gradients and states.",
     )
 
+    def training_defaults(self) -> dict[str, str]:
+        """Return what training assumes of this model where nobody states it."""
+        said = "rows of the tables change by their gradients alone (SGD), without optimizer state"
+        return {"sparse_updates": said} if self.sparse_updates else {}
+
     @model_validator(mode="after")
     def _check_widths(self) -> Self:
         if not self.bottom_mlp or self.bottom_mlp[-1] != self.embedding_dim:

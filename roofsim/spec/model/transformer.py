@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Literal, Self
 
+from roofsim.records import replace
 from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
+from roofsim.spec.model.traits import Traits
 from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
@@ -57,6 +59,18 @@ class TransformerModel(ModelSpec):
     def _own_head_size(self) -> int | None:
         """Return the head size that the fields give, if any."""
         return self.head_size
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        heads, shared = self.num_attention_heads, self.num_key_value_heads
+        return Traits(
+            layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            attention_heads=heads,
+            key_value_heads=heads if shared is None else shared,
+            tensor_splits=(("num_attention_heads", heads),),
+            longest_sequence=self.max_sequence_length,
+        )
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
@@ -113,7 +127,9 @@ class DecoderModel(TransformerModel):
     """A decoder-only language model, dense or with experts, with multi-head, grouped-query or latent attention."""
 
     generates: ClassVar[bool] = True
-
+    splits_tensor: ClassVar[bool] = True
+    splits_sequence: ClassVar[bool] = True
+    stacked: ClassVar[bool] = True
     structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
 
     family: Literal["decoder"] = "decoder"
@@ -237,6 +253,25 @@ class DecoderModel(TransformerModel):
             raise ValueError("attention_chunks needs sliding_window, the size of a chunk")
         return self
 
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        traits, net = super().traits(), self.delta_net
+        splits = () if net is None else (("delta_net.key_heads", net.key_heads),)
+        return replace(
+            traits,
+            tensor_splits=(*traits.tensor_splits, *splits),
+            windowed=self.sliding_window is not None,
+            recurrent=net is not None,
+            experts=self.num_experts,
+            experts_per_token=self.experts_per_token,
+            expert_width=self.completed().expert_intermediate_size,
+            parameters_beside=float(sum(network.parameters for network in self.beside)),
+        )
+
+    def one_layer(self) -> Self:
+        """Return this model with a single layer, one with experts if it has any."""
+        return self.with_sizes(num_layers=1, **({"num_dense_layers": 0} if self.num_experts else {}))
+
     def caveats(self) -> tuple[str, ...]:
         """Return what of this model is not priced, or was never measured."""
         found = []
@@ -277,101 +312,3 @@ class DecoderModel(TransformerModel):
                 "softmax_in_fp32": wide,
             }
         )
-
-
-class EncoderModel(TransformerModel):
-    """A bidirectional encoder of the BERT kind (normalisation after each residual sum)."""
-
-    family: Literal["encoder"] = "encoder"
-    max_sequence_length: Size = 512
-    normalization_first: bool = Field(
-        default=False, description="Norms before attention and MLP, none after the embedding."
-    )
-    token_types: Count = Field(default=2, description="Segment embeddings.")
-    position_offset: Count = Field(
-        default=0,
-        description="Extra rows of the position table (RoBERTa: 2); positions are then counted from the tokens.",
-    )
-    fused_query_key_value: bool = Field(default=False, description="One projection for queries, keys and values.")
-    attention_output_dropout: Rate | None = Field(
-        default=None, description="After the output projection (DistilBERT: 0); as `dropout`, if left out."
-    )
-    head: Literal["masked_lm", "span", "classification", "none"] = "masked_lm"
-    num_classes: Size = Field(default=2, description="Of the classification head, and of next-sentence prediction.")
-    pooler: bool | None = Field(
-        default=None,
-        description="A dense layer on the first token, by default with classification only; with masked_lm it brings "
-        "next-sentence prediction.",
-    )
-    projection_size: Size | None = Field(
-        default=None, description="Width of a linear layer without bias on one token, that of the prompt's end (CLIP)."
-    )
-    predictions_per_sequence: Size | None = Field(
-        default=None, description="Masked positions that the head runs on; all of them, if left out."
-    )
-
-    @model_validator(mode="after")
-    def _check_encoder(self) -> Self:
-        if self.position_embedding in ("alibi", "relative"):
-            raise ValueError(
-                f"an encoder has position_embedding learned, rotary or none, not {self.position_embedding}"
-            )
-        if self.pooler and self.head == "span":
-            raise ValueError("pooler: true has no use with head: span, which reads every token")
-        predictions = self.predictions_per_sequence
-        if predictions is not None and self.head != "masked_lm":
-            raise ValueError(f"predictions_per_sequence is for head: masked_lm, not {self.head}")
-        return self
-
-    def completed(self) -> Self:
-        """Return a copy with every derived default written out."""
-        filled = super().completed()
-        derived: dict[str, Any] = {
-            "pooler": self.head == "classification",
-            "attention_output_dropout": self.dropout,
-        }
-        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})
-
-
-class EncoderDecoderModel(TransformerModel):
-    """An encoder and a decoder with cross attention (T5, Whisper), norms before attention and MLP."""
-
-    generates: ClassVar[bool] = True
-
-    family: Literal["encoder-decoder"] = "encoder-decoder"
-    num_decoder_layers: Size | None = Field(default=None, description="As num_layers, if left out.")
-    frontend: Literal["tokens", "audio"] = Field(
-        default="tokens", description="audio: two convolutions over mel bands and sinusoidal positions (Whisper)."
-    )
-    mel_bands: Size = Field(default=80, description="Of the audio frontend, which reads two frames a position.")
-    max_target_length: Size | None = Field(default=None, description="Positions of the decoder; as the encoder's.")
-    decoder_prompt_length: Size = Field(
-        default=1, description="Tokens that the decoder starts from: 1, a start token; Whisper's task prompt has 4."
-    )
-    relative_buckets: Size = Field(default=32, description="Distances that position_embedding: relative tells apart.")
-    key_bias: bool | None = Field(default=None, description="As query_key_value_bias (Whisper: none), if left out.")
-    activation_dropout: Rate = Field(default=0.0, description="Between the matmuls of the MLP (T5).")
-    final_dropout: Rate = Field(default=0.0, description="After the last norm of each stack (T5).")
-    scaled_output: bool = Field(default=False, description="Scale the decoder's output before a tied head (T5).")
-
-    @model_validator(mode="after")
-    def _check_positions(self) -> Self:
-        if self.position_embedding in ("rotary", "alibi"):
-            raise ValueError(
-                f"an encoder-decoder has position_embedding learned, relative or none, not {self.position_embedding}"
-            )
-        if self.frontend == "audio" and self.position_embedding != "learned":
-            raise ValueError(
-                "frontend: audio goes with position_embedding: learned (in the decoder; the encoder's are fixed)"
-            )
-        return self
-
-    def completed(self) -> Self:
-        """Return a copy with every derived default written out."""
-        filled = super().completed()
-        derived: dict[str, Any] = {
-            "num_decoder_layers": self.num_layers,
-            "max_target_length": self.max_sequence_length,
-            "key_bias": filled.query_key_value_bias,
-        }
-        return filled.model_copy(update={key: value for key, value in derived.items() if getattr(self, key) is None})

@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Final, Literal, Self
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, ModelSpec, Rate, Size
+from roofsim.spec.model.traits import Traits
 
 #: Blocks in each stage.
 Depths = Annotated[tuple[Depth, ...], Field(min_length=1)]
@@ -22,6 +23,10 @@ class ImageModel(ModelSpec):
     image_size: Size = 224
     in_channels: Size = 3
     num_classes: Size = 1000
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return Traits(image_size=self.image_size)
 
 
 RESNET_STAGES = {

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, Self
 
+from roofsim.records import replace
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Depth, Rate, Size
+from roofsim.spec.model.traits import Traits
 from roofsim.spec.model.transformer import Activation
 from roofsim.spec.model.vision import ImageModel
 
@@ -32,6 +34,9 @@ class PatchModel(ImageModel):
 
 class VitModel(PatchModel):
     """A transformer encoder over image patches: ViT, DeiT, BEiT."""
+
+    splits_tensor: ClassVar[bool] = True
+    stacked: ClassVar[bool] = True
 
     family: Literal["vit"] = "vit"
     num_layers: Size
@@ -76,6 +81,20 @@ class VitModel(PatchModel):
             raise ValueError("key_bias: true needs query_key_value_bias: true")
         return self
 
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        heads = self.num_attention_heads
+        return replace(
+            super().traits(), layers=self.num_layers, hidden_size=self.hidden_size, attention_heads=heads,
+            key_value_heads=heads, tensor_splits=(("num_attention_heads", heads),),
+        )  # fmt: skip
+
+    def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
+        """Return the tokens, the class token among them, and the head size of its layers."""
+        del sequence_length
+        side = int(image_size or self.image_size) // self.patch_size
+        return side * side + 1, self.hidden_size // self.num_attention_heads
+
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
         derived: dict[str, Any] = {
@@ -89,6 +108,8 @@ class VitModel(PatchModel):
 class MixerModel(PatchModel):
     """An MLP-Mixer: blocks of one MLP across patches and one across channels."""
 
+    stacked: ClassVar[bool] = True
+
     family: Literal["mixer"] = "mixer"
     num_layers: Size
     hidden_size: Size
@@ -99,6 +120,10 @@ class MixerModel(PatchModel):
     stochastic_depth: Rate = Field(
         default=0.0, description="Rate at which the last block drops samples while training."
     )
+
+    def traits(self) -> Traits:
+        """Return the numbers that general code asks for."""
+        return replace(super().traits(), layers=self.num_layers, hidden_size=self.hidden_size)
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""

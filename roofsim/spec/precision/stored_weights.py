@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec.precision.encodings import HEAD, LINEAR, Encoding
@@ -91,9 +91,3 @@ class StoredWeights(BaseModel):
             covers=(LINEAR,) if head is None else (LINEAR, HEAD), others={} if head is None else {HEAD: "head"},
             wide=self.wide, only=self.only, family=self.loader,
         )  # fmt: skip
-
-
-def stored_of(model: Any) -> StoredWeights | None:
-    """Return how a model's checkpoint stores its weights, if its description says so."""
-    found: StoredWeights | None = getattr(model, "stored", None)
-    return found

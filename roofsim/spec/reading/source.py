@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from copy import deepcopy
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import yaml
 
 from roofsim.errors import Place, Problem, SpecError, shortened
-from roofsim.records import dataclass, field
+from roofsim.records import dataclass, field, replace
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+T = TypeVar("T")
 
 #: A specification is a page of text; whatever is larger is something else.
 LARGEST_FILE: Final = 4 * 2**20
@@ -40,6 +45,22 @@ class Document:
     data: Any
     source: str
     places: dict[Path_, Place] = field(default_factory=dict)
+    made: dict[Hashable, Any] | None = field(default=None, compare=False, repr=False)
+    """Of a file of the catalog, which is read once: what was made of it. Nobody changes such a document; `with_value` copies."""
+
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made of this document under a key, or make it; only files of the catalog remember."""
+        if self.made is None:
+            return make()
+        if key not in self.made:
+            self.made[key] = make()
+        found: T = self.made[key]
+        return found
+
+    def named(self, name: str) -> Document:
+        """Return a mapping with a name, where it has none of its own."""
+        made = None if self.made is None else dict[Any, Any]()
+        return self.once(("named", name), lambda: Document({"name": name, **self.data}, self.source, self.places, made))
 
     def place(self, path: Path_) -> Place:
         """Return where the deepest known part of a path stands."""
@@ -134,6 +155,24 @@ def read_yaml(path: Path) -> Document:
         cycles, several documents, or aliases that multiply beyond reason.
     """
     return parse_yaml(_text(path), str(path))
+
+
+#: Files of the catalog that were read, each with the time and size of what was read.
+_KEPT: Final[dict[Path, tuple[tuple[int, int], Document]]] = {}
+
+
+def read_kept(path: Path) -> Document:
+    """Return a file of the catalog, read again only where it has changed. The document is shared: it must not be changed."""
+    try:
+        status = path.stat()
+    except OSError:
+        return read_yaml(path)  # says what is wrong
+    version = status.st_mtime_ns, status.st_size
+    known = _KEPT.get(path)
+    if known is None or known[0] != version:
+        known = version, replace(read_yaml(path), made={})
+        _KEPT[path] = known
+    return known[1]
 
 
 def _text(path: Path) -> str:

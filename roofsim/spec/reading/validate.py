@@ -28,6 +28,10 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
     SpecError
         With all problems of the document, each located; `prefix` stands before key paths in messages.
     """
+    return document.once((schema, si), lambda: _checked(schema, document, prefix, si=si))
+
+
+def _checked(schema: type[M], document: Document, prefix: str, *, si: bool) -> M:
     if not isinstance(document.data, dict):
         found = type(document.data).__name__
         raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError, one_of
 from roofsim.numeric import Real, maximum, minimum, real, where
 from roofsim.records import dataclass
+from roofsim.spec.model.registry import families_that
 from roofsim.spec.scenario.schedules import load_schedule, takes, taking
 from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.spec.model.base import ModelSpec
+    from roofsim.spec.model.traits import Traits
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.schedules import ScheduleRules
     from roofsim.spec.scenario.workload import Parallel, Workload
 
-#: Families whose layers this version splits over a tensor group; and along the sequence (context, sequence: true).
-SPLIT_FAMILIES: Final = ("decoder", "encoder", "encoder-decoder", "vit", "dit")
-SEQUENCE_FAMILIES: Final = ("decoder", "encoder")
-#: Families whose layers are one stack, each handing one tensor to the next: what a pipeline can cut.
-STACKS: Final = ("decoder", "encoder", "vit", "mixer", "mamba")
 DEGREES: Final = ("tensor", "pipeline", "context", "data")
 
 
@@ -166,20 +163,23 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     """
     if workload.phase != "train":
         _check_inference(parallel, workload, document)
-    for name, families in (("tensor", SPLIT_FAMILIES), ("context", SEQUENCE_FAMILIES)):
-        if getattr(parallel, name) > 1 and model.family not in families:
+    for name, degree, do in (
+        ("tensor", parallel.tensor, _splits_tensor),
+        ("context", parallel.context, _splits_sequence),
+    ):
+        if degree > 1 and not do(type(model)):
             raise problem(
                 document, ("parallel", name), f"{model.family} models are not split by {name} in this version",
-                f"Families that are: {', '.join(families)}. data and sharding work for all.",
+                f"Families that are: {', '.join(families_that(do))}. data and sharding work for all.",
             )  # fmt: skip
-    if parallel.tensor > 1 and parallel.sequence and model.family not in SEQUENCE_FAMILIES:
+    if parallel.tensor > 1 and parallel.sequence and not model.splits_sequence:
         message = f"{model.family} models are not split along the sequence in this version"
-        hint = f"Families that are: {', '.join(SEQUENCE_FAMILIES)}. Leave sequence out."
+        hint = f"Families that are: {', '.join(families_that(_splits_sequence))}. Leave sequence out."
         raise problem(document, ("parallel", "sequence"), message, hint)
-    whole = model.completed()
+    traits = model.traits()
     if parallel.tensor > 1:
-        _check_tensor(parallel.tensor, whole, document)
-    _check_pipeline(parallel, whole, workload, document)
+        _check_tensor(parallel.tensor, traits, document)
+    _check_pipeline(parallel, model, workload, document)
     if parallel.context > 1:
         prefills = workload.phase == "prefill"
         length = workload.prompt_length if prefills else workload.sequence_length
@@ -187,12 +187,20 @@ def check_layout(parallel: Parallel, model: ModelSpec, workload: Workload, docum
     if parallel.tensor > 1 and parallel.sequence:
         _check_sequence(parallel, workload, document)
     if parallel.expert > 1 or parallel.expert_tensor is not None or parallel.expert_capacity is not None:
-        _check_experts(parallel, whole, workload, document)
+        _check_experts(parallel, traits, workload, document)
     if parallel.expert_imbalance > 1 and parallel.expert == 1:
         message = (
             f"expert_imbalance {parallel.expert_imbalance:g} without expert: no rank has fewer experts than another"
         )
         raise problem(document, ("parallel", "expert_imbalance"), message, "Set parallel.expert, or leave it out.")
+
+
+def _splits_tensor(schema: type[ModelSpec]) -> bool:
+    return schema.splits_tensor
+
+
+def _splits_sequence(schema: type[ModelSpec]) -> bool:
+    return schema.splits_sequence
 
 
 def _check_inference(parallel: Parallel, workload: Workload, document: Document) -> None:
@@ -214,15 +222,13 @@ def _check_inference(parallel: Parallel, workload: Workload, document: Document)
         raise problem(document, ("parallel", "expert_capacity"), message, "Leave it out.")
 
 
-def _check_tensor(tensor: int, model: Any, document: Document) -> None:
-    _divides(document, "tensor", tensor, model.num_attention_heads, "num_attention_heads")
-    heads = getattr(model, "num_key_value_heads", None)
+def _check_tensor(tensor: int, model: Traits, document: Document) -> None:
+    for name, number in model.tensor_splits:
+        _divides(document, "tensor", tensor, number, name)
+    heads = model.key_value_heads
     if heads is not None and heads % tensor and tensor % heads:
         message = f"tensor {tensor} neither divides the {heads} key-value heads nor is a multiple of them"
         raise problem(document, ("parallel", "tensor"), message, f"Use one of {divisors(heads)}.")
-    net = getattr(model, "delta_net", None)
-    if net is not None:
-        _divides(document, "tensor", tensor, net.key_heads, "delta_net.key_heads")
 
 
 def _check_sequence(parallel: Parallel, workload: Workload, document: Document) -> None:
@@ -236,18 +242,19 @@ def _check_sequence(parallel: Parallel, workload: Workload, document: Document) 
         )
 
 
-def _check_pipeline(parallel: Parallel, model: Any, workload: Workload, document: Document) -> None:
+def _check_pipeline(parallel: Parallel, model: ModelSpec, workload: Workload, document: Document) -> None:
     if parallel.pipeline == 1:
         if parallel.stage_layers is not None:
             message = "stage_layers without pipeline: there is one stage"
             hint = f"Set pipeline: {len(parallel.stage_layers)}."
             raise problem(document, ("parallel", "stage_layers"), message, hint)
         return
-    if model.family not in STACKS:
+    if not model.stacked:
         message = f"{model.family} models have no single stack of layers that a pipeline could cut"
-        hint = f"Families that do: {', '.join(STACKS)}. data and sharding work for all."
+        stacked = families_that(lambda schema: schema.stacked)
+        hint = f"Families that do: {', '.join(stacked)}. data and sharding work for all."
         raise problem(document, ("parallel", "pipeline"), message, hint)
-    layers = model.num_layers
+    layers = model.traits().depth
     chunks = parallel.pipeline * parallel.virtual_stages
     if chunks > layers:
         what = f"{parallel.pipeline} x {parallel.virtual_stages} virtual" if parallel.virtual_stages > 1 else chunks
@@ -304,8 +311,8 @@ def _check_stages(parallel: Parallel, layers: int, document: Document) -> None:
         raise problem(document, path, "a stage without layers", "Give each at least one, or use fewer stages.")
 
 
-def _check_experts(parallel: Parallel, model: Any, workload: Workload, document: Document) -> None:
-    experts = getattr(model, "num_experts", 0)
+def _check_experts(parallel: Parallel, model: Traits, workload: Workload, document: Document) -> None:
+    experts = model.experts
     if not experts:
         raise problem(document, ("parallel", "expert"), "the model has no experts", "Leave it out.")
     _divides(document, "expert", parallel.expert, experts, "num_experts")
@@ -313,7 +320,7 @@ def _check_experts(parallel: Parallel, model: Any, workload: Workload, document:
         _check_served_experts(parallel, document)
         return
     width = int(expert_tensor_of(parallel))
-    _divides(document, "expert_tensor", width, model.expert_intermediate_size, "expert_intermediate_size")
+    _divides(document, "expert_tensor", width, model.expert_width, "expert_intermediate_size")
     dealt = parallel.expert > 1 or width != parallel.tensor
     if dealt and parallel.tensor > 1 and not parallel.sequence:
         message = "experts dealt out beside tensor parallelism need sequence: true (each tensor rank has its tokens)"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
-from pydantic_core import PydanticCustomError
-
+from roofsim import plugins
 from roofsim.errors import Problem, UnknownNameError, did_you_mean, one_of
 from roofsim.numeric import Real
 
@@ -44,12 +43,25 @@ def load_schedule(name: str, virtual: Real = 1.0) -> ScheduleRules:
     ------
     UnknownNameError
         With near matches.
+    PluginError
+        For a schedule of a plug-in that cannot be used.
     """
-    if name not in SCHEDULES:
-        raise UnknownNameError(Problem(f"unknown pipeline schedule {name!r}", hint=did_you_mean(name, SCHEDULES)))
-    module, kind = SCHEDULES[name]
-    schedule = cast("ScheduleRules", vars(importlib.import_module(f"roofsim.schedule.pipeline.{module}"))[kind]())
+    if name in SCHEDULES:
+        module, kind = SCHEDULES[name]
+        schedule = cast("ScheduleRules", vars(importlib.import_module(f"roofsim.schedule.pipeline.{module}"))[kind]())
+    else:
+        plugin = plugins.plugged("schedules", SCHEDULES).get(name)
+        if plugin is None:
+            raise UnknownNameError(Problem(f"unknown pipeline schedule {name!r}", hint=did_you_mean(name, SCHEDULES)))
+        schedule = plugin.load(_as_schedule)
+        if schedule.name != name:
+            raise plugin.refusal(f"calls itself {schedule.name!r}: expected the entry point's name {name!r}")
     return schedule.with_virtual_stages(virtual)
+
+
+def _as_schedule(found: Any) -> ScheduleRules | None:
+    base = importlib.import_module("roofsim.schedule.pipeline.protocol").PipelineSchedule
+    return cast("ScheduleRules", found()) if isinstance(found, type) and issubclass(found, base) else None
 
 
 def known(name: str) -> str:
@@ -60,9 +72,13 @@ def known(name: str) -> str:
     PydanticCustomError
         Lists the schedules.
     """
-    if name not in SCHEDULES:
+    if name not in SCHEDULES and name not in plugins.plugged("schedules", SCHEDULES):
+        from pydantic_core import PydanticCustomError  # schemas are built, and checked by it, only where one is needed
+
         raise PydanticCustomError(
-            "literal_error", "expected one of {expected}", {"expected": one_of(map(repr, SCHEDULES))}
+            "literal_error",
+            "expected one of {expected}",
+            {"expected": one_of(map(repr, [*SCHEDULES, *plugins.plugged("schedules", SCHEDULES)]))},
         )
     return name
 

@@ -137,6 +137,9 @@ class Workload(_Strict):
     attention: Literal["flash", "sdpa", "unfused", "fused_softmax"] | None = Field(
         default=None, description="Attention kernel. Default: the engine's own."
     )
+    passes: tuple[str, ...] | None = Field(
+        default=None, description="Passes of plug-ins that change the graph (`roofsim list plugins`). Default: none."
+    )
     engine_facts: dict[str, Any] = Field(
         default_factory=dict, description="Facts of the engine to override: {cross_entropy: fused}."
     )

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.spec.scenario.layout import divisors, problem
 
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.model.base import ModelSpec
+    from roofsim.spec.model.traits import Traits
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Parallel, Workload
 
@@ -30,7 +31,7 @@ def complete_context(
     """
     form = parallel.context_communication or engine.communication.context_communication
     notes: list[str] = []
-    if parallel.context > 1 and getattr(model, "delta_net", None) is not None:
+    if parallel.context > 1 and model.splits_sequence and model.traits().recurrent:
         message = (
             f"context {parallel.context}: the states of {model.name} pass through a sequence from its first token on"
         )
@@ -39,7 +40,7 @@ def complete_context(
         message = f"context_heads beside context_communication {form}"
         raise problem(document, ("parallel", "context_heads"), message, "Leave it out, or use a2a+p2p.")
     if parallel.context > 1:
-        whole: Any = model.completed()
+        whole = model.traits()
         obstacle = _without_ring(engine, whole) if form in RINGS else None
         if obstacle is not None and parallel.context_communication is not None:
             message = f"context_communication {form} merges results of a fused kernel block by block; {obstacle}"
@@ -56,20 +57,19 @@ def complete_context(
     return parallel.model_copy(update={"context_communication": form}), notes
 
 
-def _without_ring(engine: Engine, model: Any) -> str | None:
+def _without_ring(engine: Engine, model: Traits) -> str | None:
     if engine.attention.implementation in ("unfused", "fused_softmax"):
         return f"attention {engine.attention.implementation} is none"
-    if getattr(model, "sliding_window", None) is not None:
+    if model.windowed:
         return "the model's windowed layers run with none (Transformer Engine has windows in all_gather and a2a only)"
     return None
 
 
-def _with_heads(parallel: Parallel, model: Any, document: Document, notes: list[str]) -> Parallel:
+def _with_heads(parallel: Parallel, model: Traits, document: Document, notes: list[str]) -> Parallel:
     """Settle among how many ranks a2a+p2p deals heads out."""
     given = parallel.context_heads
     if given is None:
-        shared = getattr(model, "num_key_value_heads", None) or model.num_attention_heads
-        given = math.gcd(parallel.context, max(shared // parallel.tensor, 1))
+        given = math.gcd(parallel.context, max((model.key_value_heads or 1) // parallel.tensor, 1))
         notes.append(f"context_heads: {given}, what key-value heads and context have in common")
     if parallel.context % given:
         message = f"context_heads {given} does not divide context {parallel.context}"
@@ -78,10 +78,9 @@ def _with_heads(parallel: Parallel, model: Any, document: Document, notes: list[
     return parallel.model_copy(update={"context_heads": given})
 
 
-def _check_heads(parallel: Parallel, context: int, model: Any, document: Document) -> None:
+def _check_heads(parallel: Parallel, context: int, model: Traits, document: Document) -> None:
     ranks = parallel.tensor * context
-    shared = getattr(model, "num_key_value_heads", None)
-    for heads, what in ((model.num_attention_heads, "attention heads"), (shared, "key-value heads")):
+    for heads, what in ((model.attention_heads, "attention heads"), (model.key_value_heads, "key-value heads")):
         if heads is not None and heads % ranks:
             message = f"a2a divides {heads} {what} among tensor {parallel.tensor} x context {context} ranks"
             hint = f"Degrees whose product divides them: {divisors(heads)}; p2p and all_gather take any."

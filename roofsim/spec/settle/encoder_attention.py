@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from roofsim.spec.precision.roles import Precision
     from roofsim.spec.scenario.workload import Workload
 
-#: Families whose layers attend to whole sequences.
-ENCODERS: Final = ("encoder", "vit")
 _NARROW: Final = ("int8", "fp8")
 _SIXTEEN: Final = ("fp16", "bf16")
 
@@ -21,19 +19,14 @@ def with_encoder_attention(
 ) -> Engine:
     """Return the engine as it runs this pass: with its fused kernel for encoders, where that takes what it is given."""
     kernel = engine.attention.encoder
-    if kernel is None or model.family not in ENCODERS or workload.phase != "forward":
+    if kernel is None or workload.phase != "forward":
         return engine
+    attended = model.attended(workload.sequence_length, workload.image_size)
+    if attended is None:
+        return engine
+    tokens, head_size = attended
     where = kernel.narrow_architectures if precision.math in _NARROW else kernel.architectures
-    tokens, head_size = _tokens(model, workload), model.hidden_size // model.num_attention_heads  # type: ignore[attr-defined]
     wide = precision.math not in (*_NARROW, *_SIXTEEN)
     if wide or architecture not in where or tokens > kernel.longest or head_size not in kernel.head_sizes:
         return engine
     return engine.changed(attention="flash", attention_generation=kernel.generation, packs_heads=kernel.packs)
-
-
-def _tokens(model: ModelSpec, workload: Workload) -> int:
-    """Return the tokens of a sequence, the class token among them."""
-    if model.family == "encoder":
-        return int(workload.sequence_length or model.max_sequence_length)  # type: ignore[attr-defined]
-    side = int(workload.image_size or model.image_size) // model.patch_size  # type: ignore[attr-defined]
-    return int(side * side + 1)

@@ -185,9 +185,7 @@ def _gpu_of_system(given: str | dict[str, Any] | None, scenario: Document) -> st
 
 
 def _system_of(name: str | None) -> System | None:
-    return (
-        None if name is None or name not in catalog.names("system") else validate(System, catalog.load("system", name))
-    )
+    return None if name is None or not catalog.has("system", name) else validate(System, catalog.load("system", name))
 
 
 def _box_of(gpu: Gpu) -> System | None:

@@ -91,12 +91,12 @@ def _part(offload: Offload, workload: Workload, model: ModelSpec) -> tuple[str, 
     """Return what is wrong with asking for a part of the weights only."""
     if not offload.partial:
         return None
-    key, layers = "parameters" if offload.layers is None else "layers", getattr(model, "num_layers", None)
+    key, layers = "parameters" if offload.layers is None else "layers", model.traits().layers
     if workload.phase == "train":
         return key, "a part of the parameters can be offloaded in inference only", "Offload all of them, or none."
     if offload.layers is None:
         return None
-    if model.family != "decoder" or layers is None:
+    if not model.decoder_only() or layers is None:
         return (
             key,
             f"{model.name} is a {model.family}, not one stack of layers",

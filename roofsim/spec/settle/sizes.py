@@ -46,10 +46,8 @@ def complete_workload(
         update["adapter"] = Adapter(kind=given.adapter)
     if given.phase == "train":
         update["global_batch_size"] = checker.global_batch(batch, parallel.data or 1)
-        if getattr(model, "sparse_updates", False) and not document.states("model", "sparse_updates"):
-            checker.notes.append(
-                "sparse_updates: rows of the tables change by their gradients alone (SGD), without optimizer state"
-            )
+        unstated = {key: note for key, note in model.training_defaults().items() if not document.states("model", key)}
+        checker.notes += [f"{key}: {note}" for key, note in unstated.items()]
     update |= checker.lengths()
     return given.model_copy(update=update), checker.notes, checker.warnings
 
@@ -72,6 +70,7 @@ class _Sizes:
         self.notes: list[str] = []
         self.warnings: list[str] = []
         self.images = model.sample_unit == "images"
+        self.traits = model.traits()
 
     def fail(self, key: str, message: str, hint: str = "") -> SpecError:
         return SpecError(Problem(message, self.document.place(("workload", key)), f"workload.{key}", hint))
@@ -101,16 +100,16 @@ class _Sizes:
 
     def _other_phases(self) -> str:
         """Return the phases of a model that generates no tokens, and what makes images where it is a part of that."""
-        if hasattr(self.model, "num_inference_steps"):
+        if self.model.networks:
             return "Use forward (or generate): a pipeline of networks makes images, and is not trained as a whole."
-        pipeline = getattr(self.model, "pipeline", None)
+        pipeline = self.traits.whole_pipeline
         whole = f" Whole images, many steps each: the model {pipeline}, phase forward." if pipeline else ""
         return f"Use forward or train.{whole}"
 
     def _refuse_targets(self) -> None:
         """Refuse lengths of a decoder that the model or the phase has not."""
         given, phase = self.given, self.given.phase
-        if given.target_length is not None and self.model.family != "encoder-decoder":
+        if given.target_length is not None and not self.model.encodes:
             raise self.fail("target_length", f"{self.model.name} is no encoder-decoder")
         if given.target_length is not None and phase in GENERATION:
             hint = "The decoder starts with prompt_length tokens and adds output_length."
@@ -137,9 +136,9 @@ class _Sizes:
 
     def _refuse_steps(self) -> None:
         """Refuse steps of what is not a diffusion pipeline, and phases that such a pipeline has not."""
-        steps, phase = getattr(self.model, "num_inference_steps", None), self.given.phase
+        steps, phase = self.traits.denoising_steps, self.given.phase
         if self.given.num_inference_steps is not None and steps is None:
-            pipeline = getattr(self.model, "pipeline", None)
+            pipeline = self.traits.whole_pipeline
             hint = f"Its pipeline is the model {pipeline}." if pipeline else "Leave it out: a pass is one step."
             raise self.fail("num_inference_steps", f"{self.model.name} is not a diffusion pipeline", hint)
         if steps is not None and phase != "forward":
@@ -173,7 +172,7 @@ class _Sizes:
         return self._generation(phase)
 
     def _image(self) -> dict[str, Any]:
-        own = getattr(self.model, "image_size", None)
+        own = self.traits.image_size
         size = self.given.image_size
         if size is None and own is not None:
             self._own("image_size", own)
@@ -188,10 +187,10 @@ class _Sizes:
 
     def _refuse_positions(self, size: Any) -> None:
         """Refuse images with more patches along a side than a model has stored positions for."""
-        most = getattr(self.model, "max_positions", None)
+        most = self.traits.position_grid
         if most is None or not isinstance(size, int):
             return
-        largest = most * getattr(self.model, "vae_scale_factor", 1) * getattr(self.model, "patch_size", 1)
+        largest = most * self.traits.position_pixels
         if size > largest:
             raise self.fail(
                 "image_size", f"{size} is beyond the {most} x {most} positions of {self.model.name}",
@@ -199,13 +198,13 @@ class _Sizes:
             )  # fmt: skip
 
     def _steps(self) -> dict[str, Any]:
-        own = getattr(self.model, "num_inference_steps", None)
+        own = self.traits.denoising_steps
         if own is not None and self.given.num_inference_steps is None:
             self._own("num_inference_steps", own)
         return {"num_inference_steps": self.given.num_inference_steps or own}
 
     def _sequence(self) -> dict[str, Any]:
-        longest = getattr(self.model, "max_sequence_length", None)
+        longest = self.traits.longest_sequence
         length = self.given.sequence_length
         if length is None:
             if longest is None:
@@ -232,17 +231,17 @@ class _Sizes:
         return length
 
     def _target(self) -> dict[str, Any]:
-        if self.model.family != "encoder-decoder":
+        if not self.model.encodes:
             return {}
-        own = getattr(self.model, "max_target_length", None) or getattr(self.model, "max_sequence_length", None)
         if self.given.target_length is None:
-            return {"target_length": self._default_length("target_length", own, takes="the decoder")}
+            longest = self.traits.longest_target
+            return {"target_length": self._default_length("target_length", longest, takes="the decoder")}
         return {"target_length": self.given.target_length}
 
     def _generation(self, phase: str) -> dict[str, Any]:
         given = self.given
         prompt, context, output = given.prompt_length, given.context_length, given.output_length
-        encodes = self.model.family == "encoder-decoder"
+        encodes = self.model.encodes
         source = self._source() if encodes else {}
         if phase == "decode":
             if given.sequence_length is not None and not encodes:
@@ -271,9 +270,8 @@ class _Sizes:
 
     def _longest(self, *, encodes: bool) -> int | None:
         """Return the tokens that the model, or the decoder of an encoder-decoder, has positions for."""
-        key = "max_target_length" if encodes else "max_sequence_length"
-        found: int | None = getattr(self.model.completed(), key, None)
-        return found
+        longest: int | None = self.traits.longest_target if encodes else self.traits.longest_sequence
+        return longest
 
     def _default_output(self, read: int, *, encodes: bool) -> int:
         """Return the tokens that a request generates where nobody says: `DEFAULT_OUTPUT`, or what is left for them."""
@@ -301,7 +299,7 @@ class _Sizes:
 
     def _source(self) -> dict[str, Any]:
         """Return what the encoder of an encoder-decoder reads, in every phase."""
-        own, length = getattr(self.model, "max_sequence_length", None), self.given.sequence_length
+        own, length = self.traits.longest_sequence, self.given.sequence_length
         if length is None and own is not None:
             length = self._default_length("sequence_length", own, takes="the encoder")
         elif own is not None and length > own:
@@ -311,7 +309,7 @@ class _Sizes:
     def _prefix(self) -> int:
         """Return the tokens that the decoder of an encoder-decoder starts from."""
         prompt: int | None = self.given.prompt_length
-        own: int = getattr(self.model.completed(), "decoder_prompt_length", None) or 1
+        own = self.traits.target_start
         if prompt == 0:
             raise self.fail("prompt_length", "0 tokens; a decoder starts from one", f"Leave it out: {own}.")
         if prompt is None:

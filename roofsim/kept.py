@@ -1,0 +1,78 @@
+"""Keep what took long to make, under a key that says all it depends on: a few, the latest, for every thread."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from roofsim.records import fields, is_dataclass
+from roofsim.schema.base import BaseModel, form_in
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable
+
+T = TypeVar("T")
+
+_PLAIN: Final = (str, int, float, bool, type(None))
+
+
+class NoKeyError(TypeError):
+    """A value that is no key, because it holds an array or something else that is not compared by value."""
+
+
+def key_of(*values: Any) -> Hashable:
+    """Return a key that is equal for equal values: schemas, records, mappings, lists and plain values.
+
+    Raises
+    ------
+    NoKeyError
+        For anything else, arrays of numbers in particular.
+    """
+    return tuple(map(_form, values))
+
+
+def _form(value: Any) -> Hashable:
+    kind = type(value)
+    if kind in _PLAIN:
+        return (kind, value) if kind is bool else value
+    if isinstance(value, BaseModel):
+        return form_in(value, _form)  # type: ignore[no-any-return]
+    if kind in (list, tuple):
+        return (kind, *map(_form, value))
+    if kind is dict:
+        return (kind, *((_form(key), _form(each)) for key, each in value.items()))
+    if is_dataclass(kind):
+        return (kind, *(_form(getattr(value, field.name)) for field in fields(value)))
+    raise NoKeyError(kind.__name__)
+
+
+class Kept(Generic[T]):
+    """What was made under the latest keys; safe to use from several threads. What it returns is shared and must not be changed."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._made: OrderedDict[Hashable, T] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, key: Hashable, make: Callable[[], T]) -> T:
+        """Return what was made under a key, or make it."""
+        with self._lock:
+            if key in self._made:
+                self._made.move_to_end(key)
+                return self._made[key]
+        made = make()
+        with self._lock:
+            self._made[key] = made
+            self._made.move_to_end(key)
+            while len(self._made) > self.most:
+                self._made.popitem(last=False)
+        return made
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            self._made.clear()
+
+    def __len__(self) -> int:
+        return len(self._made)

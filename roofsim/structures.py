@@ -1,0 +1,58 @@
+"""Keep the programs of the latest structures: what a scenario runs does not change with the card that it runs on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from roofsim.kept import Kept, NoKeyError, key_of
+from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.program import Program, build, whole_model
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.resolve import Resolved
+
+T = TypeVar("T")
+
+#: How many structures are kept: enough for what is asked about one scenario, not so many that they fill memory.
+_MOST: Final = 16
+_PROGRAMS: Final[Kept[Program]] = Kept(_MOST)
+_WHOLE: Final[Kept[OpGraph]] = Kept(_MOST)
+
+
+def program_of(resolved: Resolved) -> Program:
+    """Return the programs of a scenario; those of the latest structures are kept."""
+    return _kept(resolved, build, _PROGRAMS)
+
+
+def whole_graph(resolved: Resolved) -> OpGraph:
+    """Return `roofsim.program.whole_model` of a scenario; those of the latest structures are kept."""
+    return _kept(resolved, whole_model, _WHOLE)
+
+
+def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T]) -> T:
+    """Return what depends on the model, the work, the layout, engine and types, and on no more of the hardware than here."""
+    try:
+        key = key_of(
+            resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
+            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor,
+        )  # fmt: skip
+    except NoKeyError:  # sizes are arrays
+        return make(resolved)
+    return made.get(key, lambda: make(resolved))
+
+
+def profile_of(graph: OpGraph) -> MemoryProfile:
+    """Return what is alive when, without its curve; of a graph that is kept, worked out once."""
+    if "profile" not in graph.kept:
+        graph.kept["profile"] = profile(graph)
+    found: MemoryProfile = graph.kept["profile"]
+    return found
+
+
+def forget() -> None:
+    """Drop all that is kept."""
+    _PROGRAMS.clear()
+    _WHOLE.clear()
