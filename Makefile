@@ -5,7 +5,7 @@ PYTHON ?= python3
 INPUTS ?= 34000
 SEED ?= 1
 
-.PHONY: help demo test test-all test-lowest fuzz check format docs accuracy golden benchmark clean
+.PHONY: help demo test test-all test-lowest fuzz check format docs accuracy golden benchmark site coverage clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -58,6 +58,13 @@ docs: $(VENV)/.test  ## run the examples of README and docs again and write down
 	$(BIN)/python -m tests.truth.exactness --write
 	$(BIN)/roofsim validate --write
 	$(BIN)/python -m tests.documents --write
+
+site: $(VENV)/.run  ## build the documentation as a site in build/site; broken links are errors
+	$(BIN)/python -m pip install --quiet -e '.[docs]'
+	$(BIN)/mkdocs build --strict --site-dir build/site
+
+coverage: $(VENV)/.test  ## measure which lines the tests run; less than the floor in pyproject.toml fails
+	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov=roofsim --cov-report=term:skip-covered
 
 accuracy: $(VENV)/.test  ## score all published measurements again and write docs/accuracy.md
 	$(BIN)/roofsim validate --write

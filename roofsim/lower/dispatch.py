@@ -57,10 +57,9 @@ def lower(model: ModelSpec, call: Call) -> OpGraph:
     The scenario's sizes have been checked: only families that generate prefill and decode.
     """
     whole = model.completed().as_reals()
-    if model.family not in LOWERINGS:
-        return cast("OpGraph", _by_plugin(model, lambda family: family.lower(whole, call)))
-    graph: OpGraph = _imported(LOWERINGS[model.family])(whole, call)
-    return graph
+    own = LOWERINGS.get(model.family)
+    built = _by_plugin(model, lambda family: family.lower(whole, call)) if own is None else _imported(own)(whole, call)
+    return cast("OpGraph", built)
 
 
 def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> list[Network]:
@@ -69,10 +68,10 @@ def lower_networks(model: ModelSpec, call: Call, wide: DType, steps: Real) -> li
     `wide` is the type that those compute in which need a wider one; `steps` is how often a denoiser runs.
     """
     whole = model.completed().as_reals()
-    if model.family not in NETWORKS:
+    own = NETWORKS.get(model.family)
+    if own is None:
         return cast("list[Network]", _by_plugin(model, lambda family: family.lower_networks(whole, call, wide, steps)))
-    networks: list[Network] = _imported(NETWORKS[model.family])(whole, call, wide, steps)
-    return networks
+    return cast("list[Network]", _imported(own)(whole, call, wide, steps))
 
 
 def _by_plugin(model: ModelSpec, build: Callable[[Any], Any]) -> Any:

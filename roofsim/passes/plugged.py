@@ -102,11 +102,12 @@ def _place(passes: list[Pass], plugin: Plugin, placed: PlacedPass) -> int:
         raise plugin.refusal(
             f"stands before or after {unknown[0]!r}, which is no pass; roofsim has {', '.join(sorted(OWN))}"
         )
-    first = max((at + 1 for at, one in enumerate(passes) if one.name in placed.after), default=0)
-    last = min((at for at, one in enumerate(passes) if one.name in placed.before), default=len(passes))
+    order = [one.name for one in passes]
+    first = max((at + 1 for at, name in enumerate(order) if name in placed.after), default=0)
+    last = min((at for at, name in enumerate(order) if name in placed.before), default=len(order))
     if first > last:
         raise plugin.refusal(
-            f"has no place: it wants to run after {passes[first - 1].name} and before {passes[last].name}, which runs earlier"
+            f"has no place: it wants to run after {order[first - 1]} and before {order[last]}, which runs earlier"
         )
     return last
 

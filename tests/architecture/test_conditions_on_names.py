@@ -17,7 +17,8 @@ MODULES = sorted([
 #: What has a name of its own that is no name in a graph: catalog entries and parts of the language.
 OTHERS = frozenset({
     "gpu", "card", "engine", "system", "node", "model", "architecture", "device", "precision", "adapter", "field", "parameter",
-    "self", "network", "parent", "place", "format", "stored", "now", "change", "row", "case", "link", "host", "found", "dtype",
+    "self", "network", "plugin", "parent", "place", "format", "stored", "now", "change", "row", "case", "link", "host",
+    "found", "dtype",
 })  # fmt: skip
 #: Methods of texts that ask what is in them.
 ASKING = frozenset({

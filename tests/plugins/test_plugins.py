@@ -121,7 +121,7 @@ def test_schemas_and_near_matches_know_plugged_names(example):
         ({"model": {"family": "mlp-ln", "num_layers": 2}}, "Did you mean 'mlp-lm'"),
         (
             {"model": "gpt2-124m", "parallel": {"pipeline": 2, "schedule": "eager"}},
-            "'eager-1f1b'; got 'eager'. Did you mean 'eager-1f1b'",
+            r"'eager-1f1b'; got 'eager'\. Did you mean 'eager-1f1b'",
         ),
         (
             {"model": "gpt2-124m", "workload": {"passes": ["without-norm"]}},

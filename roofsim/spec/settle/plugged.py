@@ -29,7 +29,7 @@ def plugged_parts(
         for kind, name in named
         if (one := catalog.looked_up(kind, name))
     ]
-    if model.family not in FAMILIES:
+    if FAMILIES.get(model.family) is None:
         parts.append(
             ("model.family", f"{model.family} of plug-in {plugins.plugged('families', FAMILIES)[model.family]}")
         )
