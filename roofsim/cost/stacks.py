@@ -27,16 +27,14 @@ MOST_ELEMENTS: Final = 65_536
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Kernels of one phase whose numbers have the same axes; equal kernels are one row.
+    """Kernels whose numbers have the same axes; equal kernels of a phase are one row.
 
     Attributes
     ----------
-    phase
-        Of the graph.
-    attends
-        Whether they are attention.
+    kinds
+        Of each row, the phase of the graph and whether it is attention; equal ones stand together.
     apart
-        Whether some are held to the power limit on their own, if they are long.
+        How many rows, the first, are held to the power limit on their own, if they are long.
     places
         Which of the graph's kernels each row stands for.
     shape
@@ -45,9 +43,8 @@ class Stack:
         The kernels' numbers, (kernels, *shape) or broadcastable to it.
     """
 
-    phase: Phase
-    attends: bool
-    apart: bool
+    kinds: tuple[tuple[Phase, bool], ...]
+    apart: int
     places: tuple[tuple[int, ...], ...]
     shape: tuple[int, ...]
     work: KernelWork
@@ -57,6 +54,12 @@ class Stack:
         for places, row in zip(self.places[first:], rows, strict=False):
             for place in places:
                 yield place, row
+
+    def runs(self, part: slice) -> tuple[list[int], list[tuple[Phase, bool]]]:
+        """Return where runs of equal `kinds` begin in some of the rows, and their kinds."""
+        kinds = self.kinds[part]
+        starts = [place for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1]]
+        return starts, [kinds[place] for place in starts]
 
     def slices(self, axes: int, elements: int) -> Iterator[tuple[slice, KernelWork]]:
         """Yield the kernels a few at a time, with room behind their axis for as many axes in front of those of `shape`.
@@ -98,17 +101,29 @@ def stacks_of(
         Other numbers that enter every price: the card's.
     """
     around = np.broadcast_shapes(*map(np.shape, outside))
-    groups: dict[tuple[Any, ...], dict[tuple[Any, ...], list[int]]] = {}
+    order = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    groups: dict[tuple[int, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
-        group = groups.setdefault((*kind, bool(np.any(work.apart)), _shape(work, count, around)), {})
-        group.setdefault(_numbers(work), []).append(place)
-    return [
-        Stack(
-            phase=phase, attends=attends, apart=apart, places=tuple(map(tuple, rows.values())), shape=shape,
-            work=_stacked([works[places[0]] for places in rows.values()], len(shape)),
-        )
-        for (phase, attends, apart, shape), rows in groups.items()
-    ]  # fmt: skip
+        row = (not np.any(work.apart), order[kind], *_numbers(work))
+        groups.setdefault(_shape(work, count, around), {}).setdefault(row, []).append(place)
+    return [_stack(works, kinds, shape, rows) for shape, rows in groups.items()]
+
+
+def _stack(
+    works: Sequence[KernelWork],
+    kinds: Sequence[tuple[Phase, bool]],
+    shape: tuple[int, ...],
+    rows: dict[tuple[Any, ...], list[int]],
+) -> Stack:
+    keys = sorted(rows, key=lambda row: row[:2])
+    places = [rows[key] for key in keys]
+    return Stack(
+        kinds=tuple(kinds[row[0]] for row in places),
+        apart=sum(not key[0] for key in keys),
+        places=tuple(map(tuple, places)),
+        shape=shape,
+        work=_stacked([works[row[0]] for row in places], len(shape)),
+    )
 
 
 def _numbers(work: KernelWork) -> tuple[Any, ...]:
@@ -143,10 +158,9 @@ def is_of_points(values: Sequence[Any]) -> bool:
     return any(isinstance(value, Points) for value in values)
 
 
-def total(values: Any, counts: Array) -> Any:
-    """Return the sum of the kernels' numbers, each as often as it runs: their leading axis is gone."""
-    weighted = np.asarray(values) * counts
-    return weighted.sum(axis=0)
+def sums(values: Any, counts: Array, starts: Any) -> Any:
+    """Return the sums of the kernels' numbers, each as often as it runs, over runs of rows that begin at `starts`."""
+    return np.add.reduceat(np.asarray(values) * counts, starts, axis=0)
 
 
 def settled(value: Any, *, of_points: bool) -> Any:
