@@ -23,6 +23,8 @@ FIELDS: Final = (
 )  # fmt: skip
 #: Numbers of one expression: as many as stay in a processor's cache.
 MOST_ELEMENTS: Final = 65_536
+#: Numbers from which on sums of runs are faster one by one than in one call.
+_MANY: Final = 2_048
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,9 +160,13 @@ def is_of_points(values: Sequence[Any]) -> bool:
     return any(isinstance(value, Points) for value in values)
 
 
-def sums(values: Any, counts: Array, starts: Any) -> Any:
+def sums(values: Any, counts: Array, starts: list[int]) -> Any:
     """Return the sums of the kernels' numbers, each as often as it runs, over runs of rows that begin at `starts`."""
-    return np.add.reduceat(np.asarray(values) * counts, starts, axis=0)
+    weighted = np.asarray(values) * counts
+    if weighted.size < _MANY:
+        return np.add.reduceat(weighted, starts, axis=0)
+    ends = [*starts[1:], len(weighted)]
+    return [weighted[start:end].sum(axis=0) for start, end in zip(starts, ends, strict=True)]
 
 
 def settled(value: Any, *, of_points: bool) -> Any:
