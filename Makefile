@@ -55,8 +55,7 @@ format: $(VENV)/.test  ## format the code
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.test  ## run the examples of README and docs again and write down what they print
-	$(BIN)/python -m tests.truth.exactness --write
-	$(BIN)/roofsim validate --write
+	$(BIN)/evidence page exactness steps
 	$(BIN)/python -m tests.documents --write
 
 site: $(VENV)/.run  ## build the documentation as a site in build/site; broken links are errors
@@ -66,10 +65,12 @@ site: $(VENV)/.run  ## build the documentation as a site in build/site; broken l
 coverage: $(VENV)/.test  ## measure which lines the tests run; less than the floor in pyproject.toml fails
 	$(BIN)/python -m pytest -n auto --dist worksteal -m "not slow" --cov=roofsim --cov-report=term:skip-covered
 
-accuracy: $(VENV)/.test  ## score all published measurements again and write docs/accuracy.md
-	$(BIN)/roofsim validate --write
+accuracy: $(VENV)/.test  ## score all published measurements again and write their pages (half an hour)
+	$(BIN)/evidence page --all
+	$(BIN)/evidence summary
 
 golden: $(VENV)/.test  ## write the golden files anew; read the difference before you commit it
+	$(BIN)/python -m tests.golden --write
 	$(BIN)/python -m pytest tests -k golden --update-golden
 
 benchmark: $(VENV)/.test  ## measure speed as ratios and counts

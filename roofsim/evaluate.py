@@ -31,7 +31,7 @@ from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
-from roofsim.structures import profile_of, program_of
+from roofsim.structures import priced_of, profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -118,7 +118,7 @@ def idle_bytes(resolved: Resolved) -> Real:
 def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
     """Price one stage; a decode may be launched in another way than the rest."""
     resolved = with_context_axis(resolved) if stage.averaged else resolved
-    return PricedGraph(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
+    return priced_of(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
 
 
 def step_of(
@@ -205,7 +205,7 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     layout, workload = layout_of(resolved.parallel), resolved.workload
     jitter = resolved.reliability.jitter
     if workload.phase == "train":
-        step = with_stragglers(step, layout.ranks, jitter)
+        step = with_stragglers(step, layout.ranks, jitter, alike=not resolved.mechanisms.chips)
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
         step = with_stragglers(step, layout.ranks / layout.data, jitter, alike=True)
     if workload.input is None:
@@ -298,8 +298,15 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     resolved = with_context_axis(resolved) if averaged else resolved
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.communication.rank_wait
+    mechanisms = resolved.mechanisms
+    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name)
+    if not mechanisms.protocols:
+        fabric = fabric.at_datasheet_rates()
+    if not mechanisms.shared_nics:
+        fabric = replace(fabric, shares_nics=False)
     return Messages(
-        fabric=fabric_of(resolved.system, resolved.gpu, resolved.architecture.name),
+        fabric=fabric,
+        silent=mechanisms.silent,
         layout=layout_of(resolved.parallel),
         split_messages=engine.communication.pipeline_message == "split",
         bucket=engine.data_parallel.gradient_bucket or 0.0,
@@ -321,6 +328,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
         overlap=engine.communication.overlap,
         sharded=full and not kept,
         reduces_each=parallel.sharding == "gradients",
+        mechanisms=resolved.mechanisms,
     )
 
 

@@ -191,7 +191,9 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph))
+    stages = tuple(
+        _stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph, trains=True)
+    )
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
@@ -202,11 +204,15 @@ def _data_parallel(resolved: Resolved) -> DataParallel:
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
 
-def _stage_plans(resolved: Resolved, graph: OpGraph) -> list[StagePlan]:
-    parallel = resolved.parallel
+def _stage_plans(resolved: Resolved, graph: OpGraph, *, trains: bool = False) -> list[StagePlan]:
+    parallel, layout = resolved.parallel, layout_of(resolved.parallel)
+    # Inference has no virtual stages, whatever the schedule of training.
+    head_on_first = trains and schedule_named(parallel.schedule, layout.virtual_stages).head_on_first(
+        layout.virtual_stages
+    )
     return stage_plans(
-        [block.repeat for block in graph.blocks], layout_of(parallel).pipeline, parallel.stage_layers,
-        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss,
+        [block.repeat for block in graph.blocks], layout.pipeline, parallel.stage_layers,
+        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss, head_on_first=head_on_first,
     )  # fmt: skip
 
 

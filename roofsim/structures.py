@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from roofsim.cost.pricing import PricedGraph
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.program import Program, build, whole_model
@@ -11,6 +12,7 @@ from roofsim.program import Program, build, whole_model
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.cost.kernels.work import Pricing
     from roofsim.graph.opgraph import OpGraph
     from roofsim.spec.resolve import Resolved
 
@@ -50,6 +52,18 @@ def profile_of(graph: OpGraph) -> MemoryProfile:
         graph.kept["profile"] = profile(graph)
     found: MemoryProfile = graph.kept["profile"]
     return found
+
+
+def priced_of(graph: OpGraph, pricing: Pricing) -> PricedGraph:
+    """Return the kernels of a graph on a device; of a graph that is kept, those of the device it was priced on last."""
+    try:
+        key = key_of(pricing)
+    except NoKeyError:  # hardware numbers are arrays
+        return PricedGraph(graph, pricing)
+    last: tuple[object, PricedGraph] | None = graph.kept.get("priced")
+    if last is None or last[0] != key:
+        last = graph.kept["priced"] = key, PricedGraph(graph, pricing)
+    return last[1]
 
 
 def forget() -> None:

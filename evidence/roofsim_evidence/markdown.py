@@ -24,3 +24,8 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1,
     rules[-1] = last if len(heads) > left else rules[-1]
     marks = [_RULES[rule] for rule in rules]
     return "\n".join("| " + " | ".join(cells) + " |" for cells in (heads, marks, *rows))
+
+
+def met(holds: bool) -> str:
+    """Return whether a goal is met, in words."""
+    return "yes" if holds else "**no**"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from roofsim.errors import OutputError
 from roofsim.output import save_text
 from roofsim.records import dataclass
 from roofsim_evidence.places import checkout
@@ -48,9 +49,19 @@ class Page:
         """
         target = checkout() / self.path
         pictures = target.parent / "pictures"
-        drawn = self.draw(pictures) if self.draw is not None else []
+        drawn = []
+        if self.draw is not None:
+            try:
+                pictures.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise OutputError(f"cannot make {pictures}: {error.strerror}") from None
+            drawn = self.draw(pictures)
         save_text(target, self.text)
         return [target, *drawn]
+
+    def save(self, path: Path) -> None:
+        """Write the page to a file of one's own, without its pictures."""
+        save_text(path, self.text)
 
     def difference(self) -> str:
         """Return how the committed page differs from this one; nothing if it does not."""

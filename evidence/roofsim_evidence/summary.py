@@ -4,28 +4,37 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate import published
+from roofsim.calibrate.score import grouped, score
 from roofsim.output import save_text
+from roofsim_evidence.inference.cases import predict_all
+from roofsim_evidence.inference.external_page import external_cases
+from roofsim_evidence.memory.cases import predict_all as predict_peaks
+from roofsim_evidence.memory.cases import stated
+from roofsim_evidence.multi_gpu.cases import measured_cases
 from roofsim_evidence.places import checkout
-from roofsim_evidence.score import grouped, score
+from roofsim_evidence.steps.cases import load_cases, predict_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from roofsim.calibrate.predict import Prediction
 
 HEADS: Final = ("measurements", "source", "n", "median", "mean", "p90", "worst", "bias", "rank", "coverage")
 DIGITS: Final = 4
 
 
-def lines(name: str, rows: Sequence[Any]) -> list[dict[str, str]]:
+def lines(name: str, rows: Sequence[Prediction]) -> list[dict[str, str]]:
     """Return the lines of one set: held-out rows by source, and all of them."""
     held = [row for row in rows if not row.case.fits]
     groups = {**grouped(held, lambda row: row.case.source), "all": held}
     return [{"measurements": name, "source": source, **_numbers(members)} for source, members in groups.items()]
 
 
-def _numbers(rows: Sequence[Any]) -> dict[str, str]:
+def _numbers(rows: Sequence[Prediction]) -> dict[str, str]:
     found = score(rows)
     values = {head: getattr(found, head) for head in HEADS[3:]}
     return {
@@ -34,11 +43,26 @@ def _numbers(rows: Sequence[Any]) -> dict[str, str]:
     }
 
 
-def write(sets: Mapping[str, Sequence[Any]]) -> None:
-    """Write the table, sets in their order."""
+def write(sets: Mapping[str, Sequence[Prediction]]) -> Path:
+    """Write the table, sets in their order; return its file."""
     text = io.StringIO()
     writer = csv.DictWriter(text, HEADS, lineterminator="\n")
     writer.writeheader()
     for name, rows in sets.items():
         writer.writerows(lines(name, rows))
-    save_text(checkout() / "roofsim" / "calibrate" / published.TABLE, text.getvalue())
+    path = checkout() / "roofsim" / "calibrate" / published.TABLE
+    save_text(path, text.getvalue())
+    return path
+
+
+def write_all() -> Path:
+    """Predict every published measurement, and write the table."""
+    return write(
+        {
+            "steps": predict_steps(load_cases()),
+            "multi-gpu": predict_steps(measured_cases()),
+            "inference": predict_all()[0],
+            "external-inference": predict_all(external_cases())[0],
+            "memory": stated(predict_peaks()),
+        }
+    )

@@ -98,7 +98,7 @@ def _add(rows: dict[str, dict[str, Any]], part: Part, cost: OpCost, key: str, ti
     row = rows.setdefault(key, {"name": key, **belongs, **dict.fromkeys((*_AMOUNTS, "time", *BOUNDS), 0.0)})
     for name, value in belongs.items():
         row[name] = value if row[name] == value else ""  # of a group: what all of it have in common
-    amounts = (1.0, op.flops(), op.executed_flops(), op.bytes_read(), op.bytes_written())
+    amounts = (cost.launches, op.flops(), op.executed_flops(), op.bytes_read(), op.bytes_written())
     for name, amount in zip(_AMOUNTS, amounts, strict=True):
         row[name] += part.over(amount * op.count) * times
     row["time"] += seconds

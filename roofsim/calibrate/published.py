@@ -7,7 +7,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final
 
-#: The file beside this module; the command `evidence score --all --write` of the repository writes it.
+#: The file beside this module; `evidence summary` of the repository writes it.
 TABLE: Final = "published.csv"
 _NUMBERS: Final = ("median", "mean", "p90", "worst", "bias", "rank", "coverage")
 

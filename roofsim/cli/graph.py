@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
+from roofsim.cli.words import Option
 from roofsim.errors import Problem, SpecError
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ PICTURES = (".svg", ".png", ".pdf")
 
 Output = Annotated[
     Path | None,
-    typer.Option(
+    Option(
         "--output", "-o", metavar="FILE",
         help=f"Write the graph to a file; its ending says how. For other programs: {', '.join(TEXTS)}. "
         f"Drawn: {', '.join(PICTURES)}.",
@@ -32,26 +31,26 @@ Output = Annotated[
 ]  # fmt: skip
 Only = Annotated[
     str | None,
-    typer.Option(
-        "--only", metavar="NAME", autocompletion=choices(PHASES), show_default=False,
+    Option(
+        "--only", metavar="NAME", complete=choices(PHASES), show_default=False,
         help=f"Only the operations of this phase of a step. One of: {', '.join(PHASES)}.",
     ),
 ]  # fmt: skip
 Block = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--block", metavar="NAME", show_default=False,
         help="Only the operations of this block of layers: one layer, since those that are alike stand once.",
     ),
 ]  # fmt: skip
 Stage = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--stage", metavar="NAME", show_default=False,
         help="Stage of a training pipeline [default: the one that sets the pace], or one pass of inference.",
     ),
 ]  # fmt: skip
-Unrolled = Annotated[bool, typer.Option("--unrolled", help="Write out every layer, also those that are alike.")]
+Unrolled = Annotated[bool, Option("--unrolled", help="Write out every layer, also those that are alike.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -11,18 +12,21 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, settled, stacks_of, sums
+from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, Stack, is_of_points, rows_of, settled, stacks_of, sums
 from roofsim.graph.base import Kind
+from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterator
 
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +56,14 @@ class Scales:
         return tuple(field.name for field in fields(cls))
 
     @property
+    def is_one(self) -> bool:
+        """Whether it is the card as it is."""
+        return all(type(value) is float and value == 1.0 for value in self.__dict__.values())
+
+    @property
     def rank(self) -> int:
         """Number of axes."""
         return max(np.ndim(getattr(self, name)) for name in self.resources())
-
-    @property
-    def neutral(self) -> bool:
-        """Whether the hardware is as it is."""
-        return all(is_scalar(value) and value == 1.0 for value in (getattr(self, name) for name in self.resources()))
 
     @property
     def size(self) -> int:
@@ -87,6 +91,8 @@ class OpCost:
         What the power of a long product adds to it on its own.
     drawn
         Seconds in which the card may draw the rest of its energy: that part is averaged over the step.
+    launches
+        Kernels that it launches each time.
     """
 
     op: AbstractOp
@@ -97,6 +103,7 @@ class OpCost:
     bound: Any
     held: Real = 0.0
     drawn: Real = 0.0
+    launches: Real = 0.0
 
     def lasting(self, stretch: Real) -> Real:
         """Return the seconds of one launch in a step that takes so many more for each second of drawing power."""
@@ -151,15 +158,17 @@ class PricedGraph:
         self.graph = graph
         self.context = context
         self.works = kernels_of_all(graph.ops, context)
-        self.counts = [op.count for op in graph.ops]
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
         device = context.device
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
-        kinds = [(ops[index].phase, ops[index].kind is Kind.ATTENTION) for index, _ in self.works]
+        kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
         numbers = (getattr(work, name) for work in works for name in FIELDS)
         self._of_points = is_of_points([*around, *self.counts, *numbers])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
-        self._kept: dict[int, list[tuple[slice, KernelWork, Price]]] = {}
+        self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
+        self._made: dict[str, Any] = {}
         holds = self._holds_products()
         self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
 
@@ -175,8 +184,11 @@ class PricedGraph:
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean = self.context.device.architecture.power_window
-        shares = [np.where(work.apart, window(cost.time, mean), 0.0) for _, work, cost in self._priced(stack, Scales())]
+        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        shares = [
+            np.where(work.apart & alone, window(cost.time, mean), 0.0)
+            for _, work, cost in self._priced(stack, Scales())
+        ]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
 
     @cached_property
@@ -189,6 +201,9 @@ class PricedGraph:
 
     def per_op(self) -> list[OpCost]:
         """Return the cost of one launch of every op, in program order."""
+        return self._once("ops", self._costs_of_ops)
+
+    def _costs_of_ops(self) -> list[OpCost]:
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts = self._watts(Scales())
         windows = self._window_of_each()
@@ -199,14 +214,17 @@ class PricedGraph:
                 own = sustained(cost.time, work.heat / watts, drawn, windows[place])
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
-        return [_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        launches: dict[int, Real] = {}
+        for index, work in self.works:
+            launches[index] = launches.get(index, 0.0) + work.launches
+        costs = (_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops))
+        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
     def prices(self) -> list[Price]:
         """Return the price of every kernel, as `works` has them."""
-        return self._listed
+        return self._once("prices", self._prices_of_kernels)
 
-    @cached_property
-    def _listed(self) -> list[Price]:
+    def _prices_of_kernels(self) -> list[Price]:
         names = ("time", "compute", "memory_bandwidth", "launch", "bound")
         found: dict[int, Price] = {}
         for stack in self._stacks:
@@ -224,13 +242,19 @@ class PricedGraph:
                 found |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
         return found
 
-    def _priced(self, stack: Stack, scales: Scales) -> Iterable[tuple[slice, KernelWork, Price]]:
-        """Return the kernels of a stack with their prices, a few at a time; those on the card as it is are kept."""
-        if not scales.neutral:
-            return ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
-        if id(stack) not in self._kept:
-            self._kept[id(stack)] = [(part, work, self._price(work, scales)) for part, work in stack.slices(0, 1)]
-        return self._kept[id(stack)]
+    def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
+        """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
+        slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
+        yield from self._once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
+
+    def _once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made of the card as it is, or make it; what is large is made anew, so that memory stays bounded."""
+        if not self._small:
+            return make()
+        if name not in self._made:
+            self._made[name] = make()
+        found: T = self._made[name]
+        return found
 
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
@@ -356,6 +380,11 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
     )
+
+
+def _attends(op: AbstractOp) -> bool:
+    """Tell whether an op is a fused attention kernel, or the operator around one."""
+    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
 def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:

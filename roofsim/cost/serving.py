@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from roofsim.cost.kernels.work import KernelWork
-    from roofsim.graph.base import AbstractOp, Block
-    from roofsim.graph.component import Component
-    from roofsim.numeric import Real
     from roofsim.spec.engine.schema import Engine
 
 
@@ -37,18 +33,3 @@ class Serving:
         """Share of the memory bandwidth that GEMMs draw as data; None: as measured library kernels do."""
         share = self.engine.matmul.stream_share
         return None if share is None else share * self.data_share
-
-
-def share_launches(ops: dict[int, AbstractOp], works: dict[int, KernelWork], number: float | None) -> None:
-    """Let ops of a layer have a number of launches together; None: their own."""
-    if number is None:
-        return
-    layers: dict[Block | Component | AbstractOp, list[int]] = {}
-    for place, op in ops.items():
-        layers.setdefault(op.module, []).append(place)
-    for places in layers.values():
-        total: Real = 0.0
-        for place in places:
-            total = total + works[place].launches
-        for place in places:
-            works[place] = replace(works[place], launches=works[place].launches * (number / total))

@@ -133,6 +133,19 @@ class OpGraph:
         if run:
             yield run[-1].block, run
 
+    def read_by_segment(self) -> list[set[Tensor]]:
+        """Return, for each of `segments`, the tensors that something outside of it reads, or that leave its iterations."""
+        bodies = list(self.segments())
+        uses: Counter[Tensor] = Counter()
+        own = [{tensor for op in body for tensor in op.inputs + op.holds} for _, body in bodies]
+        for tensors in own:
+            uses.update(tensors)
+        return [
+            {tensor for op in body for tensor in op.outputs if uses[tensor] > (tensor in tensors)}
+            | {leaving for _, leaving in (() if block is None else block.carries)}
+            for (block, body), tensors in zip(bodies, own, strict=True)
+        ]
+
     def ancestors(self, op: AbstractOp) -> set[AbstractOp]:
         """Return every op that `op` depends on."""
         found: set[AbstractOp] = set()

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.graph.ops import Fused
 from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.base import AbstractOp, Block
     from roofsim.graph.tensor import Tensor
 
 
 def rewired(op: AbstractOp, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
     """Return `op` with each tensor replaced by its twin; outputs that are views follow their storage."""
+    if isinstance(op, Fused):
+        return _rewired_parts(op, twin)
     inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
     holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
     outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)
     return replace(op, inputs=inputs, holds=holds, outputs=outputs)
+
+
+def _rewired_parts(op: Fused, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
+    env, parts = dict(twin), []
+    for part in op.parts:
+        new = rewired(part, env)
+        env.update((old, out) for old, out in zip(part.outputs, new.outputs, strict=True) if old is not out)
+        parts.append(new)
+    inputs, outputs, holds = (
+        tuple(env.get(tensor, tensor) for tensor in group) for group in (op.inputs, op.outputs, op.holds)
+    )
+    return replace(op, inputs=inputs, outputs=outputs, holds=holds, parts=tuple(parts))
 
 
 def rewired_all(body: Iterable[AbstractOp], twin: Mapping[Tensor, Tensor]) -> list[AbstractOp]:
@@ -63,3 +78,16 @@ class Rewiring:
         self._twins.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         self.ops.append(new)
         return new
+
+    def program(self) -> list[AbstractOp]:
+        """Return what was written; blocks hand on the twins of what they handed on."""
+        blocks = dict.fromkeys(op.block for op in self.ops if op.block is not None)
+        new = {block: self._renewed(block) for block in blocks if any(self._changed(pair) for pair in block.carries)}
+        return [replace(op, block=new[op.block]) if op.block in new else op for op in self.ops]
+
+    def _changed(self, pair: tuple[Tensor, Tensor]) -> bool:
+        return any(tensor in self._twins for tensor in pair)
+
+    def _renewed(self, block: Block) -> Block:
+        carries = [(self.twin(entry), self.twin(leaving)) for entry, leaving in block.carries]
+        return replace(block, carries=carries)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import BF16, DType
-from roofsim.lower.blocks.layers import Flavour
+from roofsim.lower.flavour import Flavour
 from roofsim.lower.shares import Shares
 from roofsim.records import dataclass, field
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.graph.tensor import DTYPES
-from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
+from roofsim.lower.flavour import Flavour
 from roofsim.lower.shares import Shares
 from roofsim.numeric import Real, maximum, minimum, real
 from roofsim.spec.engine.phase import in_phase

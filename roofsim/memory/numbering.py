@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.graph.ops import CacheAppend, OptimizerUpdate
+from roofsim.graph.ops import CacheAppend, OptimizerUpdate, parts_of
 from roofsim.graph.tensor import Role
 from roofsim.records import dataclass, field
 
@@ -206,7 +206,7 @@ class _Numbering:
 
 
 def _concatenates(op: AbstractOp) -> bool:
-    return isinstance(op, CacheAppend) and op.concatenates
+    return any(isinstance(part, CacheAppend) and part.concatenates for part in parts_of(op))
 
 
 def _accumulates(op: AbstractOp) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind, Phase
-from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, Fused
+from roofsim.graph.fuse import LIBRARY, fused_kernel, in_order
+from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused, View
 from roofsim.graph.tensor import Role
 from roofsim.records import dataclass
 
@@ -90,7 +90,7 @@ def _join(ops: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> lis
             continue
         if op in adders:
             dropout = adders[op]
-            result.append(_fuse([dropout, op], {op.outputs[0], dropout.outputs[1]}, "bias_dropout_add"))
+            result.append(fused_kernel([dropout, op], {op.outputs[0], dropout.outputs[1]}, "bias_dropout_add"))
         else:
             result.append(op)
     return result
@@ -119,7 +119,9 @@ def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:
 def _fusible(op: AbstractOp) -> bool:
     # An append writes rows into a cache that stays where it is; fused, the whole cache would be its output.
     # A library's kernel writes quantised weights out: no compiler sees into it.
-    opaque = isinstance(op, CacheAppend) or (isinstance(op, Cast) and op.dequantises)
+    opaque = isinstance(op, CacheAppend | ExtraKernels) or (isinstance(op, Cast) and op.dequantises)
+    opaque = opaque or (isinstance(op, Fused) and op.pattern in LIBRARY)
+    opaque = opaque or (isinstance(op, View) and op.function == "gather")  # whoever reads it gathers
     return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER and not opaque
 
 
@@ -148,8 +150,8 @@ def _fused_run(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -
             for tensor in op.outputs
             if _stays(op, tensor) or any(reader not in members for reader in readers.get(tensor, ()))
         }
-        kernels[number] = _fuse(members, outside, "pointwise")
-    return _ordered(groups, kernels, group_of)
+        kernels[number] = fused_kernel(members, outside, "pointwise")
+    return in_order(groups, kernels, group_of)
 
 
 def _stays(op: AbstractOp, tensor: Tensor) -> bool:
@@ -177,49 +179,3 @@ def _connected_groups(run: list[AbstractOp], readers: dict[Tensor, list[Abstract
                     low, high = sorted((find(op), find(reader)))
                     parent[run[high]] = low
     return {op: find(op) for op in run}
-
-
-def _ordered(
-    groups: dict[int, list[AbstractOp]], kernels: dict[int, AbstractOp], group_of: dict[AbstractOp, int]
-) -> list[AbstractOp]:
-    """Put groups into an order that respects their dependencies and stays close to the program's."""
-    producer = {tensor: group_of[op] for members in groups.values() for op in members for tensor in op.outputs}
-    waiting = {
-        number: {
-            producer[tensor]
-            for op in members
-            for tensor in op.inputs + op.holds
-            if tensor in producer and producer[tensor] != number
-        }
-        for number, members in groups.items()
-    }
-    followers: dict[int, list[int]] = {}
-    for number, before in waiting.items():
-        for other in before:
-            followers.setdefault(other, []).append(number)
-    ready = [number for number, before in waiting.items() if not before]
-    heapq.heapify(ready)
-    result: list[AbstractOp] = []
-    while ready:
-        number = heapq.heappop(ready)
-        result += [kernels[number]] if number in kernels else groups[number]
-        for other in followers.get(number, ()):
-            waiting[other].discard(number)
-            if not waiting[other]:
-                heapq.heappush(ready, other)
-    return result
-
-
-def _fuse(members: list[AbstractOp], outside: set[Tensor], pattern: str) -> Fused:
-    """Return one kernel that reads what comes from outside and writes what is read outside."""
-    made = {tensor for op in members for tensor in op.outputs}
-    inputs = tuple(dict.fromkeys(t for op in members for t in op.inputs if t not in made))
-    holds = tuple(dict.fromkeys(t for op in members for t in op.holds if t not in made and t not in inputs))
-    roots = {t.root for t in outside}  # whoever reads a view outside needs the storage behind it
-    outputs = tuple(dict.fromkeys(t for op in members for t in op.outputs if t in outside or t in roots))
-    last = members[-1]
-    return Fused(
-        name=f"{last.name}.fused", inputs=inputs, outputs=outputs, holds=holds, phase=last.phase, block=last.block,
-        parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,
-        component=last.component,
-    )  # fmt: skip

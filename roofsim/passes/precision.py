@@ -18,6 +18,7 @@ from roofsim.graph.ops import (
     Dropout,
     Elementwise,
     Embedding,
+    ExtraKernels,
     Fused,
     Gather,
     GroupedMatmul,
@@ -64,6 +65,7 @@ _POLICIES: Final[dict[str, tuple[type[AbstractOp], ...]]] = {
         Collective,
         Dropout,
         Embedding,
+        ExtraKernels,
         Gather,
         Pool,
         Scan,
@@ -210,7 +212,7 @@ class _Dispatch:
         self.env[out] = self._converted(source, target, op.name, op)
 
     def _converted(self, tensor: Tensor, dtype: DType, name: str, op: AbstractOp, *, automatic: bool = False) -> Tensor:
-        out = Tensor(f"{tensor.name}.{dtype}", tensor.shape, dtype, requires_grad=False)
+        out = Tensor(f"{tensor.name}.{dtype}", tensor.shape, dtype, requires_grad=False, of=tensor)
         self.ops.append(
             Cast(
                 name=name,

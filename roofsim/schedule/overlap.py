@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.cost.links.communication import Traffic
 from roofsim.numeric import Real, divide, maximum, minimum, where
 from roofsim.records import dataclass
+from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
@@ -24,6 +25,17 @@ CONTENTION: Final = 0.95
 OCCUPIED: Final = 0.12
 
 Found = dict[tuple[str, str], Traffic]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contention:
+    """What a second of hidden traffic takes from the kernels beside it: while it moves bytes, and while it waits."""
+
+    moving: float
+    occupied: float
+
+
+BESIDE: Final = Contention(moving=CONTENTION, occupied=OCCUPIED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +59,7 @@ def exposed(
     virtual: Real,
     num_micro_batches: Real,
     reduces_each: bool = False,
+    mechanisms: Mechanisms = ALL,
 ) -> Exposed:
     """Return what is left of the traffic of one pass after overlapping.
 
@@ -55,34 +68,40 @@ def exposed(
     """
     micro, step = Traffic(), Traffic()
     latency: Real = 0.0
+    tiled = TILED if overlap.tensor and mechanisms.tiled else 1.0
+    hides = overlap.data and mechanisms.hidden
+    slows = BESIDE if mechanisms.contention else Contention(moving=0.0, occupied=0.0)
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
-                beside = _compute(cost, phase) + _waits(found, phase, overlap, traffic)
-                micro = micro.plus(_behind(traffic, beside, CONTENTION, hides=overlap.data))
+                beside = _compute(cost, phase) + _waits(found, phase, tiled, traffic)
+                micro = micro.plus(_behind(traffic, beside, slows) if hides else traffic)
             else:
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
                 during = "forward" if phase == "optimizer" else phase
-                beside = _compute(cost, during) + _waits(found, during, overlap, traffic)
+                beside = _compute(cost, during) + _waits(found, during, tiled, traffic)
                 beside = beside * num_micro_batches if reduces_each and phase != "optimizer" else beside
-                step = step.plus(_buckets(whole, beside, hides=overlap.data))
+                step = step.plus(_buckets(whole, beside, slows) if hides else whole)
         elif group == "pipeline":
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
         elif group in ("context", "context_ring"):
-            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0)))
+            micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0), slows))
         else:
-            micro = micro.plus(traffic, TILED if overlap.tensor and group == "tensor" else 1.0)
+            micro = micro.plus(traffic, tiled if group == "tensor" else 1.0)
     return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
-def _waits(found: Found, phase: str, overlap: Overlap, beside: Traffic) -> Real:
-    """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on."""
+def _waits(found: Found, phase: str, tiled: float, beside: Traffic) -> Real:
+    """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on.
+
+    `tiled` is the share of that group's collectives that remains beside GEMMs.
+    """
     seconds: Real = 0.0
     for (during, group), traffic in found.items():
         if group == "tensor" and (during == phase or (phase, during) == ("backward", "recompute")):
-            seconds = seconds + traffic.intra_node * (TILED if overlap.tensor else 1.0)
+            seconds = seconds + traffic.intra_node * tiled
     return seconds * divide(beside.inter_node, beside.seconds)
 
 
@@ -93,28 +112,24 @@ def _compute(cost: PassCost, phase: str) -> Real:
     return cost.device_time(phase)
 
 
-def _behind(traffic: Traffic, compute: Real, contention: float, *, hides: bool) -> Traffic:
+def _behind(traffic: Traffic, compute: Real, slows: Contention) -> Traffic:
     """Hide traffic behind arithmetic; what moves over the GPU's own links slows that down."""
-    if not hides:
-        return traffic
-    beside = contention * traffic.local + OCCUPIED * maximum(traffic.seconds - traffic.local, 0.0)
+    beside = slows.moving * traffic.local + slows.occupied * maximum(traffic.seconds - traffic.local, 0.0)
     shown = maximum(traffic.seconds - compute, beside)
     return _scaled(traffic, shown)
 
 
-def _beside_attention(traffic: Traffic, attention: Real) -> Traffic:
+def _beside_attention(traffic: Traffic, attention: Real, slows: Contention) -> Traffic:
     """Show what attention waits for, and what takes longer than the blocks of attention beside which it travels."""
     free = traffic.seconds - traffic.waited
     local = traffic.local * divide(free, traffic.seconds)
-    beside = CONTENTION * local + OCCUPIED * maximum(free - local, 0.0)
+    beside = slows.moving * local + slows.occupied * maximum(free - local, 0.0)
     return _scaled(traffic, traffic.waited + maximum(free - attention * traffic.beside, beside))
 
 
-def _buckets(traffic: Traffic, compute: Real, *, hides: bool) -> Traffic:
+def _buckets(traffic: Traffic, compute: Real, slows: Contention) -> Traffic:
     """Hide bucketed gradient reductions behind backward; the last bucket comes when nothing is left of it."""
-    if not hides:
-        return traffic
-    shown = _behind(traffic, compute, CONTENTION, hides=True)
+    shown = _behind(traffic, compute, slows)
     return _scaled(traffic, maximum(shown.seconds, minimum(traffic.last, traffic.seconds)))
 
 

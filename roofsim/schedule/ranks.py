@@ -8,9 +8,10 @@ from roofsim.numeric import Real, divide, maximum, where
 from roofsim.points import decided
 from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
-from roofsim.schedule.pipeline.makespan import makespan
+from roofsim.schedule.pipeline.makespan import closed_form, makespan
 from roofsim.schedule.pipeline.protocol import StageTimes
 from roofsim.schedule.step import StepTime, compose, with_bubble
+from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.links.communication import Traffic
@@ -35,6 +36,8 @@ class Schedule:
         Whether parameters are gathered for every micro batch.
     reduces_each
         Whether gradients are reduced behind every micro batch (ZeRO-2).
+    mechanisms
+        What is taken into account: everything, but in an ablation.
     """
 
     pipeline: PipelineSchedule
@@ -42,12 +45,13 @@ class Schedule:
     overlap: Overlap
     sharded: bool
     reduces_each: bool = False
+    mechanisms: Mechanisms = ALL
 
     def shown(self, found: dict[tuple[str, str], Traffic], cost: PassCost, num_micro_batches: Real) -> Exposed:
         """Return the communication of one pass that is not hidden."""
         return exposed(
             found, cost, self.overlap, sharded=self.sharded, virtual=self.virtual_stages,
-            num_micro_batches=num_micro_batches, reduces_each=self.reduces_each,
+            num_micro_batches=num_micro_batches, reduces_each=self.reduces_each, mechanisms=self.mechanisms,
         )  # fmt: skip
 
     def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, int]:
@@ -59,10 +63,12 @@ class Schedule:
         """
         alone = [compose([(cost, 1.0)], num_micro_batches, [shown]) for cost, shown, _ in stages]
         times = stage_times(stages, alone, num_micro_batches)
+        if not self.mechanisms.uneven_stages:
+            times = _even(times)
         latency: Real = 0.0
         for _, shown, _ in stages:
             latency = maximum(latency, shown.latency)
-        whole = makespan(self.pipeline, times, num_micro_batches, self.virtual_stages, latency)
+        whole = self._makespan(times, num_micro_batches, latency)
         step = self._step(alone, times, whole)
         best, index = alone[0], 0
         for place, one in enumerate(alone[1:], start=1):
@@ -74,6 +80,17 @@ class Schedule:
                 best, index = one, place
         return with_bubble(best, step - best.step), index
 
+    def _makespan(self, times: list[StageTimes], num_micro_batches: Real, latency: Real) -> Real:
+        """Return the seconds from the first forward pass to the last backward pass."""
+        if not self.mechanisms.bubble:
+            slowest = times[0].both
+            for one in times[1:]:
+                slowest = maximum(slowest, one.both)
+            return slowest * num_micro_batches
+        if not self.mechanisms.simulation:
+            return closed_form(self.pipeline, times, num_micro_batches, self.virtual_stages, latency)
+        return makespan(self.pipeline, times, num_micro_batches, self.virtual_stages, latency)
+
     def _step(self, alone: list[StepTime], times: list[StageTimes], whole: Real) -> Real:
         """Return the seconds after which all stages have updated their parameters."""
         best: Real = whole
@@ -83,6 +100,18 @@ class Schedule:
             if self.pipeline.drains_in_turn:
                 below = below + one.backward * one.positions / self.virtual_stages
         return best
+
+
+def _even(times: list[StageTimes]) -> list[StageTimes]:
+    """Return stages that all take the mean of them."""
+    number: Real = 0.0
+    forward: Real = 0.0
+    backward: Real = 0.0
+    for one in times:
+        number = number + one.positions
+        forward = forward + one.forward * one.positions
+        backward = backward + one.backward * one.positions
+    return [replace(one, forward=forward / number, backward=backward / number) for one in times]
 
 
 def stage_times(

@@ -150,12 +150,12 @@ def resolve_name(kind: Kind, name: str, place: Place | None = None, path: str = 
     meant = _meant(kind, key)
     if loosely and len(meant) == 1:
         return meant[0]
+    added: dict[str, str] = {}
     if not _is_another(kind, key):
-        if key in plugged(kind):
-            return key
-        if key in _plugged_aliases(kind):
-            return _plugged_aliases(kind)[key]
-    close = meant or near_matches(key, [*names(kind), *aliases(kind)])
+        added = _plugged_aliases(kind) | {name: name for name in plugged(kind)}
+        if key in added:
+            return added[key]
+    close = meant or near_matches(key, [*names(kind), *aliases(kind), *added])
     hint = f"Did you mean {one_of(map(repr, close))}?" if close else f"`roofsim list {kind}s` shows all."
     raise UnknownNameError(Problem(f"unknown {kind} {name[:80]!r}", place, path, hint))
 

@@ -10,6 +10,7 @@ from roofsim.records import dataclass, field
 from roofsim.spec import catalog
 from roofsim.spec.engine.find import choose
 from roofsim.spec.engine.schema import Engine, catalog_engine
+from roofsim.spec.mechanisms import ALL, Mechanisms
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
@@ -70,6 +71,8 @@ class Resolved:
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
     choice: HardwareChoice = field(default_factory=HardwareChoice)
     """The hardware as the scenario states it."""
+    mechanisms: Mechanisms = ALL
+    """What pricing takes into account: everything, but in an ablation."""
     points: int = 1
     """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 

@@ -10,7 +10,7 @@ import pytest
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Attention, Cast, Softmax
+from roofsim.graph.ops import Attention, Cast, Matmul, Softmax
 
 
 def priced(model="bert-base", engine="fastertransformer", gpu="a100-sxm4-80gb", precision="fp16", **workload):
@@ -119,12 +119,15 @@ def test_merged_projections_convert_their_input_once():
 def test_rows_of_experts_are_summed_in_one_kernel(engine):
     found = served("mixtral-8x7b", engine, "bf16")
     rows = found["layers.experts.down.matmul"][0].outputs[0].bytes
-    combined = [work.traffic for name, (_, work) in found.items() if ".combine." in name]
+
+    def within(kernels, purpose):
+        return [work for op, work in kernels.values() if op.within(purpose) and not isinstance(op, Matmul)]
+
+    combined = [work.traffic for work in within(found, Purpose.COMBINE)]
     assert rows <= sum(combined) <= 1.51 * rows  # two rows a token are read, one may be written here
-    choosing = [work.launches for name, (_, work) in found.items() if ".router." in name and "matmul" not in name]
-    assert sum(choosing) == pytest.approx(1.0)
+    assert [work.launches for work in within(found, Purpose.ROUTER)] == [1.0]
     eager = served("mixtral-8x7b", "huggingface", "bf16")
-    assert sum(work.traffic for name, (_, work) in eager.items() if ".combine." in name) > 3.0 * rows
+    assert sum(work.traffic for work in within(eager, Purpose.COMBINE)) > 3.0 * rows
 
 
 def test_routers_multiply_in_16_bits_where_the_engine_does():

@@ -5,25 +5,28 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim_evidence.inference.cases import SERVED, TIME, load_inference_cases, predict_all
-from roofsim_evidence.inference.external import LABELS, elsewhere, page, ratio
-from roofsim_evidence.score import spearman
+from roofsim.calibrate.cases import SERVED, STEP_TIME
+from roofsim.calibrate.score import spearman
+from roofsim_evidence.inference.cases import load_inference_cases, predict_all
+from roofsim_evidence.inference.external_page import LABELS, external_cases, page, ratio
 
-CASES = elsewhere()
+CASES = external_cases()
 #: Servers take long to price: a few rows stand for all.
-SOME = [case for case in CASES if case.metric == TIME][::17] + [case for case in CASES if case.metric in SERVED][::150]
+SOME = [case for case in CASES if case.quantity == STEP_TIME][::17] + [
+    case for case in CASES if case.quantity in SERVED
+][::150]
 
 
 def test_none_may_be_fitted_and_all_are_cited():
     assert not any(case.fits for case in CASES)
     assert len({case.name for case in CASES}) == len(CASES)
-    assert all(case.citation and case.measured > 0.0 and case.quality in "AB" for case in CASES)
+    assert all(case.citation and case.measured > 0.0 and case.grade in "AB" for case in CASES)
     assert {case.source for case in CASES} == set(LABELS)
 
 
 def test_none_is_among_those_that_may_be_fitted():
     def key(case):
-        return (case.gpu, case.metric, case.family, str(case.scenario["workload"]), case.gpus)
+        return (case.gpu, case.quantity, case.family, str(case.scenario["workload"]), case.gpus)
 
     known = {key(case): case.measured for case in load_inference_cases()}
     assert not [case.name for case in CASES if known.get(key(case)) == pytest.approx(case.measured, rel=0.001)]
@@ -34,7 +37,7 @@ def test_predictions_and_the_page():
     assert not unpriced
     assert np.median([abs(row.error) for row in rows]) < 0.25
     assert all(0.4 < ratio(row) < 2.5 for row in rows)
-    text = page(rows, [])
+    text = page(rows, []).text
     assert "## Sources" in text
     assert "nan" not in text
 

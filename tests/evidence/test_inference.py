@@ -5,16 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from roofsim.calibrate.cases import SERVED
 from roofsim.spec.constants.inference_spreads import InferenceSpreads, shipped
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.validate import validate
-from roofsim_evidence.inference.cases import BYTES, SERVED, TIME, load_inference_cases, predict_all
-from roofsim_evidence.inference.files import engine_widths, half_width, page, text_of, times, widths
+from roofsim_evidence.inference.cases import SHORT, load_inference_cases, predict_all
 from roofsim_evidence.inference.fit import FITS, cases_of, predict, read_left_out, shipped_facts
 from roofsim_evidence.inference.notes import LABELS
+from roofsim_evidence.inference.page import page
+from roofsim_evidence.inference.widths import engine_widths, text_of, times, widths
+from roofsim_evidence.widths import half_width
 
 CASES = load_inference_cases()
-PRICED = [case for case in CASES if case.metric not in SERVED and case.gpus == 1]
+PRICED = [case for case in CASES if case.quantity not in SERVED and case.gpus == 1]
 #: Diffusion takes long to price: a few rows stand for all.
 QUICK = [case for case in PRICED if case.source != "lambda-diffusers"]
 SOME = QUICK[::23] + [case for case in PRICED if case.source == "lambda-diffusers"][::40]
@@ -32,8 +35,8 @@ def test_every_third_case_may_be_fitted():
 
 def test_names_are_unique_and_every_case_says_where_it_is_from():
     assert len({case.name for case in CASES}) == len(CASES)
-    assert all(case.citation and case.measured > 0.0 and case.quality in "AB" for case in CASES)
-    assert {case.metric for case in CASES} == {TIME, *SERVED, *BYTES}
+    assert all(case.citation and case.measured > 0.0 and case.grade in "AB" for case in CASES)
+    assert {case.quantity for case in CASES} == set(SHORT)
 
 
 def test_what_is_priced_on_one_gpu_has_a_number(found):
@@ -43,13 +46,13 @@ def test_what_is_priced_on_one_gpu_has_a_number(found):
     assert np.median([abs(row.error) for row in rows]) < 0.2
 
 
-@pytest.mark.parametrize("metric", SERVED)
-def test_servers_are_predicted_by_serve(metric):
-    server = next(case for case in CASES if case.metric == metric)
+@pytest.mark.parametrize("quantity", SERVED)
+def test_servers_are_predicted_by_serve(quantity):
+    server = next(case for case in CASES if case.quantity == quantity)
     [row], unpriced = predict_all([server])
     assert not unpriced
     assert 0.2 < row.predicted / server.measured < 5.0
-    if metric != "output_rate":
+    if quantity != "output_tokens_per_second":
         low, high = row.interval
         assert low < row.predicted < high
 
@@ -82,7 +85,7 @@ def test_intervals_are_those_of_the_engine(found):
 
 
 def test_page_has_a_line_for_every_engine(found):
-    text = page(*found)
+    text = page(*found).text
     assert all(f"| {row.case.software}, {row.case.regime} |" in text for row in times(found[0]))
 
 

@@ -10,14 +10,15 @@ import pytest
 from roofsim.analyze.intervals import UNMEASURED, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
+from roofsim.calibrate.score import grouped, score
 from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
 from roofsim.spec.constants import memory_spreads
-from roofsim_evidence.memory.cases import FIGURE_OF, load_memory_cases, predict_all, stated
-from roofsim_evidence.memory.files import PAGE, main, page, text_of, widths
-from roofsim_evidence.memory.notes import GROUPS, note
+from roofsim_evidence.memory.cases import SHORT, load_memory_cases, predict_all, stated
+from roofsim_evidence.memory.notes import note
+from roofsim_evidence.memory.page import PATH, page
+from roofsim_evidence.memory.widths import text_of, widths
 from roofsim_evidence.places import measurements
-from roofsim_evidence.score import grouped, score
 
 CASES = load_memory_cases()
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,8 +34,8 @@ def test_every_row_resolves_and_says_where_it_is_from(source):
     for case in (case for case in CASES if case.source == source):
         resolved = resolve(case.scenario)
         assert resolved.engine.name == case.engine
-        assert case.quantity in FIGURE_OF
-        assert case.reference.count("/") >= 1
+        assert case.quantity in SHORT
+        assert case.citation.count("/") >= 1
         assert case.note
         # A card's capacity is not what the source ran out of.
         assert 0.0 < case.measured < 1.05 * resolved.gpu.memory.capacity
@@ -46,8 +47,9 @@ def test_names_are_unique():
 
 def test_every_source_is_described():
     readme = (measurements() / "README.md").read_text(encoding="utf-8")
+    text = page(predict_all()).text
     for source in {case.source for case in CASES}:
-        assert source in GROUPS
+        assert f"- `{source}`: " in text
         assert f"`{source}`" in readme
 
 
@@ -86,17 +88,10 @@ def test_shipped_widths_are_those_of_the_rows(rows):
 
 
 def test_the_page_is_that_of_the_rows(rows):
-    shown = (ROOT / PAGE).read_text(encoding="utf-8")
-    heads = [line for line in page(rows).splitlines() if line.startswith("#")]
+    shown = (ROOT / PATH).read_text(encoding="utf-8")
+    heads = [line for line in page(rows).text.splitlines() if line.startswith("#")]
     assert [line for line in shown.splitlines() if line.startswith("#")] == heads
     assert f"{len(rows)} published peaks" in shown
-
-
-def test_the_command_prints_a_table(capsys):
-    main([])
-    out = capsys.readouterr().out
-    assert out.count("|") > 100
-    assert "`torchtitan`" in out
 
 
 def test_engines_that_nobody_measured_have_wider_intervals():

@@ -8,18 +8,20 @@ import pytest
 from roofsim.spec.constants.many_gpus import ManyGpus, shipped
 from roofsim.spec.reading.source import from_mapping
 from roofsim.spec.reading.validate import validate
-from roofsim_evidence.multi_gpu.cases import group_of, load_multi_cases, page, splits_model, text_of, widths
+from roofsim_evidence.multi_gpu.cases import load_multi_cases, measured_cases, splits_model
 from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LABELS
-from roofsim_evidence.score import predict_case, predict_cases
+from roofsim_evidence.multi_gpu.page import group_of, page
+from roofsim_evidence.multi_gpu.widths import text_of, widths
+from roofsim_evidence.steps.cases import predict_step, predict_steps
 
 CASES = load_multi_cases()
-MEASURED = [case for case in CASES if case.source != COMPOSED]
+MEASURED = measured_cases()
 SOME = [case for case in MEASURED if case.fits][::12] + [case for case in MEASURED if not case.fits][::20]
 
 
 @pytest.fixture(scope="module")
 def rows():
-    return predict_cases(SOME)
+    return predict_steps(SOME)
 
 
 def test_every_third_measured_case_may_be_fitted():
@@ -32,7 +34,7 @@ def test_every_third_measured_case_may_be_fitted():
 
 def test_names_are_unique_and_every_case_says_where_it_is_from():
     assert len({case.name for case in CASES}) == len(CASES)
-    assert all(case.note.startswith("grade ") and case.measured > 0.0 for case in CASES)
+    assert all(case.grade in "AB" and case.citation and case.measured > 0.0 for case in CASES)
 
 
 def test_predictions_are_within_a_factor_of_measurements(rows):
@@ -55,5 +57,5 @@ def test_files_are_what_the_schema_reads(rows):
 
 
 def test_page_has_a_line_for_every_set(rows):
-    text = page(rows, [predict_case(next(case for case in CASES if case.source == COMPOSED))])
+    text = page(rows, [predict_step(next(case for case in CASES if case.source == COMPOSED))]).text
     assert all(f"| {group_of(row)} |" in text for row in rows)

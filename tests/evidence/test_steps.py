@@ -13,7 +13,8 @@ from roofsim.api import answer
 from roofsim.spec.constants.kernels import Constants, shipped, youth
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
-from roofsim_evidence.cases import FIT_SHARE, load_cases
+from roofsim_evidence.cases import FIT_SHARE
+from roofsim_evidence.steps.cases import load_cases
 from roofsim_evidence.steps.files import _short, rounded, to_yaml
 from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, usable
 from roofsim_evidence.steps.residuals import COVERAGE, _fit

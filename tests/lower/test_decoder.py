@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from roofsim.graph.base import HEAVY_KINDS, Phase
 from roofsim.graph.ops import Attention, Elementwise, Matmul
 from roofsim.graph.tensor import BF16, BOOL, FP32, Role
-from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
+from roofsim.lower.flavour import Flavour
 from roofsim.memory.profile import profile
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision

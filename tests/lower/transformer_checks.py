@@ -22,9 +22,9 @@ import pytest
 
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
+from roofsim.lower.flavour import Flavour
 from roofsim.memory.profile import profile
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision

@@ -9,7 +9,7 @@ from roofsim.api import resolve
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import BF16, FP32, TF32
 from roofsim.lower.blocks.convolutional import VisionLayers
-from roofsim.lower.blocks.layers import Flavour
+from roofsim.lower.flavour import Flavour
 from roofsim.memory.growing_maps import cached, workspace
 from roofsim.passes.precision import AssignPrecision
 from roofsim.program import build
@@ -64,7 +64,7 @@ def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
     cases = [
         case
         for case in load_inference_cases()
-        if case.metric == "reserved" and case.gpu.startswith("a100") and "xformers" in case.note and case.batch <= 16
+        if case.quantity == "reserved" and case.gpu.startswith("a100") and "xformers" in case.note and case.scenario["workload"].get("batch_size", 1) <= 16
         and case.scenario["workload"]["engine"] == "diffusers-2022+xformers"
     ]  # fmt: skip
     errors = [abs(predict_inference(case).error) for case in cases]

@@ -7,7 +7,8 @@ import pytest
 from roofsim.graph.base import Phase
 from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import BF16
-from roofsim.lower.blocks.layers import Flavour, Layers
+from roofsim.lower.blocks.layers import Layers
+from roofsim.lower.flavour import Flavour
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute

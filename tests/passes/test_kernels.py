@@ -6,29 +6,57 @@ from dataclasses import replace
 
 import pytest
 
+from roofsim.analyze.ops import op_rows
+from roofsim.graph.base import Kind
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Elementwise, Matmul, View
+from roofsim.graph.ops import Cast, Elementwise, Fused, Matmul, Normalization, View
 from roofsim.graph.tensor import DTYPES
 from roofsim.graph.text import listing
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares
+from roofsim.passes.kernels.cache_writes import MergeCacheWrites
+from roofsim.passes.kernels.conversions import ShareConversions
+from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 from roofsim.passes.kernels.gated_activations import GateActivations
+from roofsim.passes.kernels.packings import PackHeads
+from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
 from roofsim.passes.kernels.projections import MergeProjections
+from roofsim.passes.kernels.residual_norms import AddBeforeNorms
+from roofsim.passes.kernels.routers import FuseRouters
+from roofsim.passes.kernels.token_order import OrderTokens
 from roofsim.passes.manager import run_passes
 from roofsim.passes.precision import AssignPrecision
+from roofsim.passes.ranks.stage import TakeStage
 from roofsim.spec.precision.formats import weight_format
-from tests.scenarios import TINY_EXPERTS, TINY_LLAMA, graph_of, resolved
+from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of, resolved
 
 MERGE = MergeProjections(into=frozenset({Purpose.QUERY_KEY_VALUE, Purpose.QUERY_KEY_VALUE_DOWN, Purpose.GATE_UP}))
 TYPES = AssignPrecision(compute=DTYPES["bf16"], parameters=DTYPES["bf16"])
+NARROW = AssignPrecision(
+    compute=DTYPES["bf16"], parameters=DTYPES["bf16"], math=DTYPES["fp8"], operands=DTYPES["fp8"],
+    weights=weight_format("fp8"),
+)  # fmt: skip
 
 #: Pass -> the model and phase on which it shows, and the passes before it.
 CASES = {
     "merge_projections": (MERGE, TINY_LLAMA, "prefill", []),
     "gate_activations": (GateActivations(), TINY_LLAMA, "prefill", [MERGE]),
-}
+    "share_conversions": (ShareConversions(), TINY_LLAMA, "prefill", [NARROW]),
+    "fuse_routers": (FuseRouters(), TINY_EXPERTS, "prefill", [TYPES]),
+    "order_tokens": (OrderTokens(rows="gathered", number=3.0), TINY_EXPERTS, "prefill", [NARROW]),
+    "order_tokens_copied": (OrderTokens(rows="copied", number=4.0), TINY_EXPERTS, "prefill", [NARROW]),
+    "merge_cache_writes": (MergeCacheWrites(number=1.0), TINY_LLAMA, "decode", [TYPES]),
+    "merge_cache_writes_into_attention": (MergeCacheWrites(number=0.0), TINY_LLAMA, "decode", [TYPES]),
+    "add_before_norms": (AddBeforeNorms(), TINY_LLAMA, "prefill", [TYPES]),
+    "plain_kernels": (
+        SplitPlainKernels(biases=True, masks=True, reductions=True), TINY | {"dropout": 0.0}, "unfused", [TYPES],
+    ),
+    "pack_heads": (PackHeads(), TINY, "prefill", [TYPES]),
+    "extra_kernels": (AddExtraKernels(number=2.0), TINY, "prefill", [TYPES]),
+}  # fmt: skip
 SIZES = {
+    "unfused": {"phase": "prefill", "batch_size": 2, "prompt_length": 32, "attention": "unfused"},
     "prefill": {"phase": "prefill", "batch_size": 2, "prompt_length": 32},
     "decode": {"phase": "decode", "batch_size": 2, "context_length": 32},
 }
@@ -36,7 +64,7 @@ SIZES = {
 
 def lowered(model, phase, engine="vllm", **more):
     found = resolved(model, engine=engine, **SIZES[phase], **more)
-    return lower(found.model, call_of(found, phase, 33.0 if phase == "decode" else 0.0))
+    return lower(found.model, call_of(found, SIZES[phase]["phase"], 33.0 if phase == "decode" else 0.0))
 
 
 def of_layers(graph):
@@ -129,3 +157,73 @@ def test_training_differentiates_what_was_merged(facts):
     assert ("qkv" in facts) is any("query_key_value.matmul.weight_gradient" in name for name in names)
     trained = [tensor for tensor in graph.parameters() if tensor.requires_grad]
     assert len(trained) == len(set(trained)) > 0
+
+
+# -- what the graph says is what is launched ------------------------------------------------------------------------
+
+ENGINES = ["vllm", "sglang", "tensorrt-llm", "lmdeploy", "mlc-llm", "llama.cpp", "fastertransformer", "huggingface"]
+SERVED = {"llama": TINY_LLAMA, "gpt": TINY, "experts": TINY_EXPERTS}
+
+
+def launches_of(graph):
+    """Return the launches that the ops of a graph state, but for those of products with packed weights."""
+    return float(graph.total(lambda op: 0.0 if op.kind in (Kind.COLLECTIVE, Kind.HOST_TRANSFER) else op.kernels()))
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("model", SERVED)
+@pytest.mark.parametrize("engine", ENGINES)
+def test_ops_launch_what_is_priced(engine, model, phase):
+    evaluation = evaluated(SERVED[model], engine=engine, precision="fp16", **SIZES[phase])
+    (priced,) = evaluation.priced
+    assert launches_of(priced.graph) == pytest.approx(float(priced.kernels()), rel=1e-12)
+    rows = op_rows(evaluation)
+    assert sum(row["launches"] or 0.0 for row in rows) == pytest.approx(float(priced.kernels()), rel=1e-12)
+    for cost in priced.per_op():
+        assert (cost.launches > 0.0) is (cost.op.kind is not Kind.VIEW), cost.op.name
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_what_an_engine_runs_lists_no_projection_apart_that_it_merges(engine):
+    evaluation = evaluated(TINY_LLAMA, engine=engine, precision="fp16", **SIZES["prefill"])
+    purposes = [op.purpose for op in evaluation.program.stages[0].graph if isinstance(op, Matmul)]
+    groups = evaluation.resolved.engine.fusion.groups
+    assert purposes.count(Purpose.QUERY_KEY_VALUE) == ("qkv" in groups)
+    assert (Purpose.KEY in purposes) is ("qkv" not in groups)
+    assert purposes.count(Purpose.GATE_UP) == ("gate_up" in groups)
+    assert (Purpose.UP in purposes) is ("gate_up" not in groups)
+
+
+@pytest.mark.parametrize("pipeline", [1, 2])
+def test_sums_are_those_of_the_layers(pipeline):
+    """Each layer adds twice, wherever the norm is that makes the sum; flops of graphs with and without the pass agree."""
+    graph = lowered(TINY_LLAMA, "prefill")
+    if pipeline > 1:
+        graph = run_passes(graph, [TakeStage(counts=(2.0,), first=True, last=False, ranks=2.0)])
+    before, after = (run_passes(graph, [TYPES, *more]) for more in ([], [AddBeforeNorms()]))
+    assert after.total(lambda op: op.flops()) == pytest.approx(before.total(lambda op: op.flops()), rel=1e-12)
+    apart = [op for op in after if isinstance(op, Elementwise) and op.function == "add"]
+    assert len(apart) == (pipeline > 1)  # what is sent to the next stage is summed before
+    adds = after.total(lambda op: op.adds if isinstance(op, Normalization) else 0.0)
+    assert adds + len(apart) == 2.0 * sum(block.repeat for block in after.blocks)
+
+
+def test_a_merged_graph_unrolls():
+    passes = [MERGE, TYPES, AddBeforeNorms()]
+    graph = run_passes(lowered(TINY_LLAMA, "prefill"), passes)
+    assert graph.unrolled().verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
+
+
+def test_gathered_rows_are_converted_once_a_token():
+    copied, gathered = (
+        run_passes(lowered(TINY_EXPERTS, "prefill"), [NARROW, OrderTokens(rows=rows, number=4.0)])
+        for rows in ("copied", "gathered")
+    )
+
+    tokens, hidden = 64.0, 64.0
+    narrow = [op.outputs[0].numel for op in gathered if isinstance(op, Cast) and op.outputs[0].dtype is DTYPES["fp8"]]
+    assert tokens * hidden in narrow
+    assert 2.0 * tokens * hidden not in narrow
+    (copy,) = (op for op in copied if isinstance(op, Fused) and op.pattern == "copy_rows")
+    assert copy.outputs[0].dtype is DTYPES["fp8"]
+    assert copy.bytes_written() == 2 * 64 * 64

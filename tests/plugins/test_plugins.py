@@ -61,6 +61,7 @@ def test_every_table_of_that_model(example):
     assert roofsim.memory(scenario).to_rows()
     assert roofsim.timeline(scenario).to_rows()
     assert roofsim.fit(scenario).to_dict()["fits"] is True
+    assert roofsim.fit(scenario, largest="model", family="acme").to_dict()["largest_model"]["value"] == "acme-mlp-350m"
     assert roofsim.run(scenario | {"model": {"inherits": "acme-mlp-350m", "num_layers": 6}}).step_time > 0.0
     inline = {"family": "mlp-lm", "num_layers": 4, "hidden_size": 256}
     assert (
@@ -118,6 +119,7 @@ def test_a_schedule_keeps_the_laws(example):
 def test_schemas_and_near_matches_know_plugged_names(example):
     assert any("mlp-lm" in json.dumps(one) for one in json_schema("model")["oneOf"])
     for wanted, match in (
+        ({"model": "acme-mlp-35m"}, "Did you mean 'acme-mlp-350m'"),
         ({"model": {"family": "mlp-ln", "num_layers": 2}}, "Did you mean 'mlp-lm'"),
         (
             {"model": "gpt2-124m", "parallel": {"pipeline": 2, "schedule": "eager"}},

@@ -88,7 +88,7 @@ def pipelines(draw):
     schedule = draw(st.sampled_from(sorted(SCHEDULES)))
     parallel = {name: draw(st.sampled_from([1, 2])) for name in ("tensor", "data")}
     parallel |= {"pipeline": draw(st.sampled_from([2, 4])), "schedule": schedule}
-    parallel["virtual_stages"] = 2 if schedule in ("interleaved", "breadth-first") else 1
+    parallel["virtual_stages"] = 2 if schedule in ("interleaved", "breadth-first", "zero-bubble-v") else 1
     workload = {"sequence_length": 64, "micro_batch_size": 1, "engine": "megatron-core"}
     workload["global_batch_size"] = draw(st.sampled_from([8, 16, 24]))
     return {"model": WIDE, "workload": workload, "parallel": parallel}

@@ -8,7 +8,8 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from roofsim import program
+import roofsim
+from roofsim import program, structures
 from roofsim.analyze.alive import alive_rows
 from roofsim.analyze.ops import op_table
 from roofsim.api import answer, resolve
@@ -121,8 +122,11 @@ def otherwise(monkeypatch):
         return renamed(graph, calling())
 
     original, lower = program.run_passes, program.lower
+    structures.forget()
     monkeypatch.setattr(program, "run_passes", run_passes)
     monkeypatch.setattr(program, "lower", lambda *given: renamed(lower(*given), calling()))
+    yield
+    structures.forget()
 
 
 #: What says the name of an op, a tensor or a component.
@@ -159,3 +163,20 @@ def test_names_decide_nothing(group, request):
         after, names = told(scenario)
         assert all(one.startswith("z") for one in names), name
         assert after == before[name], name
+
+
+@pytest.mark.parametrize("model", [DENSE, MIXTURE])
+def test_names_decide_nothing_of_a_server(model, request):
+    serving = {"lora": {"rank": 16, "adapters": 4, "targets": ["query", "value"]}}
+    load = {
+        "gpu": "h100",
+        "gpus": 2,
+        "tensor": 2,
+        "engine": "vllm",
+        "prompt_length": 256,
+        "output_length": 32,
+        "concurrency": 8,
+    }
+    before = roofsim.serve(model, **load, serving=serving).to_dict()
+    request.getfixturevalue("otherwise")
+    assert silent(roofsim.serve(model, **load, serving=serving).to_dict()) == silent(before)

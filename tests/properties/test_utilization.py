@@ -10,8 +10,7 @@ from roofsim.analyze.utilization import utilization_of
 from roofsim.api import answer, resolve, run
 from roofsim.errors import RoofsimError
 from roofsim.evaluate import evaluate
-from roofsim_evidence.cases import load_cases
-from roofsim_evidence.score import predict_case
+from roofsim_evidence.steps.cases import load_cases, predict_step
 from tests.scenarios import TINY, evaluated
 
 CARDS = ["rtx4090", "rtx3090", "rtx3060", "a10g", "a40", "l4", "h100", "b200", "v100", "t4", "mi250x-1gcd", "rtx5090"]
@@ -137,7 +136,7 @@ def test_publications_are_compared_by_their_convention():
     case = next(case for case in load_cases() if case.family == "transformer-fp32")
     evaluation = case.evaluate()
     usual, peak = utilization_of(evaluation).usual, evaluation.device.rate(evaluation.resolved.precision.math)[0]
-    assert predict_case(case).ideal == pytest.approx(usual / peak)
+    assert predict_step(case).ideal == pytest.approx(usual / peak)
 
 
 @pytest.mark.parametrize("gpu", ["rtx4090", "rtx3090", "l40s", "h100"])

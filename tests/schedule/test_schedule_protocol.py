@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import roofsim
+from roofsim.program import build
 from roofsim.schedule.pipeline.makespan import makespan
 from roofsim.schedule.pipeline.plan import plan
 from roofsim.schedule.pipeline.protocol import BACKWARD, FORWARD, WEIGHTS, PipelineSchedule, StageTimes
@@ -155,3 +156,33 @@ def test_breadth_first_against_its_neighbours():
     assert roofsim.run(scenario("breadth-first", 4, batch=6)).step_time < chunks.step_time
     with pytest.raises(roofsim.SpecError, match="interleaved stages need micro batches"):
         roofsim.run(scenario("interleaved", 4, batch=6))
+
+
+@pytest.mark.parametrize("stages", [2, 4, 8])
+def test_a_folded_pipeline_has_no_bubble_but_its_fill(stages):
+    """ZB-V with equal passes (arXiv 2401.10241, section 6): the last stage waits p - 1 forward passes of a chunk, and no more."""
+    schedule = schedule_named("zero-bubble-v", 2.0)
+    equal = [StageTimes(forward=1.0, backward=2.0, positions=float(stages))]
+    for micro_batches in (2 * stages - 1, 4 * stages):
+        simulated = simulate(schedule, equal, micro_batches, 2).makespan
+        assert simulated == pytest.approx(3.0 * micro_batches + 0.5 * (stages - 1))
+        assert schedule.closed_form(equal, float(micro_batches), 2.0) == pytest.approx(simulated)
+    assert schedule.placement(stages, 2) == [*range(stages), *reversed(range(stages))]
+    hops = plan(schedule, stages, 4, 2)
+    turning = (hops.kind == FORWARD) & (hops.chunk == 1) & (hops.stage == stages - 1)
+    assert not hops.crosses[turning].any()  # the last stage hands its first chunk's results to its second
+
+
+def test_the_first_stage_of_a_folded_pipeline_has_both_ends():
+    """Embedding and head are on one rank, so a tied table is there once; 1F1B keeps a copy on either end."""
+    plain, folded = (roofsim.resolve(scenario(*one)) for one in (("1f1b", 1), ("zero-bubble-v", 2)))
+    stages = [build(one).stages for one in (plain, folded)]
+    assert [stage.positions for stage in stages[1]] == [1.0, 3.0]
+    sizes = [[sum(float(t.numel) * n for t, n in s.graph.parameters().items()) for s in each] for each in stages]
+    assert sizes[1][0] > 1.05 * sizes[1][1]
+    assert sum(s * stage.positions for s, stage in zip(sizes[1], stages[1], strict=True)) < sum(
+        s * stage.positions for s, stage in zip(sizes[0], stages[0], strict=True)
+    )
+    assert roofsim.run(scenario("zero-bubble-v", 2)).step_time < roofsim.run(scenario("gpipe")).step_time
+    with pytest.raises(roofsim.SpecError, match=r"takes 2 virtual stages; got 1\. Set virtual_stages: 2"):
+        roofsim.run(scenario("zero-bubble-v"))

@@ -158,3 +158,22 @@ def test_sweeps_of_stages_use_the_closed_form():
     positions = np.array([2.0, 4.0])
     found = makespan("1f1b", [StageTimes(forward=1.0, backward=2.0, positions=positions)], np.array([8.0, 16.0]))
     assert list(found) == [27.0, 57.0]
+
+
+@pytest.mark.parametrize("name", ["interleaved", "zero-bubble"])
+@pytest.mark.parametrize("latency", [0.0, 0.1])
+def test_arrays_run_in_parts_are_arrays_run_at_once(monkeypatch, name, latency):
+    """A hundred stages on hundreds of scaled cards are gigabytes of seconds: they run some columns at once."""
+    random = np.random.default_rng(3)
+    stages = [StageTimes(forward=random.random(50), backward=random.random(50), positions=1.0) for _ in range(4)]
+    schedule, virtual = schedule_named(name, 2.0), 2 if name == "interleaved" else 1
+    whole = simulation.simulated_makespan(schedule, stages, 12, virtual, latency)
+    timed = simulation.simulate(schedule, stages, 12, virtual, latency)
+    assert whole == pytest.approx(timed.makespan, rel=0)
+    size, widths, run = timed.plan.size, [], simulation._ends
+    monkeypatch.setattr(simulation, "AT_ONCE", 7 * size)
+    monkeypatch.setattr(
+        simulation, "_ends", lambda found, columns, delay: widths.append(columns.shape[1]) or run(found, columns, delay)
+    )
+    assert simulation.simulated_makespan(schedule, stages, 12, virtual, latency) == pytest.approx(whole, rel=0)
+    assert widths == [7] * 7 + [1]

@@ -1,4 +1,4 @@
-"""Read measured collectives, price them, and score predictions."""
+"""Read measured collectives, and price them."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from roofsim.units import parse
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from roofsim.cost.links.collectives import Fabric
     from roofsim.numeric import Array
     from roofsim.spec.constants.links import Links
@@ -36,7 +34,7 @@ LIBRARIES: Final = ("nccl", "nccl-8bit", "rccl", "oneccl")
 FITTED: Final = 3
 
 
-class Case(NamedTuple):
+class Call(NamedTuple):
     """Rows that one call prices: a system, its network where it is another than the file says, operation and library."""
 
     system: str
@@ -63,7 +61,7 @@ class Collectives:
         Rows that no fit may use, and those that it may.
     """
 
-    cases: tuple[Case, ...]
+    cases: tuple[Call, ...]
     case: np.ndarray[Any, np.dtype[np.int64]]
     parts: np.ndarray[Any, np.dtype[np.str_]]
     ranks: Array
@@ -97,7 +95,7 @@ def measured() -> Collectives:
     """Return the measurements that ship, in the order in which every third may be fitted."""
     path = measurements() / "collectives.csv.gz"
     rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8"))))
-    keys = [Case(row["system"], row["network"], row["op"], row["library"]) for row in rows]
+    keys = [Call(row["system"], row["network"], row["op"], row["library"]) for row in rows]
     cases = tuple(dict.fromkeys(keys))
     place = {case: index for index, case in enumerate(cases)}
 
@@ -141,7 +139,7 @@ def _hardware(name: str) -> tuple[System, Gpu]:
     return system, validate(Gpu, catalog.load("gpu", system.gpu or "generic"))
 
 
-def fabric(case: Case, links: Links) -> Fabric:
+def fabric(case: Call, links: Links) -> Fabric:
     """Return the fabric of a case under some constants."""
     system, gpu = _hardware(case.system)
     if case.network:
@@ -174,42 +172,3 @@ def predict(table: Collectives, links: Links) -> Array:
         )
         seconds[rows] = time.seconds
     return seconds
-
-
-class Score(NamedTuple):
-    """Errors of a part: rows, and median, 90th percentile and median of the signed relative error."""
-
-    part: str
-    rows: int
-    median: float
-    p90: float
-    bias: float
-
-
-def scores(table: Collectives, predicted: Array) -> list[Score]:
-    """Return the errors by part."""
-    error = predicted / table.seconds - 1.0
-    found = []
-    for part in sorted(set(table.parts.tolist())):
-        rows = table.parts == part
-        size = np.abs(error[rows])
-        found.append(
-            Score(
-                part,
-                int(rows.sum()),
-                float(np.median(size)),
-                float(np.quantile(size, 0.9)),
-                float(np.median(error[rows])),
-            )
-        )
-    return found
-
-
-def report(found: Iterable[Score]) -> list[str]:
-    """Return scores as lines of a Markdown table."""
-    lines = ["| part | rows | median error | 90 % below | bias |", "|---|---|---|---|---|"]
-    lines += [
-        f"| {score.part} | {score.rows} | {100 * score.median:.1f} % | {100 * score.p90:.0f} % | {100 * score.bias:+.1f} % |"
-        for score in found
-    ]
-    return lines

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.ops import Embedding, GroupedMatmul
 from roofsim.graph.tensor import BF16, FP32
-from roofsim.lower.blocks.layers import Flavour
 from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
+from roofsim.lower.flavour import Flavour
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
@@ -114,7 +114,7 @@ def step(
         cross_entropy="native" if spec.family in NATIVE_LOSS else "upcast",
         dropout=None if dropout == "default" else float(dropout),
     )
-    lengths = {"target_length" if spec.family == "encoder-decoder" else "length": size}
+    lengths: dict[str, Any] = {"target_length" if spec.family == "encoder-decoder" else "length": size}
     amp = precision == "amp"
     call = Call(batch=batch, compute=compute, autocast=amp, flavour=flavour, **lengths)
     typed = AssignPrecision(compute=compute, parameters=stored, autocast=amp)(lower(spec, call))

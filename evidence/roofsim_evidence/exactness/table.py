@@ -1,10 +1,9 @@
-"""Compare every oracle table with the catalog's models: ``python -m roofsim_evidence.exactness.table --write``."""
+"""Compare every oracle table with the catalog's models: docs/exactness.md."""
 
 from __future__ import annotations
 
 import statistics
-import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import roofsim
 from roofsim.graph.base import Phase
@@ -25,24 +24,26 @@ from roofsim_evidence.exactness.oracle import (
     step,
     step_of,
 )
-from roofsim_evidence.places import checkout
+from roofsim_evidence.markdown import table
+from roofsim_evidence.pages import Page, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from roofsim.numeric import Real
     from roofsim.spec.model.base import ModelSpec
 
 #: Phase -> its columns in the table of peaks.
 _PHASE_COLUMNS = {"forward": "fwd", "backward": "bwd", "optimizer": "opt"}
 #: Optimizer of the table -> method and implementation.
 _OPTIMIZERS = {"sgd": ("sgd", "foreach"), "sgd_mom": ("sgd-momentum", "foreach")}
-PAGE = checkout() / "docs" / "exactness.md"
-BEGIN, END = "<!-- begin of the generated table -->\n", "<!-- end of the generated table -->\n"
+PATH: Final = "docs/exactness.md"
 
 
-def relative(found: float, wanted: float) -> float:
+def relative(found: Real, wanted: float) -> float:
     """Return the relative difference."""
-    return abs(found - wanted) / wanted if wanted else abs(found)
+    difference = abs(float(found) - wanted)
+    return difference / wanted if wanted else difference
 
 
 def _parameters() -> Iterator[tuple[str, float]]:
@@ -58,8 +59,10 @@ def count_parameters(name: str) -> tuple[float, int | None]:
     if hasattr(spec, "num_inference_steps"):  # several networks, of which nobody lowers all at once
         found = roofsim.run(name, phase="forward", gpu="a100", engine="diffusers-2022").parameters["total"]
         return float(found), spec.published_parameters
-    lengths = {"target_length" if spec.family == "encoder-decoder" else "length": 64.0}
-    return parameters(lower(spec, Call(batch=1.0, **(lengths if _has_tokens(spec) else {})))), spec.published_parameters
+    lengths: dict[str, Any] = {}
+    if _has_tokens(spec):
+        lengths["target_length" if spec.family == "encoder-decoder" else "length"] = 64.0
+    return parameters(lower(spec, Call(batch=1.0, **lengths))), spec.published_parameters
 
 
 def model_of(name: str) -> ModelSpec:
@@ -156,32 +159,21 @@ def _inference() -> Iterator[tuple[str, float]]:
         yield "bytes of the key-value cache", relative(float(cached), float(row["kv_cache_bytes"]))
 
 
-def table() -> str:
+def differences() -> str:
     """Return the table in Markdown: rows compared, rows equal, mean and largest relative difference."""
     found: dict[str, list[float]] = {}
     for part in (_parameters, _published, _flops, _bytes, _activations, _per_layer, _peaks, _inference):
         for name, difference in part():
             found.setdefault(name, []).append(difference)
-    lines = ["| quantity | rows | equal | within 0.1 % | mean difference | largest |", "|---|---|---|---|---|---|"]
+    cells = []
     for name, values in found.items():
         equal = sum(value == 0.0 for value in values)
         close = sum(value <= 0.001 for value in values)
-        lines.append(
-            f"| {name} | {len(values)} | {equal} | {close} | {statistics.fmean(values):.4%} | {max(values):.4%} |"
-        )
-    return "\n".join(lines) + "\n"
+        mean, largest = f"{statistics.fmean(values):.4%}", f"{max(values):.4%}"
+        cells.append((name, str(len(values)), str(equal), str(close), mean, largest))
+    return table(("quantity", "rows", "equal", "within 0.1 %", "mean difference", "largest"), cells)
 
 
-def with_table(text: str) -> str:
-    """Return the page with its table made anew."""
-    head, rest = text.split(BEGIN)
-    tail = rest.split(END)[1]
-    return head + BEGIN + "\n" + table() + "\n" + END + tail
-
-
-if __name__ == "__main__":
-    page = PAGE.read_text(encoding="utf-8")
-    new = with_table(page)
-    if "--write" in sys.argv:
-        PAGE.write_text(new, encoding="utf-8")
-    sys.stdout.write(new)
+def page() -> Page:
+    """Return the page."""
+    return Page(path=PATH, text=filled("exactness.md", table=differences()))

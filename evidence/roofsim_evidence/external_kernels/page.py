@@ -1,4 +1,4 @@
-"""Score the kernel constants on the tables of aiconfigurator-core: docs/kernels-elsewhere.md."""
+"""Fill docs/external-kernels.md: the kernel constants on the tables of aiconfigurator-core."""
 
 from __future__ import annotations
 
@@ -14,66 +14,55 @@ from roofsim.calibrate.kernel_table import read_rows
 from roofsim.units import humanize, parse
 from roofsim_evidence.external_kernels.scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.markdown import table
+from roofsim_evidence.pages import Page, filled
 from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from roofsim.numeric import Array
     from roofsim_evidence.external_kernels.reader import Counts
     from roofsim_evidence.external_kernels.scores import Basis
 
-COMMAND: Final = "roofsim calibrate fit --aiconfigurator --hold-out --page docs/kernels-elsewhere.md"
+PATH: Final = "docs/external-kernels.md"
 NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
 #: Bounds of the table by length of a kernel.
 LENGTHS: Final = ("20 us", "100 us", "1 ms")
-NEW: Final = ("## Cards without fitted kernels", "")
-LEFT_OUT: Final = (
-    "## Each card with constants of the other cards only",
-    "",
-    "Constants for a card without measurements: they were refitted without any row of the scored card. L40S and RTX PRO 6000 are",
-    "the only measured cards of their architectures for these kernels: their rows show the error on a new architecture. Two facts",
-    "of the RTX PRO 6000's catalog file (clock, memory bandwidth) were compared with this source.",
-)
-LEGEND: Final = """\
-**median**, **p90**: of |predicted / measured - 1|. **bias**: median of predicted / measured - 1; above zero, predictions are
-too slow. **roofline**: median error of the datasheet alone, max(FLOPs / dense peak, bytes / bandwidth), on the same rows.
-Every row counts once: the tables have a larger share of short kernels, whose time is mostly launch, than a step has."""
 
 
-def page(found: Examination, version: str, *, groups: bool = False) -> str:
+def page(found: Examination, version: str, *, groups: bool = False) -> Page:
     """Return the page; with `groups` a line for every card, operation, format and engine."""
-    parts = [_head(found, version)]
-    if any(key.basis == "new card" for key in found.shipped.ratios):
-        parts.append(_new_cards(found.shipped, NEW))
-    if found.left_out is not None:
-        parts.append(_new_cards(found.left_out, LEFT_OUT))
-    parts.append(_measured_cards(found.shipped))
-    if found.refit is not None:
-        parts.append(_refit(found.refit))
-    if groups:
-        parts.append(_groups(found.shipped))
-    parts.append(_read(found.counts, found.shipped))
-    return "\n".join(parts)
-
-
-def _head(found: Examination, version: str) -> str:
-    read = sum(found.counts.read.values())
-    skipped = sum(found.counts.skipped.values())
-    shipped = sum(row["source"].startswith("aiconfigurator:") for row in read_rows(measured_file()))
-    cards = len({group.gpu for group in shipped_rows()})
-    return f"""\
-# External validation of the kernels
-
-<!-- Written by `{COMMAND}`. -->
-
-The shipped kernel constants (`hardware/constants/kernels.yaml`, sha256 {_fingerprint()}) against all kernels in
-aiconfigurator-core {version} (PyPI, Apache-2.0; github.com/ai-dynamo/aiconfigurator): {read:,} rows read,
-{skipped:,} left out ([rows read](#rows-read)). {shipped:,} rows of that project, on {cards} cards, ship in
-`evidence/measurements/kernels.csv.gz` and were fitted; they are not scored here. The [accuracy page](accuracy.md) scores whole steps.
-
-{LEGEND}
-"""
+    tally = found.shipped
+    labels = ("card", "operation", "format", "engine", "constants")
+    rows = read_rows(measured_file())
+    text = filled(
+        "external-kernels.md",
+        fingerprint=_fingerprint(),
+        version=version,
+        read=f"{sum(found.counts.read.values()):,}",
+        skipped=f"{sum(found.counts.skipped.values()):,}",
+        shipped=f"{sum(row['source'].startswith('aiconfigurator:') for row in rows):,}",
+        cards=len({group.gpu for group in shipped_rows()}),
+        new_cards=_lent(tally) if any(key.basis == "new card" for key in tally.ratios) else None,
+        left_out=None if found.left_out is None else _lent(found.left_out),
+        own=_table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
+        borrowed=_table(
+            tally,
+            ("card", "class", "format", "engine"),
+            lambda key: (key.group.gpu, _class(key), key.group.dtype, key.group.engine),
+            "lent",
+            donors=True,
+        ),
+        host_bound=humanize(HOST_BOUND, "s"),
+        refit=None if found.refit is None else _refit(found.refit),
+        most=FITTED_ROWS,
+        groups=_table(tally, labels, lambda key: (*key.group, key.basis), None) if groups else None,
+        tables_read=_read(found.counts),
+        reasons=_reasons(found.counts),
+        unscored=_unscored(tally),
+    )
+    return Page(path=PATH, text=text)
 
 
 def _fingerprint() -> str:
@@ -82,70 +71,23 @@ def _fingerprint() -> str:
     return hashlib.sha256(text).hexdigest()[:12]
 
 
-def _new_cards(tally: Tally, about: Sequence[str]) -> str:
-    """Return a section on cards with constants of others: the out-of-sample test."""
-    return "\n".join(
-        [
-            *about,
-            "Constants come from other cards: the geometric mean over the groups of the same operation, engine and format on",
-            "cards of the same architecture, or else on those nearest in year and in FLOP per clock of their matrix units.",
-            "`from` names them.",
-            "",
-            _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "new card", donors=True),
-            "The same by number format:",
-            "",
-            _table(tally, ("class", "format"), lambda key: (_class(key), key.group.dtype), "new card"),
-            "By measured kernel time (steps of large models consist of the longer ones):",
-            "",
-            _by_length(tally, "new card"),
-            "By measured engine:",
-            "",
-            _table(tally, ("class", "engine"), lambda key: (_class(key), key.group.engine), "new card"),
-        ]
-    )
+def _lent(tally: Tally) -> dict[str, str]:
+    """Return the tables on cards with constants of others: the out-of-sample test."""
+    return {
+        "cards": _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "new card", donors=True),
+        "formats": _table(tally, ("class", "format"), lambda key: (_class(key), key.group.dtype), "new card"),
+        "lengths": _by_length(tally, "new card"),
+        "engines": _table(tally, ("class", "engine"), lambda key: (_class(key), key.group.engine), "new card"),
+    }
 
 
-def _measured_cards(tally: Tally) -> str:
-    return "\n".join(
-        [
-            "## Held-out rows of cards with fitted kernels",
-            "",
-            "Groups (card, operation, format, engine) with their own constants:",
-            "",
-            _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
-            "Groups of these cards without any shipped row, with constants from other cards:",
-            "",
-            _table(
-                tally, ("card", "class", "format", "engine"),
-                lambda key: (key.group.gpu, _class(key), key.group.dtype, key.group.engine), "lent", donors=True,
-            ),
-            "*Host-bound* marks groups of GEMMs none of which takes less than",
-            f"{humanize(HOST_BOUND, 's')}: the measured time is that of the host that issues them.",
-            "`evidence/measurements/kernels.csv.gz` excludes such tables.",
-            "",
-        ]
-    )  # fmt: skip
-
-
-def _refit(tally: Tally) -> str:
-    fitted = sum(tally.fitted.values())
+def _refit(tally: Tally) -> dict[str, str]:
     held = sum(len(piece) for key, pieces in tally.ratios.items() if key.basis == "own" for piece in pieces)
-    return "\n".join(
-        [
-            "## Refitted constants",
-            "",
-            f"Constants fitted to at most {FITTED_ROWS} rows of each group in each file, evenly spread over the logarithm of size",
-            f"({fitted:,} rows; not host-bound), scored on the {held:,} others: the best that the form of the models can do, and",
-            "what measurements of the card itself would gain. These constants do not ship.",
-            "",
-            _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
-        ]
-    )
-
-
-def _groups(tally: Tally) -> str:
-    labels = ("card", "operation", "format", "engine", "constants")
-    return "\n".join(["## Every group", "", _table(tally, labels, lambda key: (*key.group, key.basis), None)])
+    return {
+        "fitted": f"{sum(tally.fitted.values()):,}",
+        "held": f"{held:,}",
+        "table": _table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
+    }
 
 
 def _class(key: Key) -> str:
@@ -171,13 +113,17 @@ def _table(
             ideal[place] += tally.ideal[key]
             lenders[place] |= set(tally.donors.get(key, ()))
     if not pieces:
-        return "No rows.\n"
-    head = (*names, *NUMBERS, *(("from",) if donors else ()))
-    lines = [_line(head), _line([":---"] * len(names) + ["---:"] * len(NUMBERS) + [":---"] * donors)]
-    for place in sorted(pieces):
-        numbers = _numbers(np.concatenate(pieces[place]), np.concatenate(ideal[place]))
-        lines.append(_line((*place, *numbers, *((", ".join(sorted(lenders[place])),) if donors else ()))))
-    return "\n".join([*lines, ""])
+        return "No rows."
+    cells = [
+        (
+            *place,
+            *_numbers(np.concatenate(pieces[place]), np.concatenate(ideal[place])),
+            *((", ".join(sorted(lenders[place])),) if donors else ()),
+        )
+        for place in sorted(pieces)
+    ]
+    heads = (*names, *NUMBERS, *(("from",) if donors else ()))
+    return table(heads, cells, left=len(names), last="left" if donors else "right")
 
 
 def _by_length(tally: Tally, basis: Basis) -> str:
@@ -188,7 +134,7 @@ def _by_length(tally: Tally, basis: Basis) -> str:
     for key in tally.ratios:
         if key.basis == basis and not key.host_bound:
             gathered[_class(key)].append(key)
-    lines = [_line(("class", "time", *NUMBERS)), _line((":---", ":---", *["---:"] * len(NUMBERS)))]
+    cells = []
     for kind in sorted(gathered):
         ratios, ideal, seconds = (
             np.concatenate([piece for key in gathered[kind] for piece in kept[key]])
@@ -197,8 +143,8 @@ def _by_length(tally: Tally, basis: Basis) -> str:
         place = np.searchsorted(edges, seconds, side="right") - 1
         for i, name in enumerate(names):
             if (place == i).any():
-                lines.append(_line((kind, name, *_numbers(ratios[place == i], ideal[place == i]))))
-    return "\n".join([*lines, ""])
+                cells.append((kind, name, *_numbers(ratios[place == i], ideal[place == i])))
+    return table(("class", "time", *NUMBERS), cells, left=2)
 
 
 def _numbers(ratios: Array, ideal: Array) -> tuple[str, ...]:
@@ -213,39 +159,33 @@ def _numbers(ratios: Array, ideal: Array) -> tuple[str, ...]:
     )
 
 
-def _line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _read(counts: Counts, tally: Tally) -> str:
-    """Return the section on what was read, and what was left out and why."""
+def _read(counts: Counts) -> str:
+    """Return the table of what was read."""
     tables: dict[str, int] = defaultdict(int)
     cards: dict[str, set[str]] = defaultdict(set)
     for (gpu, name), rows in counts.read.items():
         tables[name] += rows
         cards[name].add(gpu)
-    lines = ["## Rows read", "", _line(("table", "rows", "cards")), _line((":---", "---:", "---:"))]
-    lines += [_line((f"`{name}`", f"{rows:,}", str(len(cards[name])))) for name, rows in sorted(tables.items())]
-    lines += ["", "Rows left out:", "", _line(("reason", "rows", "tables")), _line((":---", "---:", ":---"))]
+    cells = [(f"`{name}`", f"{rows:,}", str(len(cards[name]))) for name, rows in sorted(tables.items())]
+    return table(("table", "rows", "cards"), cells)
+
+
+def _reasons(counts: Counts) -> str:
+    """Return the table of what was left out, and why."""
     reasons: dict[str, Counter[str]] = defaultdict(Counter)
     for (name, reason), rows in counts.skipped.items():
         if rows:
             reasons[reason][name] += rows
-    for reason, names in sorted(reasons.items(), key=lambda item: -sum(item[1].values())):
-        lines.append(_line((reason, f"{sum(names.values()):,}", ", ".join(f"`{name}`" for name in sorted(names)))))
-    lines += ["", *_unscored(tally)]
-    return "\n".join(lines)
+    cells = [
+        (reason, f"{sum(names.values()):,}", ", ".join(f"`{name}`" for name in sorted(names)))
+        for reason, names in sorted(reasons.items(), key=lambda item: -sum(item[1].values()))
+    ]
+    return table(("reason", "rows", "tables"), cells, last="left")
 
 
-def _unscored(tally: Tally) -> list[str]:
-    if not tally.unscored:
-        return []
+def _unscored(tally: Tally) -> str:
+    """Return what was read but not scored, with its rows; empty where there is nothing."""
     kinds: Counter[str] = Counter()
     for group, rows in tally.unscored.items():
         kinds[f"{group.op} {group.dtype}"] += rows
-    listed = ", ".join(f"{name} {rows:,}" for name, rows in sorted(kinds.items()))
-    return [
-        "Read but not scored with the shipped constants, because no measured kernel has the operation and format:",
-        f"{listed}.",
-        "",
-    ]
+    return ", ".join(f"{name} {rows:,}" for name, rows in sorted(kinds.items()))

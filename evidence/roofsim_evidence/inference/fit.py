@@ -1,4 +1,4 @@
-"""Fit engine constants of inference without each card in turn: ``python -m roofsim_evidence.inference.fit``.
+"""EngineFit engine constants of inference without each card in turn: ``python -m roofsim_evidence.inference.fit``.
 
 The shipped constants were set by the same rows with all cards in; this shows how far they carry to a card that nobody measured.
 """
@@ -7,25 +7,25 @@ from __future__ import annotations
 
 import csv
 import io
-import sys
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.api import resolve
+from roofsim.calibrate.cases import STEP_TIME
 from roofsim.evaluate import evaluate
 from roofsim.output import save_text
 from roofsim.records import dataclass
-from roofsim_evidence.cases import folder
-from roofsim_evidence.inference.cases import READ, TIME, load_inference_cases
+from roofsim_evidence.inference.cases import load_inference_cases
+from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
-    from roofsim_evidence.inference.cases import InferenceCase
 
 #: Range of a constant around its shipped value.
 BOUNDS: Final = (0.4, 2.5)
@@ -34,7 +34,7 @@ STEP, ROUNDS, SOFT = 0.02, 8, 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fit:
+class EngineFit:
     """Constants of an engine that measurements of one regime decide: paths into its facts."""
 
     engine: str
@@ -43,20 +43,20 @@ class Fit:
 
 
 FITS: Final = (
-    Fit(
+    EngineFit(
         engine="llama.cpp",
         regime="decode",
         facts=("kernel_cycles", "stream_bytes_per_clock", "weight_only.bytes_per_clock", "stream_share"),
     ),
-    Fit(engine="fastertransformer", regime="forward", facts=("host_call_time", "narrow_product_launches")),
-    Fit(engine="torchscript", regime="forward", facts=("host_call_time",)),
-    Fit(engine="tensorflow-xla", regime="forward", facts=("host_call_time",)),
+    EngineFit(engine="fastertransformer", regime="forward", facts=("host_call_time", "narrow_product_launches")),
+    EngineFit(engine="torchscript", regime="forward", facts=("host_call_time",)),
+    EngineFit(engine="tensorflow-xla", regime="forward", facts=("host_call_time",)),
 )
 
 
 def left_out_path() -> Path:
     """Return the file of predictions by constants that never saw the card."""
-    return folder() / "inference_cards_out.csv"
+    return measurements() / "inference_without_card.csv"
 
 
 def read_left_out() -> dict[str, tuple[float, float]]:
@@ -65,7 +65,7 @@ def read_left_out() -> dict[str, tuple[float, float]]:
         return {row["name"]: (float(row["shipped"]), float(row["card_left_out"])) for row in csv.DictReader(file)}
 
 
-def shipped_facts(fit: Fit) -> Array:
+def shipped_facts(fit: EngineFit) -> Array:
     """Return the shipped values of the constants."""
     from roofsim.spec.engine.schema import catalog_engine
 
@@ -73,7 +73,7 @@ def shipped_facts(fit: Fit) -> Array:
     return np.array([float(engine.fact(name)) for name in fit.facts])
 
 
-def predict(case: InferenceCase, fit: Fit, values: Array) -> float:
+def predict(case: Case, fit: EngineFit, values: Array) -> float:
     """Predict a case with other constants."""
     scenario = deepcopy(case.scenario)
     facts = scenario["workload"].setdefault("engine_facts", {})
@@ -82,11 +82,11 @@ def predict(case: InferenceCase, fit: Fit, values: Array) -> float:
             facts[path] = min(float(value), 1.0)
         else:
             facts[path] = f"{float(value)!r} s" if path.endswith("_time") else float(value)
-    return READ[TIME](evaluate(resolve(scenario)))
+    return float(evaluate(resolve(scenario)).step.step)
 
 
-def fitted_without(card: str, fit: Fit, cases: Sequence[InferenceCase]) -> Array:
-    """Fit the constants to the rows that may be fitted, but those of a card."""
+def fitted_without(card: str, fit: EngineFit, cases: Sequence[Case]) -> Array:
+    """EngineFit the constants to the rows that may be fitted, but those of a card."""
     from scipy.optimize import least_squares
 
     start = shipped_facts(fit)
@@ -102,17 +102,17 @@ def fitted_without(card: str, fit: Fit, cases: Sequence[InferenceCase]) -> Array
     return best
 
 
-def cases_of(fit: Fit) -> list[InferenceCase]:
+def cases_of(fit: EngineFit) -> list[Case]:
     """Return the rows of an engine's regime on one GPU."""
     return [
         case
         for case in load_inference_cases()
-        if case.software == fit.engine and case.regime == fit.regime and case.gpus == 1 and case.metric == TIME
+        if case.software == fit.engine and case.regime == fit.regime and case.gpus == 1 and case.quantity == STEP_TIME
     ]
 
 
-def main() -> None:
-    """Write the predictions of every card by constants that never saw it."""
+def write_left_out(report: Callable[[str], None]) -> None:
+    """Fit without every card in turn, and store the predictions of its rows."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(("name", "shipped", "card_left_out"))
@@ -121,13 +121,9 @@ def main() -> None:
         for card in sorted({case.gpu for case in cases}):
             values = fitted_without(card, fit, cases)
             facts = dict(zip(fit.facts, values.tolist(), strict=True))
-            sys.stdout.write(f"{fit.engine} {fit.regime} without {card}: {facts}\n")
+            report(f"{fit.engine} {fit.regime} without {card}: {facts}")
             for case in cases:
                 if case.gpu == card:
                     pair = predict(case, fit, shipped_facts(fit)), predict(case, fit, values)
                     writer.writerow((case.name, *(f"{seconds:.6g}" for seconds in pair)))
     save_text(left_out_path(), file.getvalue())
-
-
-if __name__ == "__main__":
-    main()

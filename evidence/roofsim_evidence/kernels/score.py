@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate.kernel_classes import generation
 from roofsim.calibrate.kernel_fit import KernelFit, fit_kernels, halves, predict_lent
 from roofsim.calibrate.kernel_table import Group, KernelTable
-from roofsim.calibrate.kernels import GroupErrors, errors_by_group, ideal_seconds, rows_of
+from roofsim.calibrate.kernels import GroupErrors, Mask, errors_by_group, ideal_seconds, rows_of
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ def transfer(table: KernelTable, found: KernelFit) -> list[GroupErrors]:
     fitted = table.select(halves(table, ideal_seconds(table)))
     for gpu in sorted({group.gpu for group in table.groups}):
         others = without_card(fitted, found, gpu)
-        own = table.select(rows_of(table, lambda group, gpu=gpu: group.gpu == gpu))
+        own = table.select(_of_card(table, gpu))
         scores += errors_by_group(own, partial(predict_lent, found=others))
     return scores
+
+
+def _of_card(table: KernelTable, gpu: str) -> Mask:
+    return rows_of(table, lambda group: group.gpu == gpu)

@@ -1,84 +1,30 @@
-"""Load the shipped measurements of peak memory and predict them: ``python -m roofsim_evidence.memory.cases``."""
+"""Load and predict the published peaks of memory."""
 
 from __future__ import annotations
 
-import csv
-import hashlib
-import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.intervals import memory_intervals, regime_of
 from roofsim.analyze.ledger import memory_of
-from roofsim.api import resolve
-from roofsim.evaluate import evaluate
-from roofsim.records import dataclass, replace
-from roofsim_evidence.cases import FIT_SHARE, engine_name, folder
+from roofsim.calibrate.predict import Prediction, prediction_of
+from roofsim.records import dataclass
+from roofsim_evidence.cases import digest, load, with_thirds
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from roofsim.calibrate.cases import Case
     from roofsim.evaluate import Evaluation
 
-#: What a source measured -> the figure of the answer that it is held against.
-FIGURE_OF: Final = {"allocated": "allocated_peak", "reserved": "reserved", "device": "device_total"}
+#: Quantities as the tables of the page name them.
+SHORT: Final = {"allocated_peak": "allocated", "reserved": "reserved", "device_total": "device"}
 #: What a model of parameters, gradients and optimizer state alone would count.
 _STATE: Final = ("parameters", "gradients", "optimizer_state")
 
 
 @dataclass(frozen=True, kw_only=True)
-class MemoryCase:
-    """One measured peak of memory on one device.
-
-    Attributes
-    ----------
-    source
-        Short name of the publication (measurements/README.md).
-    quantity
-        allocated (tensors), reserved (the allocator's pools) or device (all that the card shows).
-    measured
-        Bytes.
-    scenario
-        What was run.
-    reference
-        Repository and file that print the number.
-    apart
-        Why the row scores apart: a setting that moves its memory is not stated. Empty for all others.
-    peer
-        Bytes that the source's own simulator predicts, where it publishes them.
-    fits
-        Whether widths of intervals may be fitted to it.
-    """
-
-    name: str
-    source: str
-    quantity: str
-    measured: float
-    scenario: dict[str, Any]
-    reference: str
-    apart: str = ""
-    note: str = ""
-    peer: float | None = None
-    fits: bool = False
-
-    @property
-    def regime(self) -> str:
-        """What sort of program it is: train or infer."""
-        return regime_of(self.scenario["workload"].get("phase", "train"))
-
-    @property
-    def engine(self) -> str:
-        """Catalog name of the engine."""
-        return engine_name(self.scenario)
-
-    def evaluate(self) -> Evaluation:
-        """Price the scenario with the shipped constants."""
-        return evaluate(resolve(self.scenario))
-
-
-@dataclass(frozen=True, kw_only=True)
-class MemoryPrediction:
-    """A case and what is predicted for it. Bytes.
+class MemoryPrediction(Prediction):
+    """A peak of memory and what is predicted for it. Bytes.
 
     Attributes
     ----------
@@ -88,60 +34,29 @@ class MemoryPrediction:
         The op at the predicted peak.
     """
 
-    case: MemoryCase
-    predicted: float
     state: float
-    interval: tuple[float, float] | None
     peak_op: str
 
-    @property
-    def error(self) -> float:
-        """The relative error: positive where the prediction is too high."""
-        return self.predicted / self.case.measured - 1.0
+
+@cache
+def load_memory_cases() -> tuple[Case, ...]:
+    """Return all published peaks, in the order of the file; every third with all settings stated may be fitted."""
+    return with_thirds(load("memory"), order=_order, drawn_from=lambda case: not case.apart)
+
+
+def _order(case: Case) -> tuple[str, ...]:
+    return (case.quantity, case.regime, case.source, digest(case))
 
 
 @cache
-def load_memory_cases() -> tuple[MemoryCase, ...]:
-    """Return all shipped cases, in the order of the file; every third, sorted, may be fitted."""
-    with (folder() / "memory.csv").open(encoding="utf-8", newline="") as file:
-        cases = [_case(row) for row in csv.DictReader(file)]
-    drawn = {case.name for case in sorted((case for case in cases if not case.apart), key=_order)[::FIT_SHARE]}
-    return tuple(replace(case, fits=case.name in drawn) for case in cases)
-
-
-def _order(case: MemoryCase) -> tuple[str, ...]:
-    return (case.quantity, case.regime, case.source, hashlib.sha256(case.name.encode()).hexdigest())
-
-
-def _case(row: dict[str, str]) -> MemoryCase:
-    return MemoryCase(
-        name=row["id"],
-        source=row["source"],
-        quantity=row["quantity"],
-        measured=float(row["value"]),
-        scenario=json.loads(row["scenario"]),
-        reference=row["reference"],
-        apart=row["apart"],
-        note=row["note"],
-        peer=float(row["peer"]) if row["peer"] else None,
-    )
-
-
-@cache
-def predict_memory(case_name: str) -> MemoryPrediction:
-    """Predict one shipped case with the shipped constants."""
+def _predict(case_name: str) -> MemoryPrediction:
     case = next(case for case in load_memory_cases() if case.name == case_name)
     evaluation = case.evaluate()
-    memory = memory_of(evaluation)
-    figure = FIGURE_OF[case.quantity]
-    intervals = memory_intervals(memory, evaluation.resolved)
+    row = prediction_of(case, evaluation)
     return MemoryPrediction(
-        case=case,
-        predicted=float(getattr(memory, figure)),
-        state=_state(evaluation),
-        interval=None if intervals is None else intervals[figure],
-        peak_op=memory.peak_op,
-    )
+        case=case, predicted=row.predicted, interval=row.interval, architecture=row.architecture,
+        state=_state(evaluation), peak_op=memory_of(evaluation).peak_op,
+    )  # fmt: skip
 
 
 def _state(evaluation: Evaluation) -> float:
@@ -158,17 +73,11 @@ def _number(value: Any) -> float:
     return float(value) if not getattr(value, "shape", ()) else float(value[..., -1])
 
 
-def predict_all(cases: Iterable[MemoryCase] | None = None) -> list[MemoryPrediction]:
-    """Predict some cases, or all that are shipped."""
-    return [predict_memory(case.name) for case in (load_memory_cases() if cases is None else cases)]
+def predict_all(cases: Iterable[Case] | None = None) -> list[MemoryPrediction]:
+    """Predict some published peaks, or all."""
+    return [_predict(case.name) for case in (load_memory_cases() if cases is None else cases)]
 
 
 def stated(rows: Sequence[MemoryPrediction]) -> list[MemoryPrediction]:
     """Return the rows whose settings are all known."""
     return [row for row in rows if not row.case.apart]
-
-
-if __name__ == "__main__":
-    from roofsim_evidence.memory.files import main
-
-    main()

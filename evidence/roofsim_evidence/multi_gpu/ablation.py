@@ -1,95 +1,73 @@
-"""Predict published steps without one mechanism at a time: ``python -m roofsim_evidence.multi_gpu.ablation --write``."""
+"""Predict published steps without one mechanism at a time: docs/mechanisms/evidence.md."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from typing import TYPE_CHECKING, Final
 
-from roofsim.errors import did_you_mean
-from roofsim.output import save_text
-from roofsim_evidence.multi_gpu.cases import load_multi_cases
-from roofsim_evidence.multi_gpu.mechanisms import MECHANISMS
-from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS
-from roofsim_evidence.places import checkout
-from roofsim_evidence.score import grouped, predict_cases, score
+from roofsim.calibrate.score import grouped, score
+from roofsim.errors import Problem, UnknownNameError, did_you_mean
+from roofsim_evidence.markdown import table
+from roofsim_evidence.multi_gpu.mechanisms import ABLATIONS
+from roofsim_evidence.multi_gpu.notes import LABELS
+from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.steps.cases import predict_steps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from roofsim_evidence.cases import Case
-    from roofsim_evidence.multi_gpu.mechanisms import Mechanism
-    from roofsim_evidence.score import Prediction
+    from roofsim.calibrate.cases import Case
+    from roofsim_evidence.multi_gpu.mechanisms import Ablation
+    from roofsim_evidence.steps.cases import StepPrediction
 
-COMMAND: Final = "python -m roofsim_evidence.multi_gpu.ablation --write"
-PAGE: Final = "docs/mechanisms/evidence.md"
+PATH: Final = "docs/mechanisms/evidence.md"
+HEADS: Final = ("mechanism", "when switched off", "source", "n", "with", "without", "moves")
 #: Change of the mean prediction below which a set is not listed.
 VISIBLE: Final = 0.002
-HEAD: Final = """\
-# What each mechanism is worth
-
-`{command}` writes this page; without `--write` it prints the page, or only the
-mechanisms that you name. It predicts the {total} published steps of [several GPUs](../multi-gpu-accuracy.md) with one mechanism
-switched off and everything else unchanged; no constant is refitted. *n* is the number of steps of a source that the mechanism
-can affect. *with* and *without* are their mean errors, with the bias (median of signed errors; negative: predicted too fast) in
-brackets. *moves* is how much faster (-) or slower (+) the predictions become on average. Sources that move by less than
-{visible:.1%} are left out. Where an error shrinks without a mechanism, something else in those rows is off by as much in the
-other direction:
-[known errors](../multi-gpu-accuracy.md#known-errors).
-
-| mechanism | when switched off | source | n | with | without | moves |
-| --- | --- | --- | ---: | ---: | ---: | ---: |
-"""
 
 
-def predicted_without(mechanism: Mechanism, cases: Sequence[Case]) -> dict[str, Prediction]:
+def predicted_without(mechanism: Ablation, cases: Sequence[Case]) -> dict[str, StepPrediction]:
     """Return predictions by name of the case, for the cases that the mechanism can move."""
     touched = [case for case in cases if mechanism.touches(case)]
-    with mechanism.off():
-        return {row.case.name: row for row in predict_cases(touched)}
+    return {row.case.name: row for row in predict_steps(touched, mechanism.off)}
 
 
-def lines_of(mechanism: Mechanism, rows: Sequence[Prediction]) -> Iterator[str]:
+def lines_of(mechanism: Ablation, rows: Sequence[StepPrediction]) -> Iterator[tuple[str, ...]]:
     """Yield the table's lines of one mechanism: a line for each source that it moves."""
     found = predicted_without(mechanism, [row.case for row in rows])
-    title = f"[{mechanism.name}]({mechanism.page}.md) | {mechanism.without}"
+    title = (f"[{mechanism.name}]({mechanism.page}.md)", mechanism.without)
     for source, mine in grouped((row for row in rows if row.case.name in found), lambda row: row.case.source).items():
         others = [found[row.case.name] for row in mine]
         moved = sum(new.predicted / old.predicted for new, old in zip(others, mine, strict=True)) / len(mine) - 1.0
         if abs(moved) >= VISIBLE:
             before, after = score(mine), score(others)
-            yield (
-                f"| {title} | {LABELS[source]} | {len(mine)} | {before.mean:.1%} ({before.bias:+.1%}) "
-                f"| {after.mean:.1%} ({after.bias:+.1%}) | {moved:+.1%} |"
-            )
-            title = " | "
+            errors = (f"{one.mean:.1%} ({one.bias:+.1%})" for one in (before, after))
+            yield (*title, LABELS[source], str(len(mine)), *errors, f"{moved:+.1%}")
+            title = ("", "")
 
 
-def page(rows: Sequence[Prediction], mechanisms: Sequence[Mechanism] = MECHANISMS) -> str:
-    """Return the page."""
+def rows_of_table(rows: Sequence[StepPrediction], mechanisms: Sequence[Ablation] = ABLATIONS) -> str:
+    """Return the table of mechanisms."""
     lines = [line for mechanism in mechanisms for line in lines_of(mechanism, rows)]
-    return HEAD.format(command=COMMAND, total=len(rows), visible=VISIBLE) + "\n".join(lines) + "\n"
+    return table(HEADS, lines, left=3)
 
 
-def main() -> None:
-    """Print the table, or write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="MECHANISM", help=", ".join(one.name for one in MECHANISMS))
-    parser.add_argument("--write", action="store_true", help=f"Write {PAGE}.")
-    arguments = parser.parse_args()
-    known = {one.name: one for one in MECHANISMS}
-    for name in arguments.names:
+def page(rows: Sequence[StepPrediction]) -> Page:
+    """Return the page of all mechanisms."""
+    return Page(
+        path=PATH, text=filled("mechanisms.md", total=len(rows), visible=f"{VISIBLE:.1%}", table=rows_of_table(rows))
+    )
+
+
+def mechanisms_named(names: Sequence[str]) -> Sequence[Ablation]:
+    """Return the mechanisms of some names, all for none.
+
+    Raises
+    ------
+    UnknownNameError
+        With near matches.
+    """
+    known = {one.name: one for one in ABLATIONS}
+    for name in names:
         if name not in known:
-            parser.error(f"unknown mechanism {name!r}. {did_you_mean(name, tuple(known))}".strip())
-    if arguments.names and arguments.write:
-        parser.error("--write writes the whole page; leave the names out")
-    rows = predict_cases(case for case in load_multi_cases() if case.source != COMPOSED)
-    text = page(rows, [known[name] for name in arguments.names] or MECHANISMS)
-    if arguments.write:
-        save_text(checkout() / PAGE, text)
-    else:
-        sys.stdout.write(text)
-
-
-if __name__ == "__main__":
-    main()
+            raise UnknownNameError(Problem(f"unknown mechanism {name!r}. {did_you_mean(name, tuple(known))}".strip()))
+    return [known[name] for name in names] or ABLATIONS

@@ -11,7 +11,7 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim_evidence.score import Prediction
+    from roofsim_evidence.steps.cases import StepPrediction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,14 +23,14 @@ class Baseline:
 
     overall: float
     groups: dict[str, float]
-    key: Callable[[Prediction], str]
+    key: Callable[[StepPrediction], str]
 
-    def seconds(self, rows: Iterable[Prediction]) -> list[float]:
+    def seconds(self, rows: Iterable[StepPrediction]) -> list[float]:
         """Return the step times of rows; a group that had no fitted row takes the overall constant."""
         return [row.ideal / self.groups.get(self.key(row), self.overall) for row in rows]
 
 
-def fit_baseline(rows: Sequence[Prediction], key: Callable[[Prediction], str] = lambda _: "") -> Baseline:
+def fit_baseline(rows: Sequence[StepPrediction], key: Callable[[StepPrediction], str] = lambda _: "") -> Baseline:
     """Fit an MFU to the rows that may be fitted; `key` gives each group of rows its own.
 
     The constant is the median of the rows' own MFUs, which makes the absolute logarithmic error smallest.
@@ -50,5 +50,5 @@ def fit_baseline(rows: Sequence[Prediction], key: Callable[[Prediction], str] = 
     return Baseline(overall=float(np.median([_utilisation(row) for row in usable])), groups=groups, key=key)
 
 
-def _utilisation(row: Prediction) -> float:
+def _utilisation(row: StepPrediction) -> float:
     return row.ideal / row.case.measured

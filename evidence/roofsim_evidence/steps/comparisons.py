@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from roofsim.calibrate.score import grouped, spearman
 from roofsim.records import dataclass
-from roofsim_evidence.cases import engine_name
-from roofsim_evidence.score import grouped, spearman
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim_evidence.score import Prediction
+    from roofsim_evidence.steps.cases import StepPrediction
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,18 +60,20 @@ class SoftwareAge:
         return max(self.measured.values()) / min(self.measured.values()) - 1.0
 
 
-def rank_cards(rows: Iterable[Prediction]) -> list[Ranking]:
+def rank_cards(rows: Iterable[StepPrediction]) -> list[Ranking]:
     """Rank the cards of each model and precision; a card with several rows counts once, by its geometric mean."""
-    return [_ranking(members) for members in grouped(rows, lambda row: f"{row.model} {row.case.precision}").values()]
+    return [
+        _ranking(members) for members in grouped(rows, lambda row: f"{row.case.model} {row.case.precision}").values()
+    ]
 
 
-def _ranking(rows: Sequence[Prediction]) -> Ranking:
+def _ranking(rows: Sequence[StepPrediction]) -> Ranking:
     cards = grouped(rows, lambda row: row.case.gpu)
     measured = [_mean([row.samples / row.case.measured for row in members]) for members in cards.values()]
     predicted = [_mean([row.samples / row.predicted for row in members]) for members in cards.values()]
     peak = [_mean([row.samples / row.ideal for row in members]) for members in cards.values()]
     return Ranking(
-        model=rows[0].model,
+        model=rows[0].case.model,
         precision=rows[0].case.precision,
         cards=len(cards),
         spearman=spearman(predicted, measured),
@@ -92,7 +93,7 @@ def _worst_swap(names: list[str], measured: list[float], predicted: list[float])
     return max(pairs, key=lambda pair: pair[2], default=None)
 
 
-def software_ages(rows: Iterable[Prediction]) -> list[SoftwareAge]:
+def software_ages(rows: Iterable[StepPrediction]) -> list[SoftwareAge]:
     """Return the scenarios that were measured under several versions of the software, largest spread first."""
     found = []
     for members in grouped(rows, _scenario).values():
@@ -102,7 +103,7 @@ def software_ages(rows: Iterable[Prediction]) -> list[SoftwareAge]:
             found.append(
                 SoftwareAge(
                     gpu=first.case.gpu,
-                    model=first.model,
+                    model=first.case.model,
                     precision=first.case.precision,
                     measured={name: _mean([row.case.measured for row in same]) for name, same in versions.items()},
                     predicted={name: _mean([row.predicted for row in same]) for name, same in versions.items()},
@@ -111,9 +112,9 @@ def software_ages(rows: Iterable[Prediction]) -> list[SoftwareAge]:
     return sorted(found, key=lambda age: -age.spread)
 
 
-def _scenario(row: Prediction) -> str:
+def _scenario(row: StepPrediction) -> str:
     """Return what was run, without the software's age where the scenario states it."""
-    workload = row.case.scenario["workload"] | {"engine": engine_name(row.case.scenario)}
+    workload = row.case.scenario["workload"] | {"engine": row.case.engine}
     facts = {name: fact for name, fact in workload.pop("engine_facts", {}).items() if name != "library_released"}
     return row.case.source + json.dumps([row.case.scenario | {"workload": workload}, facts], sort_keys=True)
 

@@ -1,8 +1,7 @@
-"""Fit the constants of steps and write them to hardware/constants/steps.yaml: ``python -m roofsim_evidence.steps.files``."""
+"""Fit the constants of steps, and write them: hardware/constants/steps.yaml."""
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,7 +13,8 @@ from roofsim.records import replace
 from roofsim.schema.base import BaseModel
 from roofsim.spec.constants.kernels import Constants, Deviation, shipped
 from roofsim.units import humanize
-from roofsim_evidence.cases import load_cases
+from roofsim_evidence.places import constants as constants_folder
+from roofsim_evidence.steps.cases import load_cases
 from roofsim_evidence.steps.fit import fit_steps, leave_cards_out, usable
 from roofsim_evidence.steps.residuals import fit_spreads
 from roofsim_evidence.steps.scorecard import write_left_out
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array
 
 DIGITS: Final = 4
+FILE: Final = "steps.yaml"
 COMMAND: Final = "evidence fit steps --write"
 HEAD: Final = f"""\
 # What the kernels of a step achieve of the datasheet; `{COMMAND}` wrote it from
@@ -43,8 +44,8 @@ def fitted() -> tuple[Constants, dict[str, Array]]:
     spreads = fit_spreads(cases, constants, {"seen": np.where(held, seen, np.nan), "unseen": unseen})
     notes = {
         "command": COMMAND,
-        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by source, "
-        "card, family, precision, software and a hash",
+        "fitted": f"{int(use.sum())} of {len(cases)} steps in evidence/measurements/steps.jsonl, every third when sorted by "
+        "source, card, family, precision, software and a hash",
         "seen": f"{_median(seen[held]):.1%} median error on {int(held.sum())} steps that were not fitted",
         "unseen": f"{_median(unseen):.1%} median error with every row of the card left out",
     }
@@ -113,18 +114,11 @@ def _flow(value: Any) -> str:
     return text.removesuffix("\n").removesuffix("\n...").strip()
 
 
-def main() -> None:
-    """Fit, report, and with ``--write`` replace the file of the repository."""
+def fit_and_write(*, write: bool) -> list[str]:
+    """Fit, report, and on demand replace the file of the repository and the predictions of cards that were left out."""
     constants, seconds = fitted()
-    for name, text in constants.fitted.items():
-        sys.stdout.write(f"{name}: {text}\n")
-    if "--write" in sys.argv:
-        path = constants() / "steps.yaml"
-        save_text(path, to_yaml(constants))
-        write_left_out(
-            [case.name for case in load_cases()], **{name: list(map(float, v)) for name, v in seconds.items()}
-        )
-
-
-if __name__ == "__main__":
-    main()
+    if write:
+        save_text(constants_folder() / FILE, to_yaml(constants))
+        names = [case.name for case in load_cases()]
+        write_left_out(names, **{name: list(map(float, values)) for name, values in seconds.items()})
+    return [f"{name}: {text}" for name, text in constants.fitted.items()]

@@ -15,8 +15,8 @@ from roofsim_evidence.steps.table import FORMATS, StepTable, predict
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
-    from roofsim_evidence.cases import Case
 
 #: Spread (in logarithm) that is expected of constants around the shipped ones, of architectures around the shared
 #: constants, and of cards around their architecture: how strongly a fit is held back where data are few.
@@ -95,7 +95,7 @@ FREE_FACTORS: Final = (
 
 
 @dataclass(frozen=True)
-class Fit:
+class StepFit:
     """Fitted constants and the predictions' logarithmic residuals on the rows that were fitted."""
 
     constants: Constants
@@ -119,7 +119,7 @@ def free_paths(constants: Constants) -> list[str]:
     ]
 
 
-def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
+def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> StepFit:
     """Fit to all rows of a table; `cards` adds deviations of single cards.
 
     Of `start` only what is not fitted counts; the rest begins at `STARTS`, so that a fit depends on its rows alone.
@@ -155,7 +155,7 @@ def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Fit:
     constants = build(found)
     if cards:
         constants = _fit_cards(table, constants)
-    return Fit(constants, np.log(predict(table, constants) / table.measured))
+    return StepFit(constants, np.log(predict(table, constants) / table.measured))
 
 
 def _fit_cards(table: StepTable, constants: Constants) -> Constants:

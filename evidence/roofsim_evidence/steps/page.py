@@ -1,31 +1,26 @@
-"""Build docs/accuracy.md: how far predictions are from published measurements, good and bad."""
+"""Fill docs/accuracy.md: how far predictions of steps on one GPU are from published measurements, good and bad."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim_evidence.score import (
-    GROUPINGS,
-    NOMINAL_COVERAGE,
-    Prediction,
-    coverage_band,
-    fitted,
-    grouped,
-    held_out,
-    score,
-)
-from roofsim_evidence.steps import tables
+from roofsim.calibrate.score import GROUPINGS, NOMINAL_COVERAGE, coverage_band, fitted, grouped, held_out, score
+from roofsim.report.scores import share
+from roofsim_evidence.markdown import met, table
+from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.steps import plots, tables
 from roofsim_evidence.steps.comparisons import rank_cards, software_ages
 from roofsim_evidence.steps.fit import UNFITTED
-from roofsim_evidence.steps.notes import TRAPS
-from roofsim_evidence.steps.page_inference import section as inference
-from roofsim_evidence.steps.page_kernels import section as kernels
-from roofsim_evidence.steps.tables import share
+from roofsim_evidence.steps.page_inference import goals as inference_goals
+from roofsim_evidence.steps.page_inference import sections as inference_sections
+from roofsim_evidence.steps.page_kernels import by_class
 
 if TYPE_CHECKING:
+    from roofsim_evidence.steps.cases import StepPrediction
     from roofsim_evidence.steps.comparisons import Ranking
     from roofsim_evidence.steps.scorecard import Scorecard
 
+PATH: Final = "docs/accuracy.md"
 #: Sources whose rows are single-GPU training steps with every setting stated, run by PyTorch.
 TRAINING: Final = ("lambda", "dle", "timm-train")
 #: Rows that an architecture or source needs for its bias or coverage to be held to a goal.
@@ -33,70 +28,69 @@ ENOUGH_FOR_BIAS: Final = 10
 ENOUGH_FOR_COVERAGE: Final = 20
 WORST: Final = 20
 PICTURES: Final = {
-    "accuracy-measured.png": "Predicted against measured steps",
-    "accuracy-groups.png": "Errors by regime and family",
+    "Predicted against measured steps": "accuracy-measured.png",
+    "Errors by regime and family": "accuracy-groups.png",
+}
+GROUPS: Final = {
+    "By source": ("source",),
+    "By GPU": ("GPU",),
+    "By architecture": ("architecture",),
+    "By family and precision": ("family", "precision"),
+    "By regime": ("regime",),
+    "By regime and family": ("regime", "family"),
 }
 
 
-def page(card: Scorecard) -> str:
-    """Return the whole page."""
-    sections = (_head, _overall, _goals, _groups, _training, _neusight, _ranking, _coverage, _peers, _worst, _software)
-    return "\n".join([*(section(card) for section in sections), inference(), kernels()])
+def page(card: Scorecard) -> Page:
+    """Return the page, with its pictures."""
+    rows, held, fit = list(card.rows), held_out(card.rows), fitted(card.rows)
+    trained = training(card)
+    precise = [row for row in rows if row.case.source == "neusight"]
+    rankings = _lambda_rankings(card)
+    ranks = [ranking.spearman for ranking in rankings if ranking.spearman is not None]
+    covered = score(held).coverage
+    text = filled(
+        "accuracy.md",
+        total=len(rows),
+        usable=len(fit),
+        unfitted=", ".join(UNFITTED),
+        one_mfu=share(card.one_constant.overall),
+        family_mfus=", ".join(f"{name} {share(value)}" for name, value in sorted(card.family_constant.groups.items())),
+        left_out=bool(card.left_out),
+        overall=tables.scores(card, {"held out": held, "may be fitted": fit, "all": rows}, "rows"),
+        pictures=PICTURES,
+        goals=tables.goals(_goals(card)),
+        groups={title: tables.by(card, held, *keys) for title, keys in GROUPS.items()},
+        thirds=tables.by(card, rows, "source", "rows"),
+        training=tables.scores(card, {"all": trained, **grouped(trained, GROUPINGS["architecture"])}, "architecture"),
+        neusight=tables.scores(
+            card,
+            {"all held out": held_out(precise), "all": precise, **grouped(held_out(precise), GROUPINGS["GPU"])},
+            "rows",
+        ),
+        lowest_rank=f"{min(ranks):.3f}" if ranks else "-",
+        rankings=tables.rankings(rankings),
+        covered=None if covered is None else share(covered),
+        nominal=share(NOMINAL_COVERAGE),
+        enough=ENOUGH_FOR_COVERAGE,
+        coverage=_coverage(held),
+        number=WORST,
+        worst=tables.worst(card, WORST),
+        software_ages=tables.software_ages(software_ages(rows)),
+        inference_goals=inference_goals(),
+        inference=inference_sections(),
+        kernels=by_class(),
+    )
+    return Page(path=PATH, text=text, draw=lambda folder: plots.draw(card, folder))
 
 
-def _head(card: Scorecard) -> str:
-    usable, total = len(fitted(card.rows)), len(card.rows)
-    return f"""# Accuracy
-
-<!-- Written by `roofsim validate --write` (or `make accuracy`); changes made here by hand are lost. -->
-
-This page compares predictions with {total} published measurements of whole steps on one GPU. They come from public
-repositories and are listed with their sources in [measurements/README.md](../measurements/README.md). `roofsim validate` scores
-them again; `roofsim validate --csv` prints every row. No row of `evidence/measurements/steps.jsonl` is excluded, however it looks; that
-README lists what was read in the sources and did not become a row, with the reason. Memory is scored on
-[a separate page](memory-accuracy.md), steps on several GPUs on [another](multi-gpu-accuracy.md), and decode, prefill, encoders
-and diffusion on [a third](inference-accuracy.md).
-
-- **Fitted rows.** {usable} of the {total} rows (every third when sorted by source, card, family, precision, software and a hash
-  of the name) may be used to fit constants; the other {total - usable} are only scored. Of the third, fits omit
-  {", ".join(UNFITTED)} and host-bound steps; these count as "may be fitted" all the same. Tables show held-out rows unless
-  they say otherwise.
-- **Error** is predicted / measured - 1. Median, mean, p90 and worst refer to absolute errors; bias is the median signed error:
-  above zero, predictions are too slow. Rank is Spearman's correlation of predicted and measured seconds; coverage is the
-  share of measurements inside the 80 % interval.
-- **Baselines.** "One MFU": step = model FLOPs / (dense peak of the precision x one constant), with the constant
-  ({share(card.one_constant.overall)}) fitted to the same rows that may be fitted here; "MFU per family": the same with one
-  constant per family ({_constants(card)}).
-- **Card left out**: predictions with constants fitted without any row of the scored card{_left_out_words(card)}.
-"""
-
-
-def _constants(card: Scorecard) -> str:
-    return ", ".join(f"{name} {share(value)}" for name, value in sorted(card.family_constant.groups.items()))
-
-
-def _left_out_words(card: Scorecard) -> str:
-    if card.left_out:
-        return " (`roofsim validate --leave-cards-out` repeats these fits)"
-    return "; a dash: not available for the current constants (`roofsim validate --leave-cards-out` makes them)"
-
-
-def _overall(card: Scorecard) -> str:
-    rows = {"held out": held_out(card.rows), "may be fitted": fitted(card.rows), "all": list(card.rows)}
-    pictures = "\n\n".join(f"![{title}](pictures/{name})" for name, title in PICTURES.items())
-    return f"""## Overall
-
-{tables.scores(card, rows, "rows")}
-{pictures}
-"""
-
-
-def training(card: Scorecard) -> list[Prediction]:
+def training(card: Scorecard) -> list[StepPrediction]:
     """Return the held-out rows of single-GPU training by PyTorch."""
     return [row for row in held_out(card.rows) if row.case.source in TRAINING]
 
 
-def _goals(card: Scorecard) -> str:
+def _goals(card: Scorecard) -> list[tables.Goal]:
+    """Return what was to be reached, set before the constants were fitted."""
     steps = card.line(training(card))
     rows: list[tables.Goal] = [
         ("training rows (lambda, dle, timm-train): median", steps.score.median, "<= 6 %", lambda value: value <= 0.06),
@@ -141,119 +135,19 @@ def _goals(card: Scorecard) -> str:
         ("lowest Spearman over the Lambda cards", min(ranks, default=None), ">= 0.97", lambda value: value >= 0.97),
         ("coverage of the 80 % interval", coverage, "75 % to 85 %", lambda value: 0.75 <= value <= 0.85),
     ]
-    return f"""## Goals
-
-Set before the constants were fitted, and evaluated on held-out rows; the ranks use all Lambda rows.
-
-{tables.goals(rows)}"""
-
-
-def _groups(card: Scorecard) -> str:
-    rows = held_out(card.rows)
-    texts = []
-    for title, keys in {
-        "By source": ("source",),
-        "By GPU": ("GPU",),
-        "By architecture": ("architecture",),
-        "By family and precision": ("family", "precision"),
-        "By regime": ("regime",),
-        "By regime and family": ("regime", "family"),
-    }.items():
-        texts.append(f"## {title}\n\nHeld-out rows.\n\n{tables.by(card, rows, *keys)}")
-    both = tables.by(card, card.rows, "source", "rows")
-    texts.append(f"## The fitted third and the held-out two thirds\n\n{both}")
-    return "\n".join(texts)
-
-
-def _training(card: Scorecard) -> str:
-    rows = training(card)
-    groups = {"all": rows, **grouped(rows, GROUPINGS["architecture"])}
-    return f"""## Single-GPU training
-
-Held-out rows of lambda, dle and timm-train: PyTorch training steps of ResNet-50, ResNeXt-101, SSD-300, BERT base and large and
-vision models, whose sources state every setting that matters.
-
-{tables.scores(card, groups, "architecture")}"""
-
-
-def _neusight(card: Scorecard) -> str:
-    rows = [row for row in held_out(card.rows) if row.case.source == "neusight"]
-    groups = {"all held out": rows, "all": [row for row in card.rows if row.case.source == "neusight"]}
-    return f"""## Transformers in true FP32
-
-Held-out rows of NeuSight's repository (TF32 off), by card. NeuSight's own mean error across GPUs is 8.9 %, that of a plain
-roofline 31 %.
-
-{tables.scores(card, groups | grouped(rows, GROUPINGS["GPU"]), "rows")}"""
+    return rows
 
 
 def _lambda_rankings(card: Scorecard) -> list[Ranking]:
     return rank_cards(row for row in card.rows if row.case.source == "lambda")
 
 
-def _ranking(card: Scorecard) -> str:
-    found = _lambda_rankings(card)
-    known = [ranking.spearman for ranking in found if ranking.spearman is not None]
-    lowest = f"{min(known):.3f}" if known else "-"
-    return f"""## Ranking of cards
-
-Cards of the Lambda rows (including fitted rows, since a ranking needs all cards), ordered by samples per second for each model
-and precision; a card with several rows counts once, by their geometric mean. Batch sizes differ between cards, as chosen by the
-source. The lowest Spearman correlation is {lowest}.
-
-{tables.rankings(found)}"""
-
-
-def _coverage(card: Scorecard) -> str:
-    rows = held_out(card.rows)
-    total = score(rows).coverage
-    if total is None:
-        return "## Intervals\n\nThis version predicts no intervals, so none are scored.\n"
+def _coverage(rows: list[StepPrediction]) -> str:
     cells = []
     for name, members in grouped(rows, GROUPINGS["source"]).items():
         found = score(members).coverage
         if len(members) >= ENOUGH_FOR_COVERAGE and found is not None:
             low, high = coverage_band(len(members))
-            verdict = "yes" if low <= found <= high else "**no**"
-            cells.append([name, str(len(members)), share(found), f"{share(low)} to {share(high)}", verdict])
-    return f"""## Intervals
-
-{share(total)} of the held-out measurements are inside their {share(NOMINAL_COVERAGE)} interval. For each source with
-{ENOUGH_FOR_COVERAGE} rows or more, the table shows the share inside, and the band that would contain 99 % of such sources if rows
-were independent.
-
-{tables.markdown(("source", "n", "inside", "99 % band", "inside the band"), cells)}"""
-
-
-def _peers(card: Scorecard) -> str:
-    del card
-    return f"""## Other tools
-
-Mean absolute errors of other tools on rows that they can express, either measured side by side on those rows or published with
-them. Only NeuSight's rows are among those of this page. None of these tools can express a training step of ResNet-50, so there is
-nothing to compare for the others.
-
-{tables.peers()}"""
-
-
-def _worst(card: Scorecard) -> str:
-    traps = "\n".join(f"- {text}" for text in TRAPS)
-    return f"""## The worst {WORST} rows
-
-Among all rows, fitted ones included.
-
-{tables.worst(card, WORST)}
-## Known traps
-
-{traps}
-"""
-
-
-def _software(card: Scorecard) -> str:
-    found = software_ages(card.rows)
-    return f"""## How much identical runs differ
-
-Scenarios that one source ran on one type of card under several software versions, fitted rows included. A prediction that knows
-nothing of versions cannot avoid an error of about half the last column.
-
-{tables.software_ages(found)}"""
+            band = f"{share(low)} to {share(high)}"
+            cells.append((name, str(len(members)), share(found), band, met(low <= found <= high)))
+    return table(("source", "n", "inside", "99 % band", "inside the band"), cells)

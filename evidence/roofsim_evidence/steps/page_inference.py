@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from roofsim_evidence.markdown import met, table
 from roofsim_evidence.places import checkout
 
-PAGE: Final = "docs/inference-accuracy.md"
+PATH: Final = "docs/inference-accuracy.md"
 #: Sections of that page which are repeated.
 TABLES: Final = (
     "Engines, one GPU", "Several GPUs", "Regimes", "Card families, one GPU", "Servers", "A card left out", "Memory",
@@ -40,28 +41,22 @@ GOALS: Final = (
     ("servers, first token within its range, mixtures of experts", SERVERS, ("ttft, experts",), INSIDE, -75.0),
 )  # fmt: skip
 
-ABOUT: Final = """\
-`evidence fit inference --write` writes these tables on [a separate page](inference-accuracy.md), which also
-says what was measured, what matters most, and which errors are known. Measurements that nothing was fitted to are on
-[another page](inference-elsewhere.md).
-"""
 Rows = dict[str, dict[str, str]]
 
 
-def section() -> str:
-    """Return the section; without the page, which a wheel does not hold, a line that says so."""
-    path = checkout() / PAGE
-    if not path.is_file():
-        return f"## Inference\n\n{PAGE} is not here.\n"
-    found = _sections(path.read_text(encoding="utf-8"))
-    parts = [
-        "## Inference\n",
-        ABOUT,
-        *_goals({name: _rows(text) for name, text in found.items()}),
-    ]
-    for name in TABLES:
-        parts += [f"\n### {name}\n", found[name].strip()]
-    return "\n".join(parts) + "\n"
+def _page() -> str:
+    return (checkout() / PATH).read_text(encoding="utf-8")
+
+
+def sections() -> dict[str, str]:
+    """Return the tables of the page on inference that are repeated, by their headings."""
+    found = _sections(_page())
+    return {name: found[name].strip() for name in TABLES}
+
+
+def goals() -> str:
+    """Return the table of goals and what the page says of them."""
+    return _goals({name: _rows(text) for name, text in _sections(_page()).items()})
 
 
 def _sections(text: str) -> dict[str, str]:
@@ -85,18 +80,18 @@ def _rows(text: str) -> Rows:
     return rows
 
 
-def _goals(tables: dict[str, Rows]) -> list[str]:
-    lines = ["| rows | goal | now | met |", "| --- | --- | ---: | ---: |"]
+def _goals(tables: dict[str, Rows]) -> str:
+    cells = []
     for what, name, groups, column, limit in GOALS:
+        sign = "<=" if limit > 0.0 else ">="
         values = [_percent(tables[name][group][column]) for group in groups if group in tables[name]]
         if not values:
-            lines.append(f"| {what} | {limit:g} % | not scored | **no** |")
+            cells.append((what, f"{limit:g} %", "not scored", met(holds=False)))
             continue
         now = max(values) if limit > 0.0 else min(values)
-        met = now <= limit if limit > 0.0 else now >= -limit
-        sign = "<=" if limit > 0.0 else ">="
-        lines.append(f"| {what} | {sign} {abs(limit):g} % | {now:.1f} % | {'yes' if met else '**no**'} |")
-    return lines
+        holds = now <= limit if limit > 0.0 else now >= -limit
+        cells.append((what, f"{sign} {abs(limit):g} %", f"{now:.1f} %", met(holds)))
+    return table(("rows", "goal", "now", "met"), cells, left=2)
 
 
 def _percent(cell: str) -> float:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.calibrate.score import GROUPINGS, fitted, grouped, held_out
 from roofsim.report import words
 from roofsim.report.figure import new_figure, save_figure
-from roofsim_evidence.score import GROUPINGS, fitted, grouped, held_out
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from roofsim_evidence.score import Prediction
+    from roofsim_evidence.steps.cases import StepPrediction
     from roofsim_evidence.steps.scorecard import Scorecard
 
 COLOURS: Final = ("#4c72b0", "#c44e52", "#55a868", "#8172b3", "#dd8452", "#64b5cd", "#937860", "#da8bc3")
@@ -71,7 +71,7 @@ def _ratios(axes: Axes, card: Scorecard) -> None:
     axes.grid(visible=True, which="major", alpha=0.3)
 
 
-def _marks(axes: Axes, card: Scorecard, value: Callable[[Prediction], float]) -> None:
+def _marks(axes: Axes, card: Scorecard, value: Callable[[StepPrediction], float]) -> None:
     for index, (source, rows) in enumerate(grouped(card.rows, GROUPINGS["source"]).items()):
         colour = COLOURS[index % len(COLOURS)]
         style: dict[str, Any] = {"edgecolors": colour, "alpha": 0.75, "linewidths": 0.8, "s": 20}

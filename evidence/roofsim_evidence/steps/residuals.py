@@ -15,9 +15,9 @@ from roofsim.spec.constants.kernels import Spreads
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roofsim.calibrate.cases import Case
     from roofsim.numeric import Array
     from roofsim.spec.constants.kernels import Constants
-    from roofsim_evidence.cases import Case
 
 #: Share of measured steps that an interval is to hold.
 COVERAGE: Final = 0.8

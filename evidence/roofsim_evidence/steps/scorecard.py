@@ -6,17 +6,18 @@ import csv
 import io
 from typing import TYPE_CHECKING, Final
 
+from roofsim.calibrate.score import GROUPINGS, Score, score
 from roofsim.output import save_text
 from roofsim.records import dataclass
-from roofsim_evidence import cases as shipped_cases
-from roofsim_evidence.score import GROUPINGS, Prediction, Score, score
+from roofsim_evidence.places import measurements
 from roofsim_evidence.steps.baseline import Baseline, fit_baseline
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from roofsim_evidence.cases import Case
+    from roofsim.calibrate.cases import Case
+    from roofsim_evidence.steps.cases import StepPrediction
 
 #: Relative change of a shipped prediction that does not pass unnoticed: golden files and stored fits are void beyond it.
 MOVED: Final = 0.005
@@ -42,12 +43,12 @@ class Scorecard:
         Case -> seconds under constants fitted without its card; empty where no such fit is stored.
     """
 
-    rows: tuple[Prediction, ...]
+    rows: tuple[StepPrediction, ...]
     one_constant: Baseline
     family_constant: Baseline
     left_out: dict[str, float]
 
-    def line(self, rows: Sequence[Prediction]) -> Line:
+    def line(self, rows: Sequence[StepPrediction]) -> Line:
         """Score a group of rows in every way."""
         known = [self.left_out[row.case.name] for row in rows if row.case.name in self.left_out]
         return Line(
@@ -58,7 +59,7 @@ class Scorecard:
         )
 
 
-def scorecard(rows: Sequence[Prediction]) -> Scorecard:
+def scorecard(rows: Sequence[StepPrediction]) -> Scorecard:
     """Fit the baselines and read the stored fits without cards."""
     return Scorecard(
         rows=tuple(rows),
@@ -70,7 +71,7 @@ def scorecard(rows: Sequence[Prediction]) -> Scorecard:
 
 def left_out_path() -> Path:
     """Return the file of predictions by constants that never saw the card."""
-    return shipped_cases.folder() / "cards_out.csv"
+    return measurements() / "steps_without_card.csv"
 
 
 def predict_left_out(cases: Sequence[Case]) -> list[float]:
@@ -97,7 +98,7 @@ def write_left_out(names: Sequence[str], shipped: Sequence[float], card_left_out
     save_text(left_out_path(), file.getvalue())
 
 
-def read_left_out(rows: Sequence[Prediction]) -> dict[str, float]:
+def read_left_out(rows: Sequence[StepPrediction]) -> dict[str, float]:
     """Return the stored predictions without the card; none at all if a shipped prediction has moved since."""
     path = left_out_path()
     if not path.is_file():

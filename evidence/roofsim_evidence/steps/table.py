@@ -16,10 +16,10 @@ from roofsim.spec.constants.kernels import Deviation, youth
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from roofsim.calibrate.cases import Case
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
     from roofsim.spec.constants.kernels import Constants
-    from roofsim_evidence.cases import Case
 
 #: Number formats whose fractions architectures and cards may deviate in.
 FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")

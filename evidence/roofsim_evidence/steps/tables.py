@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.calibrate.score import GROUPINGS, grouped
 from roofsim.report import words
-from roofsim_evidence.score import GROUPINGS, grouped
-from roofsim_evidence.steps.notes import PEERS, note
+from roofsim.report.scores import score_cells, share
+from roofsim_evidence.markdown import met, table
+from roofsim_evidence.steps.notes import note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from roofsim_evidence.score import Prediction, Score
+    from roofsim.calibrate.score import Score
+    from roofsim_evidence.steps.cases import StepPrediction
     from roofsim_evidence.steps.comparisons import Ranking, SoftwareAge
     from roofsim_evidence.steps.scorecard import Line, Scorecard
 
@@ -22,34 +25,9 @@ _SCORES: Final = ("n", "median", "mean", "p90", "worst", "bias", "rank", "covera
 _OTHERS: Final = ("card left out: median / p90", "one MFU: median / p90", "MFU per family: median / p90")
 
 
-def markdown(heads: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1) -> str:
-    """Return a table; all columns but the first `left` are aligned to the right."""
-    rules = ["---"] * left + ["---:"] * (len(heads) - left)
-    lines = ["| " + " | ".join(cells) + " |" for cells in (heads, rules, *rows)]
-    return "\n".join(lines) + "\n"
-
-
-def share(value: float | None, *, signed: bool = False) -> str:
-    """Return a share in per cent with one decimal, or a dash.
-
-    >>> share(-0.0312, signed=True)
-    '-3.1 %'
-    """
-    if value is None:
-        return "-"
-    return f"{100.0 * value:{'+' if signed else ''}.1f} %"
-
-
 def pair(score: Score | None) -> str:
     """Return median and p90 of a score, or a dash."""
     return "-" if score is None else f"{100.0 * score.median:.1f} / {share(score.p90)}"
-
-
-def score_cells(score: Score) -> list[str]:
-    """Return the cells of a score: number of rows, errors, bias, rank correlation, coverage."""
-    errors = [share(value) for value in (score.median, score.mean, score.p90, score.worst)]
-    rank = "-" if score.rank is None else f"{score.rank:.3f}"
-    return [str(score.n), *errors, share(score.bias, signed=True), rank, share(score.coverage)]
 
 
 def line_cells(line: Line) -> list[str]:
@@ -57,16 +35,16 @@ def line_cells(line: Line) -> list[str]:
     return [*score_cells(line.score), pair(line.card_left_out), pair(line.one_constant), pair(line.family_constant)]
 
 
-def scores(card: Scorecard, groups: dict[str, list[Prediction]], head: str) -> str:
+def scores(card: Scorecard, groups: dict[str, list[StepPrediction]], head: str) -> str:
     """Return the table of some groups; empty groups are left away."""
     rows = [[name, *line_cells(card.line(members))] for name, members in groups.items() if members]
-    return markdown((head, *_SCORES, *_OTHERS), rows)
+    return table((head, *_SCORES, *_OTHERS), rows)
 
 
-def by(card: Scorecard, rows: Iterable[Prediction], *keys: str) -> str:
+def by(card: Scorecard, rows: Iterable[StepPrediction], *keys: str) -> str:
     """Return the table of rows by one or several of `GROUPINGS`."""
 
-    def name(row: Prediction) -> str:
+    def name(row: StepPrediction) -> str:
         return ", ".join(GROUPINGS[key](row) for key in keys)
 
     return scores(card, grouped(rows, name), ", ".join(keys))
@@ -83,7 +61,7 @@ def rankings(found: Sequence[Ranking]) -> str:
         ranks = ["- (too few cards)" if rank is None else f"{rank:.3f}" for rank in (ranking.spearman, ranking.by_peak)]
         rows.append([ranking.model, ranking.precision, str(ranking.cards), *ranks, swap])
     heads = ("model", "precision", "cards", "Spearman", "one MFU: Spearman", "worst pair in the wrong order")
-    return markdown(heads, rows, left=2)
+    return table(heads, rows, left=2)
 
 
 def software_ages(found: Sequence[SoftwareAge]) -> str:
@@ -100,7 +78,7 @@ def software_ages(found: Sequence[SoftwareAge]) -> str:
         for age in found
     ]
     heads = ("GPU", "model", "precision", "measured step by year and version", "predicted", "slowest over fastest")
-    return markdown(heads, rows, left=5)
+    return table(heads, rows, left=5)
 
 
 def _versions(seconds: dict[str, float]) -> str:
@@ -115,7 +93,7 @@ def worst(card: Scorecard, count: int) -> str:
         [
             f"`{row.case.name}`",
             row.case.gpu,
-            f"{row.model}, {row.case.precision}, {row.case.regime}, batch {row.samples:.0f}",
+            f"{row.case.model}, {row.case.precision}, {row.case.regime}, batch {row.samples:.0f}",
             "yes" if row.case.fits else "no",
             note(row) or "not explained",
             words.seconds(row.case.measured),
@@ -126,22 +104,16 @@ def worst(card: Scorecard, count: int) -> str:
         for row, other in zip(rows, ours, strict=True)
     ]
     heads = ("case", "GPU", "step", "fitted", "known cause", "measured", "predicted", "error", "one MFU's error")
-    return markdown(heads, cells, left=5)
-
-
-def peers() -> str:
-    """Return the table of other tools' errors."""
-    rows = [[peer.tool, f"`{peer.repository}`" if peer.repository else "-", peer.rows, peer.error] for peer in PEERS]
-    return markdown(("tool", "repository", "rows", "mean absolute error"), rows, left=4)
+    return table(heads, cells, left=5)
 
 
 def goals(rows: Iterable[Goal]) -> str:
     """Return the table of goals."""
     cells = []
     for what, value, goal, holds in rows:
-        met = "not measured" if value is None else ("yes" if holds(value) else "**no**")
+        reached = "not measured" if value is None else met(holds(value))
         shown = (
             "-" if value is None else (f"{value:.3f}" if "Spearman" in what else share(value, signed="bias" in what))
         )
-        cells.append([what, goal, shown, met])
-    return markdown(("rows", "goal", "now", "met"), cells, left=2)
+        cells.append([what, goal, shown, reached])
+    return table(("rows", "goal", "now", "met"), cells, left=2)

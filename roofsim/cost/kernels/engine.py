@@ -43,6 +43,7 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
         quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
         serving=serving,
+        mechanisms=resolved.mechanisms,
     )
 
 

@@ -23,6 +23,7 @@ from roofsim.graph.ops import (
     Dropout,
     Elementwise,
     Embedding,
+    ExtraKernels,
     Fused,
     Gather,
     GroupedMatmul,
@@ -86,6 +87,7 @@ for _class in (
     Copy,
     CacheAppend,
     Embedding,
+    ExtraKernels,
     Gather,
     Loss,
     Reduction,
@@ -275,7 +277,8 @@ def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
         return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
     if op.method not in ("batch", "synchronised"):
         twice = op.backward and op.method in ("layer", "rms")
-        return (context.light(op.flops(), traffic * (LAYER_NORM_BACKWARD if twice else 1.0), str(op.kind)),)
+        traffic = traffic * (LAYER_NORM_BACKWARD if twice else 1.0)
+        return _in_passes(op, op.flops(), traffic, str(op.kind), context)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
@@ -309,13 +312,30 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     if not op.backward and not op.on_chip:
         traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
     # A kernel that keeps rows in registers streams as elementwise kernels do.
-    return (context.light(op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind)),)
+    return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
 
 @kernels_of.register
 def _(op: Fused, context: Pricing) -> tuple[KernelWork, ...]:
+    if op.heavy is not None:
+        # One launch of an operator: what it does beside its attention takes time, but none to be launched.
+        beside = [work for part in op.parts if part is not op.heavy for work in kernels_of(part, context)]
+        return (*kernels_of(op.heavy, context), *(replace(work, launches=0.0) for work in beside))
     group = op.group if op.group is not Kind.DROPOUT else Kind.ELEMENTWISE
-    return (context.light(op.flops(), op.bytes_read() + op.bytes_written(), str(group)),)
+    traffic = op.bytes_read() + op.bytes_written()
+    if op.passes > 1.0:
+        return _in_passes(op, op.flops(), traffic, str(group), context)
+    return (context.light(op.flops(), traffic, str(group), op.kernels()),)
+
+
+def _in_passes(
+    op: Normalization | Softmax | Fused, flops: Real, traffic: Real, kind: str, context: Pricing
+) -> tuple[KernelWork, ...]:
+    """Return the kernels of an op that reads its input in several: reductions, and the one that writes the result."""
+    again = int(op.passes) - 1
+    first = tuple(context.light(0.0, op.inputs[0].bytes, kind) for _ in range(again))
+    rest = traffic - sum(work.traffic for work in first) if first else traffic
+    return (*first, context.light(flops, rest, kind))
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.records import dataclass, field
+from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -97,6 +98,7 @@ class Pricing:
     quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
     serving: Serving | None = None
+    mechanisms: Mechanisms = ALL
 
     def heavy(
         self,

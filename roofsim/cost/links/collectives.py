@@ -160,6 +160,8 @@ def _refuse_missing(used: Real, bandwidth: Real, name: tuple[str, str]) -> None:
 
 def _nic_share(fabric: Fabric, members: Real, groups: Real | None) -> Real:
     """Return the network bandwidth of a group's members on one node: the NICs beside them, shared among groups."""
+    if not fabric.shares_nics:
+        return fabric.network_bandwidth
     together = maximum(fabric.gpus_per_node / members, 1.0) if groups is None else groups
     beside = minimum(maximum(members * fabric.nics / fabric.gpus_per_node, 1.0), fabric.nics)
     share: Real = fabric.network_bandwidth / fabric.nics * minimum(beside, fabric.nics / together)

@@ -84,6 +84,8 @@ class Messages:
         Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
     bucket
         Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
+    silent
+        Tells of a collective whether it takes no time (an ablation); None: all take theirs.
     """
 
     fabric: Fabric
@@ -92,6 +94,7 @@ class Messages:
     own_kernels: str | None = None
     waits: tuple[float, float] = (0.0, 0.0)
     bucket: float = 0.0
+    silent: Callable[[Collective], bool] | None = None
 
     def traffic(
         self, graph: OpGraph, scales: Scales, seen: dict[tuple[object, ...], Traffic] | None = None
@@ -117,6 +120,8 @@ class Messages:
         return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
     def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
+        if self.silent is not None and self.silent(op):
+            return Traffic()
         message = op.message()
         if not is_scalar(message, op.ranks):
             return self._one(op, scales)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
 
 #: Numbers of GPUs for which the rings of a large node are found; between them they are interpolated.
 PROBED = (2, 3, 4, 5, 6, 7, 8, 16, 32, 64)
+
+
+#: Seconds of a startup that is left out, where a duration must be positive.
+_NOTHING: Final = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +97,23 @@ class Fabric:
     shared: SharedConstants
     host_bandwidth: Real
     host_latency: Real
+    shares_nics: bool = True
+    """Whether groups of a node share its NICs; always, but in an ablation."""
+
+    def at_datasheet_rates(self) -> Fabric:
+        """Return links that reach their datasheet at once: rings without steps, handshakes, startups or copies."""
+        waits: dict[str, float] = dict.fromkeys(("launch", "step", "exchange_step"), _NOTHING)
+        waits |= dict.fromkeys(("handshake", "handshake_step", "fill", "fill_step", "exchange_handshake"), 0.0)
+        tiers = tuple(
+            replace(tier, efficiency=1.0, step=_NOTHING, constants=tier.constants.model_copy(update=waits), switch=None)
+            for tier in self.tiers
+        )
+        network = {"efficiency": 1.0, "step": _NOTHING, "fill": 0.0, "point": 0.0, "point_efficiency": 1.0}
+        shared = {"own_copy": {}, "exchange_efficiency": 1.0}
+        return replace(
+            self, tiers=tiers, network=self.network.model_copy(update=network),
+            shared=self.shared.model_copy(update=shared),
+        )  # fmt: skip
 
 
 def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | None = None) -> Fabric:

@@ -1,7 +1,7 @@
 """The op vocabulary."""
 
 from roofsim.graph.ops.communication import Collective
-from roofsim.graph.ops.composite import Fused, OptimizerUpdate
+from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
 from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
@@ -29,6 +29,7 @@ __all__ = [
     "Dropout",
     "Elementwise",
     "Embedding",
+    "ExtraKernels",
     "Fused",
     "Gather",
     "GroupedMatmul",
@@ -46,5 +47,6 @@ __all__ = [
     "Softmax",
     "Sort",
     "View",
+    "parts_of",
     "visible_share",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Kind
+from roofsim.numeric import same
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -125,6 +126,14 @@ class Normalization(AbstractOp):
 
     Outputs forward: the result, then the statistics that backward needs. `training` is False for batch norm with
     running statistics.
+
+    Attributes
+    ----------
+    adds
+        Share of the iterations in which it adds its second input to the first before, and writes the sum if that is read:
+        the last output, behind two (``rms``) or three (``layer``).
+    passes
+        Kernels that it takes, each of which reads the input.
     """
 
     kind: ClassVar[Kind] = Kind.NORMALIZATION
@@ -133,11 +142,32 @@ class Normalization(AbstractOp):
     backward: bool = False
     training: bool = True
     ranks: Real = 1.0
+    adds: Real = 0.0
+    passes: float = 1.0
 
     def flops(self) -> Real:
         if self.method == "batch_statistics":
             return 3.0 * self.inputs[0].numel
-        return (12.0 if self.backward else 7.0) * self.outputs[0].numel
+        return ((12.0 if self.backward else 7.0) + self.adds) * self.outputs[0].numel
+
+    def bytes_read(self) -> Real:
+        read = AbstractOp.bytes_read(self) + (self.passes - 1.0) * self.inputs[0].bytes
+        return read - (1.0 - self.adds) * self.inputs[1].bytes if self._sums else read
+
+    def bytes_written(self) -> Real:
+        written = AbstractOp.bytes_written(self)
+        return written - (1.0 - self.adds) * self.outputs[-1].bytes if self._sums and self._writes_sum else written
+
+    def kernels(self) -> Real:
+        return self.passes
+
+    @property
+    def _sums(self) -> bool:
+        return not same(self.adds, 0.0)
+
+    @property
+    def _writes_sum(self) -> bool:
+        return len(self.outputs) > (2 if self.method == "rms" else 3)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -150,6 +180,8 @@ class Softmax(AbstractOp):
         Whether the kernel reads each row once, however long it is.
     visible
         Share of the elements that the kernel reads: it skips what a mask hides, and writes zeros there.
+    passes
+        Kernels that it takes, each of which reads the input.
     """
 
     kind: ClassVar[Kind] = Kind.SOFTMAX
@@ -159,9 +191,16 @@ class Softmax(AbstractOp):
     backward: bool = False
     on_chip: bool = False
     visible: Real = 1.0
+    passes: float = 1.0
 
     def flops(self) -> Real:
         return (4.0 if self.backward else 5.0) * self.outputs[0].numel
+
+    def bytes_read(self) -> Real:
+        return AbstractOp.bytes_read(self) + (self.passes - 1.0) * self.inputs[0].bytes
+
+    def kernels(self) -> Real:
+        return self.passes
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -10,43 +10,15 @@ from roofsim.graph.tensor import BOOL, FP32, INT64, Role, Tensor
 from roofsim.lower.blocks.context import own_heads, to_heads, to_tokens, whole_context
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, maximum, minimum, round_up, same
-from roofsim.records import dataclass, replace
+from roofsim.records import replace
 
 if TYPE_CHECKING:
+    from roofsim.lower.blocks.heads import Heads
     from roofsim.lower.blocks.layers import Layers
     from roofsim.lower.call import Call
 
 #: What a rotary embedding multiplies by: cosines and sines, or complex numbers.
 Tables = tuple[Tensor, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Heads:
-    """The shape of one attention layer."""
-
-    heads: Real
-    kv_heads: Real
-    head_size: Real
-    value_head_size: Real
-    causal: bool = True
-    window: Real | None = None
-    dropout: float = 0.0
-    scale: bool = True
-    soft_cap: bool = False
-    sinks: bool = False
-    wide_softmax: bool = False
-    """Whether the unfused code computes the softmax in fp32 (the transformers library does for newer models)."""
-    copies: bool = True
-    """Whether unfused products need contiguous copies of queries, keys and values."""
-    wide_scores: bool = False
-    """Whether the unfused code multiplies queries and keys in fp32 (GPT-J)."""
-    head_major: bool = False
-    """Whether the queries lie head by head: a flash kernel's result then does too, and is made contiguous again."""
-
-    @property
-    def grouped(self) -> bool:
-        """Whether several query heads share a key-value head."""
-        return not same(self.heads, self.kv_heads)
 
 
 def kernel_of(call: Call, heads: Heads, *, masked: bool) -> str:

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.lower.shares import emit, one
+from roofsim.lower.blocks.exchange import emit
+from roofsim.lower.shares import one
 from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
-    from roofsim.lower.blocks.attention import Heads
+    from roofsim.lower.blocks.heads import Heads
     from roofsim.lower.blocks.layers import Layers
 
 

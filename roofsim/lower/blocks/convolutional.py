@@ -8,6 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Collective, Convolution, Elementwise, Normalization, Pool, Resize
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.layers import Layers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.shares import one
 from roofsim.numeric import Real, floor, product
 from roofsim.records import dataclass
@@ -208,7 +209,7 @@ class VisionLayers(Layers):
     def classify(self, x: Tensor, classes: Real, *, train: bool, bias: bool = True) -> Tensor:
         """Apply a linear classifier to ``[batch, width]`` and, while training, the cross entropy loss."""
         logits = self.linear(x, classes, Purpose.CLASSIFIER, bias=bias)
-        return self.cross_entropy(logits, self.labels(x.shape[0])) if train else logits
+        return cross_entropy(self, logits, self.labels(x.shape[0])) if train else logits
 
     def patches(self, images: Tensor, width: Real, size: Real) -> Tensor:
         """Turn square patches into tokens ``[batch, patches, width]`` by one convolution without overlap."""

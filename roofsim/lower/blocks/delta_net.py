@@ -13,7 +13,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import CacheAppend, Elementwise, Matmul
 from roofsim.graph.tensor import FP32, Role, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
-from roofsim.lower.shares import enter, leave
+from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.numeric import Real, minimum
 from roofsim.records import dataclass
 

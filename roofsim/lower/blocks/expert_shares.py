@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.lower.shares import emit, one
+from roofsim.lower.blocks.exchange import emit
+from roofsim.lower.shares import one
 from roofsim.numeric import where
 
 if TYPE_CHECKING:

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
+from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.blocks.mlp import dense_mlp, gated
 from roofsim.lower.blocks.router import route
-from roofsim.lower.shares import combine, dispatch, enter, leave, one
+from roofsim.lower.shares import one
 from roofsim.numeric import Real, exactly, product
 
 if TYPE_CHECKING:

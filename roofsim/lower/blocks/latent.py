@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
 from roofsim.graph.tensor import FP32, Tensor
-from roofsim.lower.blocks.attention import Heads, Tables, attend, cached, expand_heads, rotary_tables, rotate
+from roofsim.lower.blocks.attention import Tables, attend, cached, expand_heads, rotary_tables, rotate
 from roofsim.records import replace
 
 if TYPE_CHECKING:
+    from roofsim.lower.blocks.heads import Heads
     from roofsim.lower.blocks.layers import Layers
     from roofsim.lower.call import Call
     from roofsim.numeric import Real

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import (
@@ -20,68 +19,14 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import BOOL, FP32, INT64, DType, Tensor
-from roofsim.lower.blocks.losses import chained_cross_entropy
-from roofsim.lower.shares import Shares, one, statistics
+from roofsim.lower.shares import Shares
 from roofsim.numeric import Real, product, same
 from roofsim.records import dataclass, field
-from roofsim.spec.engine.attention import AttentionFacts
-from roofsim.spec.engine.schema import Engine
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.builder import Builder
-
-
-#: Attention that runs as several kernels.
-SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
-
-
-@cache
-def unnamed() -> Engine:
-    """Return an engine of default facts, but for fused attention."""
-    return Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Flavour:
-    """How the engine's library implements what a model asks for; decided by engine facts and precision.
-
-    Attributes
-    ----------
-    engine
-        The engine as it runs this phase (`in_phase`); see docs/concepts/engines.md.
-    training
-        Whether the pass is a training step's.
-    dropout
-        Rate of dropout that replaces the model's own; None: the model's.
-    batch_norm_ranks
-        Ranks over whose batches batch norms take their statistics.
-    """
-
-    engine: Engine = field(default_factory=unnamed)
-    training: bool = True
-    dropout: float | None = None
-    batch_norm_ranks: Real = 1.0
-
-    @classmethod
-    def of(
-        cls, *, training: bool = True, dropout: float | None = None, batch_norm_ranks: Real = 1.0, **facts: object
-    ) -> Flavour:
-        """Return the flavour of an engine of fused attention with other facts, by flat name.
-
-        Raises
-        ------
-        KeyError
-            For a fact that there is not.
-        """
-        engine = unnamed().changed(**facts)
-        return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
-
-    @property
-    def attention(self) -> str:
-        """How attention runs; a kernel of its own for decode steps is a fused one."""
-        facts = self.engine.attention
-        return "flash" if facts.decode_generation not in (None, *SEVERAL_KERNELS) else facts.implementation
+    from roofsim.lower.flavour import Flavour
 
 
 @dataclass(frozen=True)
@@ -291,46 +236,6 @@ class Layers:
         out = self.b.tensor(leaf, *x.shape, dtype=x.dtype)
         fields = {"row": x.shape[-1], "logarithm": logarithm, "on_chip": on_chip, "visible": visible, "holds": alive}
         return self._one(Softmax, leaf, (x,), out, **fields)
-
-    def cross_entropy(self, logits: Tensor, labels: Tensor, *alive: Tensor, upcast: bool | None = None) -> Tensor:
-        """Return the mean cross entropy of ``[tokens, classes]`` logits.
-
-        `upcast` says whether the model's code widens them first (left out: as the flavour does); `alive` are other
-        tensors that the calling function still holds.
-        """
-        with self.b.scope(Purpose.LOSS):
-            if self.flavour.engine.fusion.split_cross_entropy != "chain":
-                statistics(self, logits, FP32)
-            for _ in range(self.flavour.engine.training.loss_metrics):
-                # What a metric computes of each micro batch's logits, without gradients: torch's loss in fp32.
-                with self.b.scope(Purpose.METRICS):
-                    log_probabilities = self.softmax(self.cast(logits, FP32), logarithm=True)
-                    metric = self.b.tensor("metric", dtype=FP32)
-                    self._one(Loss, "metric", (log_probabilities, labels), metric, function="nll")
-            if self.flavour.engine.fusion.cross_entropy == "fused":
-                loss = self.b.tensor("loss", dtype=FP32)
-                return self._one(Loss, "cross_entropy", (logits, labels), loss, function="fused_cross_entropy")
-            in_place = self.flavour.engine.fusion.cross_entropy == "in_place"
-            widens = in_place or (self.flavour.engine.fusion.cross_entropy == "upcast" if upcast is None else upcast)
-            wide = self.cast(logits, FP32) if widens else logits
-            if in_place:
-                loss = self.b.tensor("loss", dtype=FP32)
-                return self._one(Loss, "cross_entropy", (wide, labels), loss, function="in_place_cross_entropy")
-            if self.flavour.engine.fusion.split_cross_entropy == "chain" and not one(self.shares.tensor):
-                return chained_cross_entropy(self, wide, labels, logits, *alive)
-            log_probabilities = self.softmax(wide, logarithm=True)
-            loss = self.b.tensor("loss", dtype=wide.dtype)
-            weight = self.b.tensor("total_weight", dtype=wide.dtype)
-            # The caller's logits object lives until the loss function returns.
-            self.b.emit(
-                Loss,
-                "nll",
-                inputs=(log_probabilities, labels),
-                outputs=(loss, weight),
-                holds=(logits, *alive),
-                function="nll",
-            )
-            return loss
 
     def mse_loss(self, prediction: Tensor, target: Tensor) -> Tensor:
         """Return the mean squared error."""

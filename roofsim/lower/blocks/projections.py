@@ -11,7 +11,7 @@ from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.tensor import Tensor
-    from roofsim.lower.blocks.attention import Heads
+    from roofsim.lower.blocks.heads import Heads
     from roofsim.lower.blocks.layers import Layers
 
 

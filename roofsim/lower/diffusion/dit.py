@@ -8,8 +8,10 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import BOOL, FP32, INT64, Tensor
-from roofsim.lower.blocks.attention import Heads, attend
+from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.diffusion.mmdit import JointDit
 from roofsim.lower.diffusion.parts import (
     TIME_WIDTH,
@@ -21,7 +23,6 @@ from roofsim.lower.diffusion.parts import (
     sinusoids,
     timesteps,
 )
-from roofsim.lower.shares import enter, leave
 from roofsim.numeric import exactly
 from roofsim.records import dataclass
 

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, Tensor
-from roofsim.lower.blocks.attention import Heads, attend, kernel_of, rotate
+from roofsim.lower.blocks.attention import attend, kernel_of, rotate
+from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.layers import Layers
 from roofsim.lower.diffusion.parts import (
     TIME_WIDTH,
@@ -20,7 +22,6 @@ from roofsim.lower.diffusion.parts import (
     strided_linear,
     timesteps,
 )
-from roofsim.lower.shares import enter, leave
 from roofsim.numeric import exactly
 from roofsim.records import dataclass, replace
 

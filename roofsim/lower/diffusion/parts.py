@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
-from roofsim.lower.shares import enter, leave
+from roofsim.lower.blocks.exchange import enter, leave
 from roofsim.numeric import Real, floor
 from roofsim.records import dataclass
 

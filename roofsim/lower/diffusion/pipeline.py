@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
-from roofsim.lower.blocks.attention import Heads, attend
+from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.diffusion.mmdit import JointDit
 from roofsim.lower.diffusion.parts import latent_side
 from roofsim.lower.diffusion.unet import DiffusionUnet

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
-from roofsim.lower.blocks.attention import Heads, attend
+from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.diffusion.parts import (
     condition,
     geglu,

@@ -8,13 +8,16 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import AUTO, BOOL, INT64, Tensor
-from roofsim.lower.blocks.attention import Heads, attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
+from roofsim.lower.blocks.attention import attend, cached, in_chunks, kernel_of, rotary_tables, rotate_part
 from roofsim.lower.blocks.delta_net import delta_layer
+from roofsim.lower.blocks.exchange import enter, leave, whole_vocabulary
 from roofsim.lower.blocks.experts import experts_layer, shared_experts
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.latent import latent_attention, latent_tables
 from roofsim.lower.blocks.layers import Layers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.mlp import dense_mlp
-from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
+from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, any_above, ceil, exactly, floor, product
 from roofsim.records import dataclass
 
@@ -389,7 +392,7 @@ class _Decoder:
         labels = layers.labels(tokens)
         if layers.flavour.engine.fusion.cross_entropy == "upcast":
             labels = layers.copy(labels, "shift")
-        layers.cross_entropy(flat, labels, x)
+        cross_entropy(layers, flat, labels, x)
 
 
 __all__ = ["dense_mlp", "lower_decoder"]

@@ -9,11 +9,14 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, Sort
 from roofsim.graph.tensor import BOOL, INT32, INT64, DType, Tensor
-from roofsim.lower.blocks.attention import Heads, attend, rotary_tables, rotate
+from roofsim.lower.blocks.attention import attend, rotary_tables, rotate
+from roofsim.lower.blocks.exchange import enter, leave, whole_vocabulary
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.layers import Layers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.mlp import dense_mlp
 from roofsim.lower.blocks.projections import ProjectionBiases, project
-from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
+from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, exactly, product
 from roofsim.records import dataclass
 
@@ -242,7 +245,7 @@ class _Encoder:
         logits = layers.linear(enter(layers, x), model.vocab_size, Purpose.LOGITS, weight=weight, bias=True)
         if not self.call.trains:
             return whole_vocabulary(layers, logits)
-        return layers.cross_entropy(logits, layers.labels(x.shape[0]), entered, upcast=False)
+        return cross_entropy(layers, logits, layers.labels(x.shape[0]), entered, upcast=False)
 
     def _span(self, x: Tensor) -> list[Tensor]:
         """Score each token as the start and as the end of an answer."""
@@ -254,7 +257,7 @@ class _Encoder:
             return logits
         # Positions beyond the sequence are clamped to its end.
         ends = [layers.pointwise("clamp", layers.labels(part.shape[0]), dtype=INT64) for part in logits]
-        return [layers.cross_entropy(part, end, x, upcast=False) for part, end in zip(logits, ends, strict=True)]
+        return [cross_entropy(layers, part, end, x, upcast=False) for part, end in zip(logits, ends, strict=True)]
 
     def _classify(self, pooled: Tensor) -> Tensor:
         """Classify the pooled token: a head of its own, or next-sentence prediction beside the masked words."""
@@ -264,7 +267,7 @@ class _Encoder:
         logits = layers.linear(pooled, model.num_classes, Purpose.CLASSIFIER, bias=True)
         if not self.call.trains:
             return logits
-        return layers.cross_entropy(logits, layers.labels(pooled.shape[0]), upcast=False)
+        return cross_entropy(layers, logits, layers.labels(pooled.shape[0]), upcast=False)
 
 
 __all__ = ["lower_encoder"]

@@ -9,11 +9,14 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.component import Component, Purpose
 from roofsim.graph.ops import Elementwise, Gather, View
 from roofsim.graph.tensor import AUTO, FP16, FP32, INT64, Role, Tensor
-from roofsim.lower.blocks.attention import Heads, attend, cached, kernel_of
+from roofsim.lower.blocks.attention import attend, cached, kernel_of
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.exchange import enter, leave, whole_vocabulary
+from roofsim.lower.blocks.heads import Heads
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.blocks.projections import by_head
 from roofsim.lower.blocks.relative_bias import aligned, bucketed_bias, causal_bias, contiguous_bias, zero_bias
-from roofsim.lower.shares import Shares, enter, leave, one, whole_vocabulary
+from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Real, product
 from roofsim.records import dataclass
 
@@ -256,7 +259,7 @@ class _EncoderDecoder:
                 flat = layers.view(logits, "reshape", tokens, model.vocab_size)
                 labels = layers.view(self.labels, "reshape", tokens)
                 alive = (x, scaled) if memory is None else (x, scaled, memory)
-                layers.cross_entropy(flat, labels, *dict.fromkeys(alive), upcast=False)
+                cross_entropy(layers, flat, labels, *dict.fromkeys(alive), upcast=False)
             else:
                 whole_vocabulary(layers, logits)
 

@@ -9,6 +9,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Scan
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.numeric import Real, ceil, product
 from roofsim.records import dataclass
 
@@ -112,4 +113,4 @@ class _Mamba:
                 return logits
             tokens = product(*x.shape[:2])
             labels = layers.copy(layers.labels(tokens), "shift")
-            return layers.cross_entropy(layers.view(logits, "reshape", tokens, model.vocab_size), labels, x)
+            return cross_entropy(layers, layers.view(logits, "reshape", tokens, model.vocab_size), labels, x)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -124,11 +125,11 @@ class _Inception:
         """Return the cross entropy, plus 0.4 times that of the auxiliary classifier, as the reference training does."""
         layers = self.layers
         labels = layers.labels(logits.shape[0])
-        loss = layers.cross_entropy(logits, labels)
+        loss = cross_entropy(layers, logits, labels)
         if auxiliary is None:
             return loss
         with layers.b.scope("auxiliary"):
-            second = layers.pointwise("mul_scalar", layers.cross_entropy(auxiliary, labels))
+            second = layers.pointwise("mul_scalar", cross_entropy(layers, auxiliary, labels))
         return layers.add(loss, second)
 
     # -- parts of blocks ----------------------------------------------------------------------------------------

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy, Elementwise, Matmul, View
-from roofsim.lower.blocks.attention import Heads, attend
+from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.projections import project_stacked
 from roofsim.lower.blocks.relative_bias import indexed_bias
 from roofsim.numeric import Real, ceil, exactly, floor, maximum, minimum, same, where

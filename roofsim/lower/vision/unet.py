@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.builder import Builder
 from roofsim.graph.ops import Convolution
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.numeric import Real, product
 from roofsim.records import dataclass
 
@@ -26,7 +27,7 @@ def lower_unet(model: UnetModel, call: Call) -> OpGraph:
     if call.trains:
         pixels = product(call.batch, *logits.shape[2:])
         flat = layers.view(logits, "reshape", pixels, model.num_classes)
-        layers.cross_entropy(flat, layers.labels(pixels), upcast=False)
+        cross_entropy(layers, flat, layers.labels(pixels), upcast=False)
     return b.graph()
 
 

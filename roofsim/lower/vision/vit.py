@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 from roofsim.graph.builder import Builder
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Copy
-from roofsim.lower.blocks.attention import Heads, attend, kernel_of
+from roofsim.lower.blocks.attention import attend, kernel_of
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.exchange import enter, leave
+from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.blocks.projections import ProjectionBiases, project, project_stacked
 from roofsim.lower.blocks.relative_bias import aligned, contiguous_bias, indexed_bias
-from roofsim.lower.shares import enter, leave
 from roofsim.numeric import Real, floor
 from roofsim.records import dataclass
 

@@ -14,6 +14,7 @@ from roofsim.graph.ops import (
     Dropout,
     Elementwise,
     Embedding,
+    ExtraKernels,
     Fused,
     Gather,
     GroupedMatmul,
@@ -369,6 +370,7 @@ def _(op: Fused, tape: Tape) -> None:
 
 
 @backward.register(CacheAppend)
+@backward.register(ExtraKernels)
 @backward.register(OptimizerUpdate)
 @backward.register(HostCompute)
 @backward.register(HostTransfer)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import CacheAppend, Cast, HostCompute, HostTransfer
+from roofsim.graph.ops import CacheAppend, Cast, HostCompute, HostTransfer, parts_of
 from roofsim.graph.rewire import rewired_all
 from roofsim.graph.split import split_blocks
 from roofsim.graph.tensor import Role, Tensor
@@ -162,7 +162,8 @@ def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
     whole: Real = 0.0
     new: Real = 0.0
     for cache in caches:
-        append = next((op for op in body if isinstance(op, CacheAppend) and op.inputs[1].root is cache), None)
+        parts = (part for op in body for part in parts_of(op))
+        append = next((part for part in parts if isinstance(part, CacheAppend) and part.inputs[1].root is cache), None)
         # The cache of other micro batches, and what the last page has room for, stays where it is.
         shape = cache.shape if append is None else append.outputs[0].shape
         here[cache] = replace(

@@ -62,7 +62,7 @@ class MergeProjections:
                 _write(writer, merged[key], key[2])
             elif op not in dropped:
                 writer.add(op)
-        return graph.replaced(writer.ops, *self.ensures)
+        return graph.replaced(writer.program(), *self.ensures)
 
     def _key(self, op: Matmul, stored: dict[Tensor, DType]) -> Key | None:
         """Return what an op shares with those that it is merged with; None: with none."""

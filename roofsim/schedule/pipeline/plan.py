@@ -73,14 +73,16 @@ def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: i
         If the order can never run: some work waits for itself.
     """
     orders = [schedule.order(stage, stages, micro_batches, virtual) for stage in range(stages)]
-    parts = stages * virtual
+    placement = schedule.placement(stages, virtual)
+    parts = len(placement)
+    of_stage = [[part for part, owner in enumerate(placement) if owner == stage] for stage in range(stages)]
     # Work and results by number: (kind, micro batch, part of the model). One more stands for nothing to wait for.
     numbers = [
-        [(kind * micro_batches + micro) * parts + chunk * stages + stage for kind, micro, chunk in order]
+        [(kind * micro_batches + micro) * parts + of_stage[stage][chunk] for kind, micro, chunk in order]
         for stage, order in enumerate(orders)
     ]
     needs = _needs(len(KINDS), micro_batches, parts)
-    return _sorted(numbers, needs, _levels(numbers, needs, schedule.name), micro_batches, stages, virtual)
+    return _sorted(numbers, needs, _levels(numbers, needs, schedule.name), micro_batches, of_stage)
 
 
 def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
@@ -126,10 +128,12 @@ def _sorted(
     needs: NDArray[np.intp],
     levels: list[int],
     micro_batches: int,
-    stages: int,
-    virtual: int,
+    of_stage: list[list[int]],
 ) -> Plan:
-    nothing, parts = len(needs), stages * virtual
+    nothing, parts = len(needs), sum(map(len, of_stage))
+    stages, chunks = np.zeros(parts, dtype=np.intp), np.zeros(parts, dtype=np.intp)
+    for owner, own in enumerate(of_stage):
+        stages[own], chunks[own] = owner, np.arange(len(own))
     before = np.full(nothing, nothing)
     for order in numbers:
         before[order[1:]] = order[:-1]
@@ -140,11 +144,11 @@ def _sorted(
     place[work] = np.arange(len(work))
     kind, rest = np.divmod(work, micro_batches * parts)
     micro, part = np.divmod(rest, parts)
-    chunk, stage = np.divmod(part, stages)
+    stage = stages[part]
     taken = needs[work]
     starts = np.flatnonzero(np.diff(heights[work], prepend=-1))
     return Plan(
-        kind=kind, stage=stage, micro=micro, chunk=chunk, before=place[before[work]], needs=place[taken],
-        crosses=np.where(taken == nothing, 0.0, (taken % parts % stages != stage).astype(np.float64)),
+        kind=kind, stage=stage, micro=micro, chunk=chunks[part], before=place[before[work]], needs=place[taken],
+        crosses=np.where(taken == nothing, 0.0, (stages[taken % parts] != stage).astype(np.float64)),
         levels=(*starts.tolist(), len(work)),
     )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Final
 
+import numpy as np
+
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -57,8 +59,8 @@ class Accuracy:
 class PipelineSchedule(ABC):
     """The order in which the stages of a pipeline work on their micro batches, and what follows from it.
 
-    A schedule has no state. `stages` is the number of stages, `virtual` the chunks of layers that each has: chunk `c` of
-    stage `i` is part `c * stages + i` of the model. Numbers in `order` are whole; elsewhere they are floats or arrays.
+    A schedule has no state. `stages` is the number of stages, `virtual` the chunks of layers that each has; `placement` says
+    which stage has which part of the model. Numbers in `order` are whole; elsewhere they are floats or arrays.
 
     Attributes
     ----------
@@ -70,6 +72,9 @@ class PipelineSchedule(ABC):
         Where its order was published.
     virtual_stages
         Fewest and most chunks per stage that it takes; None: any number.
+    folds
+        Whether every second chunk goes through the stages backward (V-shaped), so that the last stage hands on to itself and,
+        with an even number of chunks, the first stage has the head beside the embedding.
     splits_backward
         Whether gradients of weights are work of their own, which nothing but the update waits for.
     drains_in_turn
@@ -82,6 +87,7 @@ class PipelineSchedule(ABC):
     description: ClassVar[str]
     source: ClassVar[str]
     virtual_stages: ClassVar[tuple[int, int | None]] = (1, 1)
+    folds: ClassVar[bool] = False
     splits_backward: ClassVar[bool] = False
     drains_in_turn: ClassVar[bool] = True
     accuracy: ClassVar[Accuracy] = Accuracy()
@@ -96,6 +102,20 @@ class PipelineSchedule(ABC):
         """Return the schedule that runs under this name with so many chunks per stage: itself, unless it says otherwise."""
         del virtual
         return self
+
+    def placement(self, stages: int, virtual: int) -> list[int]:
+        """Return the stage of each part of the model, chunk after chunk.
+
+        >>> from roofsim.schedule.pipeline.gpipe import GPipe
+        >>> GPipe().placement(2, 2)
+        [0, 1, 0, 1]
+        """
+        way = range(stages)
+        return [stage for chunk in range(virtual) for stage in (reversed(way) if self.folds and chunk % 2 else way)]
+
+    def head_on_first(self, virtual: Real) -> bool:
+        """Tell whether the first stage has the head and the loss as well."""
+        return self.folds and int(np.ravel(virtual)[0]) % 2 == 0
 
     def layer_unit(self, stages: int, virtual: int) -> int:
         """Return what the number of layers must be a multiple of: with chunks, all of them have the same layers."""

@@ -9,11 +9,12 @@ import numpy as np
 from roofsim.points import whole
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.plan import Plan, plan
+from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.numeric import Real
+    from roofsim.numeric import Array, Real
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
 
 #: Pieces of work beyond which a schedule is not run to its end: what a group of micro batches adds is then constant.
@@ -21,6 +22,8 @@ MOST_WORK: Final = 16_384
 #: Rounds (as many micro batches as stages) after which it is, and over how many of them that constant is measured.
 SETTLED: Final = 5
 MEASURED: Final = 2
+#: Pieces of work times elements of arrays that run at once: 64 MiB of seconds.
+AT_ONCE: Final = 2**23
 #: Share of a backward pass that is gradients of weights: as many FLOPs as those of inputs, where a schedule parts them.
 WEIGHT_SHARE: Final = 0.5
 
@@ -73,15 +76,42 @@ def simulate(
     """
     durations = _durations(schedule, stages, virtual)
     found = plan(schedule, durations.shape[1], micro_batches, virtual)
-    lasts = durations[found.kind, found.stage]
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
-    delay = np.multiply.outer(found.crosses, np.broadcast_to(latency, shape))
-    start, end = np.zeros((found.size, *shape)), np.zeros((found.size + 1, *shape))
+    columns, delay = _columns(durations, latency, shape)
+    start = np.zeros((found.size, columns.shape[1]))
+    end = _ends(found, columns, delay, start)
+    return Timed(plan=found, start=start.reshape(-1, *shape), end=end[:-1].reshape(-1, *shape))
+
+
+def _columns(durations: Any, latency: Real, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    """Return the seconds of work by number of kind and stage, and those of messages: a column for each element of arrays."""
+    spread = np.broadcast_to(durations, (*durations.shape[:2], *shape))
+    return spread.reshape(durations.shape[0] * durations.shape[1], -1), np.broadcast_to(latency, shape).ravel()
+
+
+def _ends(found: Plan, durations: Array, delay: Array, start: Array | None = None) -> Array:
+    """Return when each piece of work ends, level after level; one row more, of zeros, for nothing to wait for.
+
+    Parameters
+    ----------
+    durations
+        Seconds by kind and stage: (kinds * stages, columns).
+    delay
+        Seconds of a message: (columns,).
+    start
+        Filled with when each begins, if given.
+    """
+    own = found.kind * (len(durations) // len(KINDS)) + found.stage
+    end, waits = np.zeros((found.size + 1, durations.shape[1])), bool(delay.any())
     for first, stop in zip(found.levels, found.levels[1:], strict=False):
-        begin = np.maximum(end[found.before[first:stop]], end[found.needs[first:stop]] + delay[first:stop])
-        start[first:stop] = begin
-        np.add(begin, lasts[first:stop], out=end[first:stop])
-    return Timed(plan=found, start=start, end=end[:-1])
+        begin = end.take(found.needs[first:stop], axis=0)
+        if waits:
+            begin += np.multiply.outer(found.crosses[first:stop], delay)
+        np.maximum(begin, end.take(found.before[first:stop], axis=0), out=begin)
+        if start is not None:
+            start[first:stop] = begin
+        np.add(begin, durations.take(own[first:stop], axis=0), out=end[first:stop])
+    return end
 
 
 def _durations(schedule: PipelineSchedule, stages: Sequence[StageTimes], virtual: int) -> Any:
@@ -107,8 +137,25 @@ def simulated_makespan(
     number = sum(whole(one.positions) for one in stages)
     rounds, left = divmod(micro_batches, number)
     most = max(MOST_WORK // (3 * number * number * virtual), SETTLED + MEASURED)
+    durations = _durations(schedule, stages, virtual)
+
+    def seconds(passes: int) -> Real:
+        return _makespan(plan(schedule, number, passes, virtual), durations, latency)
+
     if rounds <= most:
-        return simulate(schedule, stages, micro_batches, virtual, latency).makespan
-    long = simulate(schedule, stages, most * number + left, virtual, latency).makespan
-    short = simulate(schedule, stages, (most - MEASURED) * number + left, virtual, latency).makespan
+        return seconds(micro_batches)
+    long, short = seconds(most * number + left), seconds((most - MEASURED) * number + left)
     return long + (long - short) * ((rounds - most) / MEASURED)
+
+
+def _makespan(found: Plan, durations: Any, latency: Real) -> Real:
+    """Return the seconds from the first beginning to the last end; of arrays, some elements at once, to bound the memory."""
+    shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
+    columns, delay = _columns(durations, latency, shape)
+    step = max(AT_ONCE // found.size, 1)
+    totals = [
+        _ends(found, columns[:, first : first + step], delay[first : first + step]).max(axis=0)
+        for first in range(0, columns.shape[1], step)
+    ]
+    total: Array = np.concatenate(totals).reshape(shape)
+    return float(total) if total.ndim == 0 else total

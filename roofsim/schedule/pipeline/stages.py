@@ -50,11 +50,13 @@ def stage_plans(
     *,
     embedding: bool = False,
     loss: bool = False,
+    head_on_first: bool = False,
 ) -> list[StagePlan]:
     """Deal the layers of all blocks out evenly; what is left over goes to stages in the middle.
 
     `repeats` are the layers of each block; `stages` at least two; `stated` the layers of each stage, where they are given;
-    `embedding` and `loss` say whether these count as a layer of the first and of the last stage. Of `Points` each has whole
+    `embedding` and `loss` say whether these count as a layer of the stages that have them: the first, and the last or
+    (`head_on_first`) the first as well. Of `Points` each has whole
     layers of its own; those with other kinds of stages are of another structure.
 
     Raises
@@ -62,7 +64,7 @@ def stage_plans(
     Diverged
         Where points have other kinds of stages.
     """
-    dealt = (None if stated is None else tuple(stated), embedding, loss)
+    dealt = (None if stated is None else tuple(stated), embedding, loss, head_on_first)
     if not isinstance(stages, Points) and not any(isinstance(number, Points) for number in repeats):
         return list(_plans(tuple(map(float, repeats)), int(stages), *dealt))
     columns = np.broadcast_arrays(stages, *repeats)
@@ -87,15 +89,21 @@ def _stacked(plans: Sequence[StagePlan]) -> StagePlan:
 
 @lru_cache(maxsize=1024)
 def _plans(
-    repeats: tuple[float, ...], number: int, stated: tuple[int, ...] | None, embedding: bool, loss: bool
+    repeats: tuple[float, ...],
+    number: int,
+    stated: tuple[int, ...] | None,
+    embedding: bool,
+    loss: bool,
+    head_on_first: bool,
 ) -> tuple[StagePlan, ...]:
-    sizes = list(stated) if stated is not None else _dealt(int(sum(repeats)), number, int(embedding), int(loss))
+    head = 0 if head_on_first else number - 1
+    sizes = list(stated) if stated is not None else _dealt(int(sum(repeats)), number, int(embedding), int(loss), head)
     kinds: dict[tuple[tuple[float, ...], bool, bool, int], list[int]] = {}
     start, run = 0, 0
     for index, size in enumerate(sizes):
         # Of stated sizes only neighbours are of one kind: what a pipeline takes depends on their order.
         run += stated is not None and index > 0 and size != sizes[index - 1]
-        kind = (_overlaps(repeats, start, start + size), index == 0, index == number - 1, run)
+        kind = (_overlaps(repeats, start, start + size), index == 0, index == head, run)
         kinds.setdefault(kind, []).append(index)
         start += size
     return tuple(
@@ -107,10 +115,10 @@ def _plans(
     )  # fmt: skip
 
 
-def _dealt(layers: int, stages: int, embedding: int, loss: int) -> list[int]:
+def _dealt(layers: int, stages: int, embedding: int, loss: int, head: int) -> list[int]:
     sizes = _sizes(layers + embedding + loss, stages)
     sizes[0] -= embedding
-    sizes[-1] -= loss
+    sizes[head] -= loss
     return sizes
 
 

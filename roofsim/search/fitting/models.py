@@ -108,6 +108,9 @@ def _members(family: str) -> list[tuple[str, int]]:
     found = [name for name, path in known.items() if path.parent.name == wanted]
     if not found:
         found = [name for name in known if name == wanted or name.startswith((f"{wanted}-", f"{wanted}."))]
+    if not found:  # a folder, or names, of plug-ins
+        known = catalog.known("model")
+        found = [name for name, path in known.items() if path.parent.name == wanted or name.startswith(f"{wanted}-")]
     if not found:
         prefixes = sorted({name.split("-")[0] for name in known})
         close = near_matches(wanted, [*FAMILIES, *prefixes])

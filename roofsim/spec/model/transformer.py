@@ -264,9 +264,15 @@ class DecoderModel(TransformerModel):
             recurrent=net is not None,
             experts=self.num_experts,
             experts_per_token=self.experts_per_token,
-            expert_width=self.completed().expert_intermediate_size,
+            expert_width=self._expert_width(),
             parameters_beside=float(sum(network.parameters for network in self.beside)),
         )
+
+    def _expert_width(self) -> int:
+        """Return the intermediate size of one expert."""
+        if self.expert_intermediate_size is not None:
+            return self.expert_intermediate_size
+        return 4 * self.hidden_size if self.intermediate_size is None else self.intermediate_size
 
     def one_layer(self) -> Self:
         """Return this model with a single layer, one with experts if it has any."""
@@ -299,8 +305,7 @@ class DecoderModel(TransformerModel):
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""
         filled = super().completed()
-        width = filled.intermediate_size if self.expert_intermediate_size is None else self.expert_intermediate_size
-        assert width is not None
+        width = self._expert_width()
         shared = self.shared_expert_intermediate_size
         if shared is None and not (type(self.num_shared_experts) is int and self.num_shared_experts == 0):
             shared = width * self.num_shared_experts

@@ -149,6 +149,8 @@ def _chunks_not_taken(given: Parallel) -> tuple[str, str]:
     hint = f"Use {one_of(others)}." if others else ""
     if most == 1:
         return f"schedule {given.schedule} has no virtual stages", hint
+    if least == most:
+        hint = f"Set virtual_stages: {least}."
     taken = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
     return f"schedule {given.schedule} takes {taken} virtual stages; got {given.virtual_stages}", hint
 

@@ -16,6 +16,7 @@ SCHEDULES: Final[dict[str, tuple[str, str]]] = {
     "interleaved": ("interleaved", "Interleaved"),
     "zero-bubble": ("zero_bubble", "ZeroBubble"),
     "breadth-first": ("breadth_first", "BreadthFirst"),
+    "zero-bubble-v": ("zero_bubble_v", "ZeroBubbleV"),
 }
 
 

@@ -1,0 +1,158 @@
+"""The command line: ``evidence list | score | fit | page | ablate``."""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from roofsim.errors import NoDataError, OutputError, SpecError
+from roofsim.output import visible
+from roofsim_evidence.subjects import SUBJECTS, VERBS, call, subject
+
+if TYPE_CHECKING:
+    from roofsim_evidence.pages import Page
+
+app = typer.Typer(
+    name="evidence",
+    help="Published measurements, and what they say of roofsim: fits, scores, pages, ablations. `evidence list` shows subjects.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+Name = Annotated[str, typer.Argument(metavar="SUBJECT", show_default=False, help="One of `evidence list`.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="SUBJECT", show_default=False, help="Some of `evidence list`.")
+]
+Groups = Annotated[bool, typer.Option("--groups", help="A line for every group (kernels, external-kernels).")]
+Transfer = Annotated[
+    bool,
+    typer.Option(
+        "--transfer", help="Also leave each card (or system) out of a fit in turn, and score it: takes minutes."
+    ),
+]
+Data = Annotated[
+    Path | None, typer.Option("--data", metavar="PATH", help="Other measurements: a file, or a folder of tables.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per measurement.")]
+Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measurement.")]
+Source = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="One source only. May be repeated.")]
+Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
+Tilings = Annotated[bool, typer.Option("--tilings", help="With --write: tilings.yaml too, which steps.yaml rests on.")]
+Output = Annotated[
+    Path | None, typer.Option("--output", metavar="FILE", help="Write the result to a file of your own.")
+]
+All = Annotated[bool, typer.Option("--all", help="Every page that needs no other package.")]
+Check = Annotated[
+    bool, typer.Option("--check", help="Write nothing; say whether the committed pages are those of today.")
+]
+Mechanisms = Annotated[
+    list[str] | None, typer.Argument(metavar="MECHANISM", show_default=False, help="Some mechanisms only.")
+]
+
+
+@app.command("list", epilog="evidence list")
+def list_subjects() -> None:
+    """List the subjects: what was measured, the verbs, measurements and page of each."""
+    width = max(map(len, SUBJECTS))
+    for name, one in SUBJECTS.items():
+        typer.echo(f"{name:{width}}  {one.about}")
+        files = [one.measurements and f"evidence/measurements/{one.measurements}", one.document, *one.constants]
+        typer.echo(f"{'':{width}}  {', '.join(one.verbs)}: {', '.join(filter(None, files))}")
+
+
+@app.command("score", epilog="evidence score kernels --transfer")
+def score(
+    name: Name, *, groups: Groups = False, transfer: Transfer = False, data: Data = None, source: Source = None,
+    json: Json = False, csv: Csv = False,
+) -> None:  # fmt: skip
+    """Say how far predictions by the shipped constants are off."""
+    options = {"groups": groups, "transfer": transfer, "data": data, "source": source, "json": json, "csv": csv}
+    _print(call(name, "score", options))
+
+
+@app.command("fit", epilog="evidence fit steps --write")
+def fit(
+    name: Name, *, write: Write = False, transfer: Transfer = False, tilings: Tilings = False, data: Data = None,
+    output: Output = None,
+) -> None:  # fmt: skip
+    """Fit the constants of a subject again, and say what they leave over."""
+    options = {"write": write, "transfer": transfer, "tilings": tilings, "data": data, "output": output}
+    _print(call(name, "fit", options))
+
+
+@app.command("page", epilog="evidence page memory exactness\nevidence page --all --check")
+def page(
+    names: Names = None, *, everything: All = False, check: Check = False, data: Data = None, groups: Groups = False,
+    output: Output = None,
+) -> None:  # fmt: skip
+    """Write the pages of docs that show the scores, or check them."""
+    if everything == bool(names):
+        raise SpecError("name some subjects, or give --all")
+    if output is not None and (everything or check or len(names or ()) > 1):
+        raise SpecError("--output takes one page, and neither --all nor --check")
+    chosen = names or [one for one, about in SUBJECTS.items() if "page" in about.verbs and about.measurements]
+    chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
+    old = False
+    for name in chosen:
+        built: Page = call(name, "page", {"data": data, "groups": groups})
+        if check:
+            difference = built.difference()
+            old = old or bool(difference)
+            typer.echo(difference or f"{built.path}: as committed")
+        elif output is not None:
+            built.save(output)
+            typer.echo(f"wrote {output}")
+        else:
+            typer.echo(f"wrote {', '.join(map(str, built.write()))}")
+    if old:
+        raise typer.Exit(1)
+
+
+@app.command("summary", epilog="evidence summary")
+def summary() -> None:
+    """Write the table of scores that travels with roofsim (`roofsim validate`): takes half an hour."""
+    from roofsim_evidence.summary import write_all
+
+    typer.echo(f"wrote {write_all()}")
+
+
+@app.command("ablate", epilog="evidence ablate multi-gpu bubble hidden")
+def ablate(name: Name, mechanisms: Mechanisms = None) -> None:
+    """Predict without one mechanism at a time, and print what each is worth."""
+    _print(call(name, "ablate", {"mechanisms": mechanisms}))
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(visible(text if text.endswith("\n") else f"{text}\n"))
+
+
+_UsageError: Any = typer.BadParameter.__base__
+
+
+def main() -> None:
+    """Run the command line. Exit code 0: done; 1: a page is not of today, or something could not be written; 2: a bad request."""
+    try:
+        code: Any = app(prog_name="evidence", standalone_mode=False)
+    except (KeyboardInterrupt, typer.Abort):
+        code = 130
+    except _UsageError as error:
+        error.show()
+        code = error.exit_code
+    except (SpecError, NoDataError, OutputError) as error:
+        if os.environ.get("ROOFSIM_DEBUG"):
+            raise
+        with suppress(OSError, ValueError):
+            sys.stderr.write(visible(f"evidence: {error}\n"))
+        code = 1 if isinstance(error, OutputError) else 2
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+__all__ = ["VERBS", "app", "main"]

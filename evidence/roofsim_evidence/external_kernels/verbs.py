@@ -1,0 +1,38 @@
+"""What `evidence` does with the tables of aiconfigurator-core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.calibrate.kernel_constants import write_fit
+from roofsim_evidence.external_kernels.page import page as filled
+from roofsim_evidence.external_kernels.reader import installed_version
+from roofsim_evidence.external_kernels.scores import examine, scores
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from roofsim_evidence.external_kernels.scores import Examination
+    from roofsim_evidence.pages import Page
+
+
+def score(*, data: Path | None = None, groups: bool = False) -> str:
+    """Return the errors of the shipped constants, as a page."""
+    return _page(examine(data), data, groups=groups).text
+
+
+def fit(*, data: Path | None = None, output: Path | None = None) -> str:
+    """Fit constants to some rows of each group; return the errors on the others, and on cards that were left out."""
+    found = examine(data, refit=True)
+    if output is not None and found.found is not None and found.refit is not None:
+        write_fit(output, found.found, scores(found.refit))
+    return _page(found, data).text
+
+
+def page(*, data: Path | None = None, groups: bool = False) -> Page:
+    """Return docs/external-kernels.md."""
+    return _page(examine(data, refit=True), data, groups=groups)
+
+
+def _page(found: Examination, data: Path | None, *, groups: bool = False) -> Page:
+    return filled(found, "of a folder" if data else installed_version(), groups=groups)

@@ -1,0 +1,33 @@
+"""What `evidence` does with single kernels."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.calibrate.kernel_fit import fit_kernels
+from roofsim.calibrate.kernels import held_out, load_kernels, report
+from roofsim_evidence.kernels.files import write_constants
+from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.kernels.score import transfer as transferred
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def score(*, groups: bool = False, transfer: bool = False, data: Path | None = None) -> str:
+    """Return the errors on the half that a fit has not seen; `transfer`: also on cards with constants of the others."""
+    table, _ = load_kernels(data or measured_file())
+    half, scores = held_out(table)
+    lines = ["Held-out half", *report(scores, groups=groups)]
+    if transfer:
+        lines += ["", "Cards left out", *report(transferred(table, half), groups=groups)]
+    return "\n".join(lines)
+
+
+def fit(*, write: bool = False, tilings: bool = False) -> str:
+    """Fit the constants of the kernel models to all rows."""
+    table, _ = load_kernels(measured_file())
+    _, scores = held_out(table)
+    if write:
+        write_constants(fit_kernels(table), scores, tilings=tilings)
+    return "\n".join(["Held-out half", *report(scores)])

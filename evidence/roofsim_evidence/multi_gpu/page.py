@@ -1,0 +1,77 @@
+"""Fill docs/multi-gpu-accuracy.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.calibrate.score import grouped, held_out, score
+from roofsim_evidence.markdown import table
+from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS, PEERS
+from roofsim_evidence.pages import Page, filled
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from roofsim_evidence.steps.cases import StepPrediction
+
+PATH: Final = "docs/multi-gpu-accuracy.md"
+WORST: Final = 15
+HEADS: Final = ("n", "mean", "median", "p90", "bias", "rank", "in interval", "published peer, mean")
+
+
+def group_of(row: StepPrediction) -> str:
+    """Return the line of the table that a row belongs to."""
+    case = row.case
+    gpu = case.gpu.upper().split("-")
+    card = f"{gpu[0]} {gpu[2]}" if gpu[0] == "A100" else "H100 500 W" if "500W" in gpu else gpu[0]
+    narrow = " fp8" if case.scenario["workload"]["precision"] == "fp8" else ""
+    return f"{LABELS[case.source]}: {case.family}, {card}{narrow}"
+
+
+def page(rows: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> Page:
+    """Return the page of measured rows, and of composed ones."""
+    held = held_out(rows)
+    sources = [*grouped(rows, lambda row: LABELS[row.case.source]).items(), ("all", list(rows)), ("held out", held)]
+    text = filled(
+        "multi-gpu-accuracy.md",
+        total=len(rows),
+        fitted=len(rows) - len(held),
+        refused=sum(not row.fits for row in rows),
+        sources=_scores("source", sources, PEERS),
+        sets=_scores("sets", list(grouped(rows, group_of).items())),
+        composed=_scores("set", [(LABELS[COMPOSED], list(composed))]),
+        worst=_worst(rows),
+    )
+    return Page(path=PATH, text=text)
+
+
+def sets(rows: Sequence[StepPrediction]) -> str:
+    """Return the table of scores by set."""
+    return _scores("sets", list(grouped(rows, group_of).items()))
+
+
+def _scores(
+    head: str, groups: Sequence[tuple[str, Sequence[StepPrediction]]], peers: dict[str, str] | None = None
+) -> str:
+    return table(
+        (head, *HEADS), [_cells(name, rows, (peers or {}).get(name, "")) for name, rows in groups], last="left"
+    )
+
+
+def _cells(name: str, rows: Sequence[StepPrediction], peer: str) -> tuple[str, ...]:
+    found = score(rows)
+    rank = "" if found.rank is None else f"{found.rank:.2f}"
+    inside = "" if found.coverage is None else f"{found.coverage:.0%}"
+    errors = (f"{value:.1%}" for value in (found.mean, found.median, found.p90))
+    return (name, str(found.n), *errors, f"{found.bias:+.1%}", rank, inside, peer)
+
+
+def _worst(rows: Sequence[StepPrediction]) -> str:
+    worst = sorted(rows, key=lambda row: -abs(row.error))[:WORST]
+    cells = [
+        (
+            row.case.name, LABELS[row.case.source], f"{row.case.measured:.3g} s", f"{row.predicted:.3g} s", f"{row.error:+.1%}",
+        )
+        for row in worst
+    ]  # fmt: skip
+    return table(("row", "source", "measured", "predicted", "error"), cells, left=2)

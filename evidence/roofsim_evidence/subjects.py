@@ -1,0 +1,174 @@
+"""Name the subjects: what each measures, and the functions that score it, fit it, fill its page, or switch parts of it off."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean, one_of
+from roofsim.records import dataclass
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+VERBS: Final = ("score", "fit", "page", "ablate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """Something that was measured.
+
+    Attributes
+    ----------
+    about
+        What it is, in a line.
+    home
+        Module whose functions ``score``, ``fit``, ``page`` and ``ablate`` do what the verbs say; it has those that make sense.
+        Their keyword arguments are the verbs' options.
+    verbs
+        The verbs that it has.
+    measurements
+        Its file in ``evidence/measurements``.
+    document
+        Its page; empty if it has none.
+    constants
+        Files of ``hardware/constants`` that a fit writes.
+    repeats
+        Subjects whose pages the page repeats parts of, so that it is written after them.
+    """
+
+    about: str
+    home: str
+    verbs: tuple[str, ...]
+    measurements: str
+    document: str = ""
+    constants: tuple[str, ...] = ()
+    repeats: tuple[str, ...] = ()
+
+    def function(self, verb: str) -> Callable[..., Any]:
+        """Return what a verb calls."""
+        found: Callable[..., Any] = getattr(importlib.import_module(self.home), verb)
+        return found
+
+    def options(self, verb: str) -> list[str]:
+        """Return the options that a verb takes for this subject."""
+        return list(inspect.signature(self.function(verb)).parameters)
+
+
+SUBJECTS: Final = {
+    "steps": Subject(
+        about="training steps and forward passes on one GPU",
+        home="roofsim_evidence.steps.verbs",
+        verbs=("score", "fit", "page"),
+        measurements="steps.jsonl",
+        document="docs/accuracy.md",
+        constants=("steps.yaml",),
+        repeats=("inference",),
+    ),
+    "kernels": Subject(
+        about="single kernels",
+        home="roofsim_evidence.kernels.verbs",
+        verbs=("score", "fit"),
+        measurements="kernels.csv.gz",
+        constants=("kernels.yaml", "inference.yaml", "tilings.yaml"),
+    ),
+    "collectives": Subject(
+        about="all-reduces, all-to-alls and messages over links and networks",
+        home="roofsim_evidence.collectives.verbs",
+        verbs=("score", "fit", "page"),
+        measurements="collectives.csv.gz",
+        document="docs/collectives-accuracy.md",
+        constants=("links.yaml",),
+    ),
+    "multi-gpu": Subject(
+        about="training steps on several GPUs",
+        home="roofsim_evidence.multi_gpu.verbs",
+        verbs=("score", "fit", "page", "ablate"),
+        measurements="multi-gpu.jsonl",
+        document="docs/multi-gpu-accuracy.md",
+        constants=("many_gpus.yaml",),
+    ),
+    "mechanisms": Subject(
+        about="the same steps, with one mechanism at a time switched off",
+        home="roofsim_evidence.multi_gpu.mechanism_verbs",
+        verbs=("page",),
+        measurements="multi-gpu.jsonl",
+        document="docs/mechanisms/evidence.md",
+    ),
+    "inference": Subject(
+        about="decode steps, prefills, generation, diffusion and servers",
+        home="roofsim_evidence.inference.verbs",
+        verbs=("score", "fit", "page"),
+        measurements="inference.jsonl",
+        document="docs/inference-accuracy.md",
+        constants=("inference_spreads.yaml",),
+    ),
+    "external-inference": Subject(
+        about="measurements of inference that nothing was, or may be, fitted to",
+        home="roofsim_evidence.inference.external_verbs",
+        verbs=("score", "page"),
+        measurements="external-inference.jsonl",
+        document="docs/external-inference.md",
+    ),
+    "external-kernels": Subject(
+        about="kernels of the installed aiconfigurator-core, or of a folder like its tables",
+        home="roofsim_evidence.external_kernels.verbs",
+        verbs=("score", "fit", "page"),
+        measurements="",
+        document="docs/external-kernels.md",
+    ),
+    "memory": Subject(
+        about="peaks of memory on one device",
+        home="roofsim_evidence.memory.verbs",
+        verbs=("score", "fit", "page"),
+        measurements="memory.jsonl",
+        document="docs/memory-accuracy.md",
+        constants=("memory.yaml",),
+    ),
+    "exactness": Subject(
+        about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
+        home="roofsim_evidence.exactness.verbs",
+        verbs=("score", "page"),
+        measurements="oracle",
+        document="docs/exactness.md",
+    ),
+}
+
+
+def subject(name: str, verb: str) -> Subject:
+    """Return a subject that has a verb.
+
+    Raises
+    ------
+    UnknownNameError
+        If there is no such subject: with near matches.
+    SpecError
+        If the subject lacks the verb: with those that have it.
+    """
+    if name not in SUBJECTS:
+        hint = did_you_mean(name, tuple(SUBJECTS))
+        raise UnknownNameError(Problem(f"unknown subject {name[:80]!r}. {hint}", Place("SUBJECT")))
+    found = SUBJECTS[name]
+    if verb not in found.verbs:
+        able = one_of(other for other, one in SUBJECTS.items() if verb in one.verbs)
+        raise SpecError(Problem(f"{name} has no {verb!r}; {able} has", hint=f"{name} has: {', '.join(found.verbs)}."))
+    return found
+
+
+def call(name: str, verb: str, options: dict[str, Any]) -> Any:
+    """Call what a verb does for a subject, with the options that were given.
+
+    Raises
+    ------
+    SpecError
+        For an option that the subject's verb does not take: with the subjects whose verb does.
+    """
+    chosen = subject(name, verb)
+    given = {option: value for option, value in options.items() if value not in (None, False, (), [])}
+    known = chosen.options(verb)
+    for option in given:
+        if option not in known:
+            able = [other for other, one in SUBJECTS.items() if verb in one.verbs and option in one.options(verb)]
+            raise SpecError(Problem(f"`evidence {verb} {name}` has no --{option}; {one_of(able)} has it"))
+    return chosen.function(verb)(**given)
