@@ -79,6 +79,17 @@ def test_an_unknown_figure_is_refused():
         roofsim.sweep(TINY, {})["step_tim"]
 
 
+def test_only_some_figures_are_kept():
+    axes = {"workload.micro_batch_size": [1, 2, 5]}
+    whole, some = roofsim.sweep(TINY, axes), roofsim.sweep(TINY, axes, figures=["step_time", "memory"])
+    assert set(some.rows) == {"step_time", *(key for key in whole.rows if key.startswith("memory."))}
+    assert all(np.array_equal(some[key], whole[key]) for key in some.rows)
+    assert "fit in memory" in str(some)
+    assert roofsim.sweep(TINY, axes, figures=["bound"])["bound"].tolist() == whole["bound"].tolist()
+    with pytest.raises(SpecError, match="Did you mean 'step_time'"):
+        roofsim.sweep(TINY, axes, figures=["step_tim"])
+
+
 def test_it_prints():
     table = roofsim.sweep(TINY, {"parallel.tensor": [1, 5]}, gpu="h100")
     text = str(table)
