@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
+from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
@@ -20,7 +21,7 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
 from roofsim.program import Program, Stage
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, field, fields, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
@@ -352,7 +353,11 @@ def _averaged(cost: PassCost) -> PassCost:
         {phase: mean_over_contexts(value) for phase, value in part.items()}
         for part in (cost.host, cost.power, cost.attention)
     )
-    return PassCost(device=device, host=host, power=power, attention=attention)  # served: nothing is held apart
+    apart = {
+        phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
+        for phase, one in cost.sustained.items()
+    }
+    return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

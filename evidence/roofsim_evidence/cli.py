@@ -45,7 +45,6 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per m
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measurement.")]
 Source = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="One source only. May be repeated.")]
 Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
-Tilings = Annotated[bool, typer.Option("--tilings", help="With --write: tilings.yaml too, which steps.yaml rests on.")]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the result to a file of your own.")
 ]
@@ -80,11 +79,11 @@ def score(
 
 @app.command("fit", epilog="evidence fit steps --write")
 def fit(
-    name: Name, *, write: Write = False, transfer: Transfer = False, tilings: Tilings = False, data: Data = None,
+    name: Name, *, write: Write = False, transfer: Transfer = False, data: Data = None,
     output: Output = None,
 ) -> None:  # fmt: skip
     """Fit the constants of a subject again, and say what they leave over."""
-    options = {"write": write, "transfer": transfer, "tilings": tilings, "data": data, "output": output}
+    options = {"write": write, "transfer": transfer, "data": data, "output": output}
     _print(call(name, "fit", options))
 
 

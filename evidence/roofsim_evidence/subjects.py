@@ -71,7 +71,7 @@ SUBJECTS: Final = {
         home="roofsim_evidence.kernels.verbs",
         verbs=("score", "fit"),
         measurements="kernels.csv.gz",
-        constants=("kernels.yaml", "inference.yaml", "tilings.yaml"),
+        constants=("kernels.yaml", "kernel_models.yaml"),
     ),
     "collectives": Subject(
         about="all-reduces, all-to-alls and messages over links and networks",

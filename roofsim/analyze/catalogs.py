@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
-from roofsim.spec import catalog
+from roofsim.spec import catalog, usual
+from roofsim.spec.engine.editor import engine_schema, with_engine_facts
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
@@ -36,23 +37,13 @@ def catalog_rows(kind: str) -> list[dict[str, Any]]:
     return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.known(key)]
 
 
-#: Names that people look for first, of each kind.
-_WELL_KNOWN: Final = {
-    "gpu": ("h100", "a100", "rtx4090", "mi300x"),
-    "system": ("dgx-h100", "dgx-a100", "workstation-2x-rtx4090"),
-    "engine": ("pytorch-eager", "megatron-core", "vllm", "llama.cpp"),
-    "model": ("llama3-8b", "gpt2-124m", "resnet50", "sd15-unet"),
-    "architecture": ("hopper", "ampere-ga100", "ada"),
-}
-
-
 def overview_rows(kinds: dict[str, str]) -> list[dict[str, Any]]:
     """Return one row per catalog: its name, how many entries it has, some that people look for."""
     rows = []
     for plural, kind in kinds.items():
         key = cast("catalog.Kind", kind)
         known = {*catalog.known(key), *catalog.known_aliases(key)}
-        examples = [name for name in _WELL_KNOWN[kind] if name in known]
+        examples = [name for name in usual.EXAMPLES[kind] if name in known]
         rows.append({"catalog": plural, "entries": len(catalog.known(key)), "examples": examples})
     return rows
 
@@ -131,4 +122,7 @@ def json_schema(what: str) -> dict[str, Any]:
         return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
     if what not in SCHEMAS:
         raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))
-    return SCHEMAS[what].model_json_schema()
+    if what == "engine":
+        return engine_schema()
+    schema = SCHEMAS[what].model_json_schema()
+    return with_engine_facts(schema) if what == "scenario" else schema

@@ -173,14 +173,9 @@ class PricedGraph:
         self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
 
     def _holds_products(self) -> bool:
-        """Tell whether long products are held to the card's power on their own.
-
-        They are not in serving, whose kernels' measured rates hold what power leaves of them, nor where nobody measured steps of
-        long products.
-        """
+        """Tell whether long products are held to the card's power on their own: not where nobody measured steps of such."""
         device = self.context.device
-        known = device.power is not None and device.architecture.product_energy is not None
-        return known and self.context.serving is None
+        return device.power is not None and device.architecture.product_energy is not None
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""

@@ -214,8 +214,8 @@ def assign_precision(precision: Precision) -> AssignPrecision:
 
 
 def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdapters:
-    """Return the pass that freezes the model; peft makes adapters of 16-bit models fp32 (autocast_adapter_dtype)."""
-    wide = adapter.weights == "fp32" or (adapter.weights is None and engine.name == "huggingface")
+    """Return the pass that freezes the model."""
+    wide = (adapter.weights or engine.training.adapter_type) == "fp32"
     storage = adapter.storage
     return AddAdapters(
         rank=real(adapter.rank),

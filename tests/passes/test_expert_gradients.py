@@ -13,7 +13,13 @@ LAYOUTS = [("megatron-core", {"expert": 4}), ("deepspeed", {"expert": 4, "shardi
 
 
 def reductions(engine, parallel, precision):
-    workload = {"phase": "train", "micro_batch_size": 1, "global_batch_size": 16, "sequence_length": 256, "engine": engine}
+    workload = {
+        "phase": "train",
+        "micro_batch_size": 1,
+        "global_batch_size": 16,
+        "sequence_length": 256,
+        "engine": engine,
+    }
     scenario = {"model": "mixtral-8x7b", "workload": {**workload, "precision": precision}, "parallel": parallel,
                 "hardware": {"gpu": "h100", "gpus": 16}}  # fmt: skip
     (stage,) = evaluate(resolve(scenario)).program.stages
