@@ -165,7 +165,8 @@ class PricedGraph:
         works, ops = [work for _, work in self.works], graph.ops
         kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
         numbers = (getattr(work, name) for work in works for name in FIELDS)
-        self._of_points = is_of_points([*around, *self.counts, *numbers])
+        card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
+        self._of_points = is_of_points([*around, *self.counts, *numbers, *card])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
         self._made: dict[str, Any] = {}
