@@ -70,10 +70,8 @@ class Resolved:
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
-    choice: HardwareChoice = field(default_factory=HardwareChoice)
-    """The hardware as the scenario states it."""
-    mechanisms: Mechanisms = ALL
-    """What pricing takes into account: everything, but in an ablation."""
+    choice: HardwareChoice = field(default_factory=HardwareChoice)  # the hardware as the scenario states it
+    mechanisms: Mechanisms = ALL  # what pricing takes into account: everything, but in an ablation
     points: int = 1
     """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 
@@ -289,8 +287,6 @@ class Resolver:
         """Find the card and the node for so many GPUs."""
         return find_hardware(choice, self.document, gpus)
 
-    # -- engine and precision -----------------------------------------------------------------------------------
-
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
@@ -326,8 +322,6 @@ class Resolver:
         self.assumed += assumed
         self.warnings += warnings
         return found
-
-    # -- sizes --------------------------------------------------------------------------------------------------
 
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""
