@@ -204,8 +204,7 @@ class PricedGraph:
 
     def _costs_of_ops(self) -> list[OpCost]:
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
-        watts = self._watts(Scales())
-        windows = self._window_of_each()
+        watts, windows = self._watts(Scales()), self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
@@ -334,8 +333,8 @@ def _held(
 ) -> dict[str, Any]:
     """Return what long products are held to by their own power, summed over runs of the first `apart` kernels."""
     rows = slice(0, apart)
-    time: Any = cost.time[rows]  # type: ignore[index]
-    own = sustained(time, work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
+    time: Any = cost.time
+    own = sustained(time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
     return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
 
 
