@@ -87,8 +87,7 @@ def _recomputed_tensor(case: Case) -> bool:
 
 
 def _accumulated(case: Case) -> bool:
-    facts: dict[str, object] = case.scenario["workload"].get("engine_facts", {})
-    return facts.get("gradient_accumulation") != "fused"
+    return "+fused-gradients" not in str(case.scenario["workload"]["engine"])
 
 
 ABLATIONS: Final = (
