@@ -69,7 +69,7 @@ def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
         and "xformers" in case.note
         and case.scenario["workload"].get("batch_size", 1) <= 16
         and case.scenario["workload"]["engine"] == "diffusers-2022+xformers"
-    ]  # fmt: skip
+    ]
     errors = [abs(predict_inference(case).error) for case in cases]
     assert len(errors) == 20
     assert max(errors) < 0.06

@@ -14,7 +14,7 @@ from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
-from roofsim.points import Points, anywhere, everywhere
+from roofsim.points import Points, anywhere, everywhere, like
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -232,18 +232,22 @@ def product_limits(
 ) -> list[tuple[Real, Real]]:
     """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
     chip = card(device, peak)
-    plain = all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, peak, chip.bandwidth, chip.cache)
-    if plain:
+    chips = (peak, chip.bandwidth, chip.cache, chip.compute_units)
+    if all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, *chips):
         columns = [np.array(column) for column in zip(*shapes, strict=True)]
         limits = _limits(columns, np.array(shares), chip, numbers, tiling)
         return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
-    return [_limits(list(shape), share, chip, numbers, tiling) for shape, share in zip(shapes, shares, strict=True)]
+    found = []
+    for shape, share in zip(shapes, shares, strict=True):
+        compute, memory = _limits(list(shape), share, chip, numbers, tiling)
+        found.append((like(compute, *shape, share, *chips), like(memory, *shape, share, *chips)))
+    return found
 
 
 def _limits(
     shape: Sequence[Real], share: Real, chip: Silicon, numbers: dict[str, float], tiling: Tiling
 ) -> tuple[Array, Array]:
-    m, n, k, batch, a, b, c, share = np.broadcast_arrays(*shape, share)
+    m, n, k, batch, a, b, c, share, _ = np.broadcast_arrays(*shape, share, chip.compute_units)
     sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)
     return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
 
