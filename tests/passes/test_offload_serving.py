@@ -7,7 +7,6 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
@@ -20,6 +19,7 @@ from roofsim.graph.split import split_blocks
 from roofsim.program import build
 from roofsim.report.serving import print_served
 from roofsim.spec.constants.physics import shipped_physics
+from tests.properties.swept import compare
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
 SIZES = {
