@@ -207,7 +207,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
     return Result(
         scenario={} if several else scenario_of(resolved),
         step_time=step.step,
-        step_time_interval=interval(evaluation, crowded=nearly_full(memory)),
+        step_time_interval=interval(evaluation, crowded=nearly_full(memory, resolved.constants.physics["nearly_full"])),
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=used.model,
@@ -388,7 +388,7 @@ def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
         )
     if evaluation.device.vector_rate is None:
         found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
-    if nearly_full(memory):
+    if nearly_full(memory, resolved.constants.physics["nearly_full"]):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.model.denoises and resolved.workload.phase == "forward":
         pipeline = resolved.model.traits().whole_pipeline

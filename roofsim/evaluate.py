@@ -204,17 +204,19 @@ def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     """Add the wait for ranks that are slower by chance, and for samples."""
     layout, workload = layout_of(resolved.parallel), resolved.workload
-    jitter = resolved.reliability.jitter
+    jitter, physics = resolved.reliability.jitter, resolved.constants.physics
     if workload.phase == "train":
-        step = with_stragglers(step, layout.ranks, jitter, alike=not resolved.mechanisms.chips)
+        chips = physics["chip_spread"] if resolved.mechanisms.chips else 0.0
+        step = with_stragglers(step, layout.ranks, jitter, chips)
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
-        step = with_stragglers(step, layout.ranks / layout.data, jitter, alike=True)
+        step = with_stragglers(step, layout.ranks / layout.data, jitter, 0.0)
     if workload.input is None:
         return step
     samples = (
         real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
     )
-    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales))
+    fed = feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales)
+    return with_feed(step, fed, physics["busy_corner"])
 
 
 def stage_costs(
@@ -289,7 +291,7 @@ def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
     resolved = with_context_axis(resolved) if averaged else resolved
     layout = layout_of(resolved.parallel)
-    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline)
+    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline, resolved.constants.physics)
 
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
@@ -357,7 +359,7 @@ def _averaged(cost: PassCost) -> PassCost:
         phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
         for phase, one in cost.sustained.items()
     }
-    return PassCost(device=device, host=host, power=power, sustained=apart, attention=attention)
+    return replace(cost, device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

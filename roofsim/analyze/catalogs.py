@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim.spec import catalog, usual
+from roofsim.spec.constants.physics import NONE, shipped_physics
 from roofsim.spec.engine.editor import engine_schema, with_engine_facts
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
@@ -24,6 +25,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "engine": Engine,
     "architecture": Architecture,
 }
+#: What physical constants are shown as.
+PHYSICS: Final = "physics"
 KINDS = ("gpu", "system", "engine", "model", "architecture")
 
 
@@ -78,6 +81,8 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
     UnknownNameError
         For a kind or name that does not exist.
     """
+    if what == PHYSICS:
+        return _physics(name)
     kind = what.rstrip("s") if what.rstrip("s") in KINDS else None
     if kind is None and name is None:
         return _unique_entry(what)
@@ -87,6 +92,20 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
         raise UnknownNameError(Problem(problem, hint=hint))
     found = catalog.resolve_name(cast("catalog.Kind", kind), name)
     return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), found).data}
+
+
+def _physics(name: str | None) -> dict[str, Any]:
+    """Return physical constants, or one of them: values in their units, plausible ranges, meanings and sources."""
+    constants = shipped_physics().constants
+    if name is not None and name not in constants:
+        raise UnknownNameError(Problem(f"no physical constant {name!r}", hint=did_you_mean(name, constants)))
+    shown = {key: each for key, each in constants.items() if name in (None, key)}
+    values = {}
+    for key, each in shown.items():
+        low, high = (f"{end:g}" for end in each.range)
+        values[key] = f"{each.value:.6g}{'' if each.unit == NONE else ' ' + each.unit} ({low} to {high})"
+    sources = {key: f"{each.meaning} Source: {each.source}." for key, each in shown.items()}
+    return {"kind": PHYSICS, "name": name or "constants", **values, "sources": sources}
 
 
 def _unique_entry(name: str) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
+from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +127,7 @@ class PassCost:
     sustained: dict[str, Sustained] = field(default_factory=dict)
     attention: dict[str, Real] = field(default_factory=dict)
     overhead: Real = 0.0
+    physics: Physics = field(default_factory=shipped_physics)
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -170,6 +172,7 @@ class PricedGraph:
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
         self._made: dict[str, Any] = {}
+        self._corner = context.device.constants.physics["power_corner"]
         holds = self._holds_products()
         self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
 
@@ -201,13 +204,12 @@ class PricedGraph:
 
     def _costs_of_ops(self) -> list[OpCost]:
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
-        watts = self._watts(Scales())
-        windows = self._window_of_each()
+        watts, windows = self._watts(Scales()), self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
             if watts is not None and place in windows:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place])
+                own = sustained(cost.time, work.heat / watts, drawn, windows[place], self._corner)
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
         launches: dict[int, Real] = {}
@@ -303,11 +305,12 @@ class PricedGraph:
                 if watts is not None and shares is not None and apart > 0:
                     share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
                     begin = [start for start in starts if start < apart]
-                    _hold(found, kinds, _held(work, cost, often[part], watts, share, apart, begin))
+                    _hold(found, kinds, _held(work, cost, often[part], watts, share, apart, begin, self._corner))
         of_points = self._of_points and rank == 0
         return _pass_cost(
             {phase: sums.settled(of_points=of_points) for phase, sums in found.items()},
             {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in found},
+            self.context.device.constants.physics,
         )
 
     def _watts(self, scales: Scales) -> Any:
@@ -326,11 +329,12 @@ def _columns(work: KernelWork, cost: Price, times: Array, watts: Any, starts: li
 
 
 def _held(
-    work: KernelWork, cost: Price, times: Array, watts: Any, share: Array, apart: int, starts: list[int]
+    work: KernelWork, cost: Price, times: Array, watts: Any, share: Array, apart: int, starts: list[int], corner: float
 ) -> dict[str, Any]:
     """Return what long products are held to by their own power, summed over runs of the first `apart` kernels."""
     rows = slice(0, apart)
-    own = sustained(cost.time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows])  # type: ignore[index]
+    time: Any = cost.time
+    own = sustained(time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
     return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
 
 
@@ -367,7 +371,7 @@ class _Sums:
         return _Sums(parts=parts, apart=Sustained(**kept))
 
 
-def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
+def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
     """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
     return PassCost(
         device={str(phase): {part: found.parts[part] for part in PARTS} for phase, found in sums.items()},
@@ -375,6 +379,7 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         power={str(phase): found.parts["power"] for phase, found in sums.items()},
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
+        physics=physics,
     )
 
 

@@ -10,7 +10,7 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
-from roofsim.schedule.step import NORM, throttled
+from roofsim.schedule.step import throttled
 from roofsim.spec.constants.kernels import Deviation, youth
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
                 moving,
                 float(work.transposed) / float(device.bandwidth),
-                float(work.resident),
+                0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
                 device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
@@ -222,7 +222,9 @@ def predict(table: StepTable, constants: Constants) -> Array:
     joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
     joules = joules + table.energy[:, 3] * energy.byte * root
     power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
-    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, throttled(device, power), NORM), table.host, NORM))
+    corner = constants.physics["busy_corner"]
+    slowed = throttled(device, power, constants.physics["clock_power"])
+    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, slowed, corner), table.host, corner))
     return step
 
 

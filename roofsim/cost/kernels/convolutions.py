@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.model import Limits
-from roofsim.cost.kernels.models.gemm import Tiling
-from roofsim.cost.kernels.products import product_limits
+from roofsim.cost.kernels.models.gemm import tile_efficiency
+from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import rated
-from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
-from roofsim.numeric import divide
+from roofsim.numeric import divide, real
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -26,13 +25,12 @@ CLASS: Final = "convolution"
 
 @dataclass(frozen=True)
 class Implicit:
-    """The product that one pass of a convolution is: m, n, k and number, the bytes of an element, and of all that moves.
+    """The product that one pass of a convolution is: m, n, k and number, and the bytes that move.
 
     `share` is that of the peak which searched kernels reach on it.
     """
 
     product: tuple[Real, Real, Real, Real]
-    itemsize: Real
     traffic: Real
     share: Real
     peak: Real
@@ -43,14 +41,11 @@ class ConvolutionModel:
 
     def limits(self, shape: Implicit, math: str, device: Device, library: KernelLibrary) -> Limits:
         """Return what bounds one pass, as `KernelModel.limits`."""
-        _, numbers = constants_for(device, "gemm", None, arithmetic_of(math))
-        numbers = {name: value for name, value in numbers.items() if name not in ("compute", "floor")}
-        tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
-        size = shape.itemsize
-        share = shape.share * library.engine.convolution.share
-        [(compute, _)] = product_limits(
-            [(*shape.product, size, size, size)], [share], shape.peak, device, numbers, tiling
-        )
+        m, n, k, batch = shape.product
+        units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
+        left = tile_efficiency(m, n, k, batch, units, tiling_for(device, math))
+        rate = shape.peak * shape.share * library.engine.convolution.share * left
+        compute = divide(2.0 * m * n * k * batch, rate)
         memory = divide(shape.traffic, device.bandwidth * (device.bandwidth_share(CLASS) / device.pace))
         return Limits(
             compute=compute, memory=memory, floor=device.architecture.kernel_floor, sharpness=device.constants.norm
@@ -68,7 +63,6 @@ def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork],
             continue
         shape = Implicit(
             product=work.product,
-            itemsize=op.inputs[0].dtype.itemsize,
             traffic=work.traffic,
             share=work.compute_share / context.device.pace,
             peak=work.flop_peak,

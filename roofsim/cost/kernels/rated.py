@@ -67,7 +67,7 @@ def rated(work: KernelWork, context: Pricing, limits: Limits, *, streams: Real =
         bandwidth_share=divide(moving, memory) * device.pace,
         floor=plain(beyond),
         norm=limits.sharpness,
-        resident=0.0,
+        resident=maximum(1.0 - divide(memory, moving), 0.0),
         energy=_energy(work, context, streams),
     )
 

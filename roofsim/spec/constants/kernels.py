@@ -107,7 +107,7 @@ class Constants(_Strict):
     energy: Energies
     architectures: dict[str, Deviation] = Field(default_factory=dict)
     gpus: dict[str, Deviation] = Field(default_factory=dict)
-    physics: Physics = Field(default_factory=shipped_physics, exclude=True)
+    physics: Physics = Field(default_factory=shipped_physics)
     spreads: dict[str, Spreads] = Field(default_factory=dict, description="seen and unseen cards.")
     sources: dict[str, str] = Field(default_factory=dict)
     fitted: dict[str, Text] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
