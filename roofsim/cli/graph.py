@@ -93,14 +93,16 @@ def _write(diagram: Diagram, path: Path) -> None:
     """Say what a diagram is of, and write it as the ending of its file says."""
     from roofsim.report.graph import print_headline
 
-    print_headline(console(), diagram)
     suffix = path.suffix.lower()
     if suffix in PICTURES:
-        from roofsim.report.graph_plot import draw_diagram
+        from roofsim.report.graph_plot import check_drawable, draw_diagram
 
+        check_drawable(diagram)  # before anything is printed
+        print_headline(console(), diagram)
         draw_diagram(diagram, path)
     else:
         from roofsim.graph.formats import TEXTS as WRITERS
         from roofsim.output import save_text
 
+        print_headline(console(), diagram)
         save_text(path, WRITERS[suffix](diagram))

@@ -26,18 +26,31 @@ BOX_WIDTH, BOX_HEIGHT, LETTERS = 0.94, 0.66, 44
 LEAST_WIDTH: Final = 7.5
 
 
+def check_drawable(diagram: Diagram) -> None:
+    """Refuse to draw what nobody could read.
+
+    Raises
+    ------
+    SpecError
+        When a diagram has more ops than a picture can show.
+    """
+    if len(diagram) > MOST_NODES:
+        message = f"a picture shows at most {MOST_NODES} operations; these are {words.count(len(diagram))}"
+        hint = "Show fewer with --block or --only, leave out --unrolled, or write .graphml, .gexf, .dot or .json."
+        raise SpecError(Problem(message, path="--output", hint=hint))
+
+
 def draw_diagram(diagram: Diagram, path: Path) -> None:
     """Draw a diagram into a file whose ending says the format.
 
     Raises
     ------
     SpecError
-        When it is empty, or has more ops than a picture can show.
+        When it has more ops than a picture can show.
+    OutputError
+        When the file cannot be written; one that was there is as it was.
     """
-    if len(diagram) > MOST_NODES:
-        message = f"a picture shows at most {MOST_NODES} operations; these are {words.count(len(diagram))}"
-        hint = "Show fewer with --block or --only, leave out --unrolled, or write .graphml, .gexf, .dot or .json."
-        raise SpecError(Problem(message, path="--output", hint=hint))
+    check_drawable(diagram)
     layout = layout_of(diagram)
     width = max(layout.width * WIDTH + 2.0 * MARGIN, LEAST_WIDTH)
     height = layout.height * HEIGHT + HEAD + FOOT

@@ -43,6 +43,8 @@ VERBS: dict[str, dict[str, tuple[Any, ...] | None]] = {
     "memory": {"--json": None, "--csv": None, "--by": ("op", "layer", "role", "stage", "x"), "--curve": None,
     "--top": (1, 3), "--tensor": ("", "x")},
     "timeline": {"--json": None, "--csv": None},
+    "graph": {"--json": None, "--csv": None, "--only": ("forward", "backward", "x"), "--block": ("layers", "x", ""),
+              "--stage": ("step", "decode", "x"), "--unrolled": None, "--top": (1, 3, 0)},
     "collectives": {"--json": None, "--csv": None, "--system": ("dgx-h100", "dgx-a100", "dgx-2", "x"),
     "--ranks": ("8", "8,16", "0", "-1", "99999"),
                     "--op": ("all_reduce", "all_gather", "send_recv", "x"), "--sizes": ("1 GiB", "1 B",
@@ -62,12 +64,14 @@ CARD_WORDS = (
 #: Files that a verb writes.
 WRITES = {
     "run": ("--plot", "--trace"), "compare": ("--plot",), "memory": ("--plot",), "timeline": ("--plot", "--trace"),
-    "collectives": ("--plot",), "serve": ("--plot",),
+    "collectives": ("--plot",), "serve": ("--plot",), "graph": ("--output",),
 }  # fmt: skip
 NAMES = (
     "out.png",
     "out.svg",
     "out.pdf",
+    "out.graphml",
+    "out.dot",
     "out.json",
     "OUT.PNG",
     "out.jpg",
