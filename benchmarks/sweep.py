@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import roofsim
-from roofsim.cost import stacks
+from roofsim.cost import pricing
 
 #: Layouts and batches of llama3-70b on up to 512 GPUs.
 SCENARIO = {
@@ -28,29 +28,31 @@ SAMPLE = 20
 
 
 class _Counted:
-    """Count the elements of all columns of kernels that are priced."""
+    """Count the kernels that are priced, an element for each point and each change of the hardware."""
 
     def __init__(self) -> None:
         self.elements = 0
-        self._own = stacks.total
+        self._own = pricing.price
 
     def __enter__(self) -> _Counted:
-        stacks.total = self._total  # type: ignore[assignment]
+        pricing.price = self._price
         return self
 
-    def _total(self, values: Any, counts: Any) -> Any:
-        self.elements += int(np.size(values))
-        return self._own(values, counts)
+    def _price(self, *numbers: Any) -> Any:
+        found = self._own(*numbers)
+        self.elements += int(np.size(found.time))
+        return found
 
     def __exit__(self, *_: object) -> None:
-        stacks.total = self._own
+        pricing.price = self._own
 
 
 def measure() -> dict[str, float]:
     """Sweep layouts, and run a sample of the points alone."""
-    start = time.perf_counter()
-    table = roofsim.sweep(SCENARIO, AXES)
-    together = time.perf_counter() - start
+    with _Counted() as counted:
+        start = time.perf_counter()
+        table = roofsim.sweep(SCENARIO, AXES)
+        together = time.perf_counter() - start
     rows = [row for row in table.to_rows() if row["feasible"]]
     picks = [rows[place] for place in np.random.default_rng(0).integers(0, len(rows), SAMPLE)]
     roofsim.run(SCENARIO)
@@ -67,6 +69,7 @@ def measure() -> dict[str, float]:
         "programs": table.evaluated.structures,
         "seconds": together,
         "points per second": points / together,
+        "kernels priced per point": counted.elements / points,
         "seconds for one run": single,
         "times faster than one by one": single * points / together,
         "largest difference (relative)": worst,

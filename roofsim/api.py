@@ -60,7 +60,11 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
 
 
 def sweep(
-    scenario: str | Path | dict[str, Any] | Scenario, axes: Mapping[str, Iterable[Any]], **overrides: Any
+    scenario: str | Path | dict[str, Any] | Scenario,
+    axes: Mapping[str, Iterable[Any]],
+    *,
+    figures: Sequence[str] | None = None,
+    **overrides: Any,
 ) -> SweepTable:
     """Predict every combination of values of some keys of a scenario.
 
@@ -71,6 +75,9 @@ def sweep(
         "h100"], "hardware.override.gpu.memory.bandwidth": [2e12, "4 TB/s", "2x"]}``. Any key is an axis: of the model (fields of a
         model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
         value.
+    figures
+        Which figures to keep, by dotted key or section (``["step_time", "memory"]``); all, if left out. Without `bound`,
+        `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but what is stated.
     overrides
         Values for all points, as for `run`.
 
@@ -83,11 +90,11 @@ def sweep(
     Raises
     ------
     SpecError
-        For an axis that is wrong: a key that no scenario has, values that are no list.
+        For an axis that is wrong: a key that no scenario has, values that are no list; for a figure that no point has.
     """
     from roofsim.search.sweep import sweep_document
 
-    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model)
+    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model, figures=figures)
 
 
 def compare(
@@ -190,17 +197,17 @@ def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
     return import_model(given, where)
 
 
-def answer(evaluation: Evaluation) -> Result:
-    """Say what an evaluation means; of an evaluation of several points every figure is an array, and texts are left out."""
+def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
+    """Say what an evaluation means; of several points figures are arrays without texts. Without `limits`: not what binds it."""
     resolved, step = evaluation.resolved, evaluation.step
     used = utilization_of(evaluation)
     memory = memory_of(evaluation)
-    limits = bottleneck(step, evaluation.reprice)
+    binds = bottleneck(step, evaluation.reprice) if limits else None
     several = resolved.points > 1
     return Result(
         scenario={} if several else scenario_of(resolved),
         step_time=step.step,
-        step_time_interval=interval(evaluation, crowded=nearly_full(memory)),
+        step_time_interval=interval(evaluation, crowded=nearly_full(memory, resolved.constants.physics["nearly_full"])),
         throughput=_throughput(evaluation),
         latency=_latency(evaluation),
         model_flops=used.model,
@@ -208,8 +215,8 @@ def answer(evaluation: Evaluation) -> Result:
         mfu=used.mfu,
         hfu=used.hfu,
         utilization=used,
-        bound=limits.bound,
-        runner_up={"bound": limits.runner_up, "headroom": limits.headroom},
+        bound=None if binds is None else binds.bound,
+        runner_up=None if binds is None else {"bound": binds.runner_up, "headroom": binds.headroom},
         time=step.breakdown,
         host_time=step.host,
         device_time=step.busy,
@@ -217,7 +224,7 @@ def answer(evaluation: Evaluation) -> Result:
         parameters=parameters_of(evaluation),
         work=work_of(evaluation),
         memory=memory,
-        elasticity=limits.elasticity,
+        elasticity=None if binds is None else binds.elasticity,
         cost=_cost(evaluation, step),
         warnings=() if several else (*resolved.warnings, *_warnings(evaluation, memory)),
         assumed=resolved.assumed,
@@ -381,7 +388,7 @@ def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
         )
     if evaluation.device.vector_rate is None:
         found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
-    if nearly_full(memory):
+    if nearly_full(memory, resolved.constants.physics["nearly_full"]):
         found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.model.denoises and resolved.workload.phase == "forward":
         pipeline = resolved.model.traits().whole_pipeline

@@ -16,7 +16,6 @@ The tree::
 
 from __future__ import annotations
 
-import difflib
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import dataclass
@@ -157,6 +156,8 @@ def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:
     ['a10', 'a100', 'h100']
     """
     lowered = {candidate.lower(): candidate for candidate in known}
+    import difflib  # only where something is wrong
+
     close = difflib.get_close_matches(name.lower()[:100], lowered, n=limit, cutoff=0.5)
     within = [key for key in lowered if len(name) >= 3 and name.lower() in key and key not in close]
     return [lowered[key] for key in (close + sorted(within, key=len))[:limit]]

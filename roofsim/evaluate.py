@@ -10,6 +10,7 @@ import numpy as np
 from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
+from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import PassCost, PricedGraph, Scales
 from roofsim.graph.base import Phase
@@ -20,7 +21,7 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
 from roofsim.program import Program, Stage
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, field, fields, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
@@ -203,17 +204,19 @@ def _seconds(places: list[int], costs: list[PassCost], shown: list[Exposed]) -> 
 def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     """Add the wait for ranks that are slower by chance, and for samples."""
     layout, workload = layout_of(resolved.parallel), resolved.workload
-    jitter = resolved.reliability.jitter
+    jitter, physics = resolved.reliability.jitter, resolved.constants.physics
     if workload.phase == "train":
-        step = with_stragglers(step, layout.ranks, jitter, alike=not resolved.mechanisms.chips)
+        chips = physics["chip_spread"] if resolved.mechanisms.chips else 0.0
+        step = with_stragglers(step, layout.ranks, jitter, chips)
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
-        step = with_stragglers(step, layout.ranks / layout.data, jitter, alike=True)
+        step = with_stragglers(step, layout.ranks / layout.data, jitter, 0.0)
     if workload.input is None:
         return step
     samples = (
         real(workload.global_batch_size) if workload.phase == "train" else real(workload.micro_batch_size) * layout.data
     )
-    return with_feed(step, feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales))
+    fed = feed(workload.input, samples, resolved.system, resolved.gpu, layout, scales)
+    return with_feed(step, fed, physics["busy_corner"])
 
 
 def stage_costs(
@@ -288,7 +291,7 @@ def host_path_of(resolved: Resolved, *, averaged: bool = False) -> HostPath:
     """Return what one GPU has of its host; `averaged`: behind its numbers' axes one more for the contexts of a decode."""
     resolved = with_context_axis(resolved) if averaged else resolved
     layout = layout_of(resolved.parallel)
-    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline)
+    return host_path(resolved.system, resolved.gpu, layout.ranks, layout.pipeline, resolved.constants.physics)
 
 
 def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
@@ -352,7 +355,11 @@ def _averaged(cost: PassCost) -> PassCost:
         {phase: mean_over_contexts(value) for phase, value in part.items()}
         for part in (cost.host, cost.power, cost.attention)
     )
-    return PassCost(device=device, host=host, power=power, attention=attention)  # served: nothing is held apart
+    apart = {
+        phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
+        for phase, one in cost.sustained.items()
+    }
+    return replace(cost, device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

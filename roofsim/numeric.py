@@ -52,7 +52,7 @@ def maximum(a: Real, b: Real) -> Real:
     return cast("Array", np.maximum(a, b))
 
 
-def smooth_maximum(a: Real, b: Real, norm: float) -> Real:
+def smooth_maximum(a: Real, b: Real, norm: Real) -> Real:
     """Return ``(a^p + b^p)^(1/p)`` of numbers that are not negative, without overflow.
 
     >>> smooth_maximum(3.0, 0.0, 6.0)
@@ -61,7 +61,7 @@ def smooth_maximum(a: Real, b: Real, norm: float) -> Real:
     return smooth_shares(a, b, norm)[0]
 
 
-def smooth_shares(a: Real, b: Real, norm: float) -> tuple[Real, Real]:
+def smooth_shares(a: Real, b: Real, norm: Real) -> tuple[Real, Real]:
     """Return ``(a^p + b^p)^(1/p)`` and the share of it that is due to `a`: its logarithmic derivative by `a`.
 
     >>> smooth_shares(2.0, 2.0, 1.0)

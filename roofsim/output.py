@@ -9,8 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import tempfile
-import unicodedata
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -67,6 +65,8 @@ def _shown_in(sign: str, encoding: str) -> str:
     except UnicodeEncodeError:
         if sign in _PLAIN:
             return _PLAIN[sign]
+        import unicodedata
+
         name = unicodedata.name(sign, "")
         if name.startswith(_BOXES):
             return "|" if "VERTICAL" in name and "HORIZONTAL" not in name else "-"
@@ -119,6 +119,8 @@ def replacing(path: Path) -> Iterator[Path]:
         if mode is not None and not stat.S_ISREG(mode):
             yield target
             return
+        import tempfile  # only where a file is written
+
         handle, name = tempfile.mkstemp(prefix=".roofsim-", suffix=target.suffix[:20], dir=target.parent)
         os.close(handle)
         beside = Path(name)

@@ -158,8 +158,10 @@ def like(result: Any, *given: Any) -> Any:
 
     numpy's functions that choose and join (``where``, ``stack``) return plain arrays.
     """
-    if isinstance(result, np.ndarray) and any(isinstance(one, Points) for one in given):
-        return result.view(Points)
+    if isinstance(result, np.ndarray):
+        for one in given:
+            if isinstance(one, Points):
+                return result.view(Points)
     return result
 
 

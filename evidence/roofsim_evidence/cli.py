@@ -15,7 +15,7 @@ from roofsim.output import visible
 from roofsim_evidence.subjects import SUBJECTS, VERBS, call, subject
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 app = typer.Typer(
     name="evidence",
@@ -45,7 +45,10 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per m
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measurement.")]
 Source = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="One source only. May be repeated.")]
 Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
-Tilings = Annotated[bool, typer.Option("--tilings", help="With --write: tilings.yaml too, which steps.yaml rests on.")]
+Sample = Annotated[
+    bool,
+    typer.Option("--sample", help="Fit nothing; print the rows of external tables that kernels.csv.gz is to hold."),
+]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the result to a file of your own.")
 ]
@@ -80,11 +83,13 @@ def score(
 
 @app.command("fit", epilog="evidence fit steps --write")
 def fit(
-    name: Name, *, write: Write = False, transfer: Transfer = False, tilings: Tilings = False, data: Data = None,
-    output: Output = None,
+    name: Name, *, write: Write = False, transfer: Transfer = False, data: Data = None,
+    output: Output = None, sample: Sample = False,
 ) -> None:  # fmt: skip
     """Fit the constants of a subject again, and say what they leave over."""
-    options = {"write": write, "transfer": transfer, "tilings": tilings, "data": data, "output": output}
+    options = {
+        "write": write, "transfer": transfer, "data": data, "output": output, "sample": sample,
+    }  # fmt: skip
     _print(call(name, "fit", options))
 
 
@@ -102,7 +107,7 @@ def page(
     chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
     for name in chosen:
-        built: Page = call(name, "page", {"data": data, "groups": groups})
+        built: DocsPage = call(name, "page", {"data": data, "groups": groups})
         if check:
             difference = built.difference()
             old = old or bool(difference)

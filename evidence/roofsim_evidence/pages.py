@@ -22,7 +22,7 @@ MOST_LINES: Final = 40
 
 
 @dataclass(frozen=True, kw_only=True)
-class Page:
+class DocsPage:
     """A generated page.
 
     Attributes

@@ -16,7 +16,7 @@ VERBS: Final = ("score", "fit", "page", "ablate")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class MeasuredSubject:
     """Something that was measured.
 
     Attributes
@@ -57,7 +57,7 @@ class Subject:
 
 
 SUBJECTS: Final = {
-    "steps": Subject(
+    "steps": MeasuredSubject(
         about="training steps and forward passes on one GPU",
         home="roofsim_evidence.steps.verbs",
         verbs=("score", "fit", "page"),
@@ -66,14 +66,14 @@ SUBJECTS: Final = {
         constants=("steps.yaml",),
         repeats=("inference",),
     ),
-    "kernels": Subject(
+    "kernels": MeasuredSubject(
         about="single kernels",
         home="roofsim_evidence.kernels.verbs",
         verbs=("score", "fit"),
         measurements="kernels.csv.gz",
-        constants=("kernels.yaml", "inference.yaml", "tilings.yaml"),
+        constants=("kernels.yaml", "kernel_models.yaml"),
     ),
-    "collectives": Subject(
+    "collectives": MeasuredSubject(
         about="all-reduces, all-to-alls and messages over links and networks",
         home="roofsim_evidence.collectives.verbs",
         verbs=("score", "fit", "page"),
@@ -81,7 +81,7 @@ SUBJECTS: Final = {
         document="docs/collectives-accuracy.md",
         constants=("links.yaml",),
     ),
-    "multi-gpu": Subject(
+    "multi-gpu": MeasuredSubject(
         about="training steps on several GPUs",
         home="roofsim_evidence.multi_gpu.verbs",
         verbs=("score", "fit", "page", "ablate"),
@@ -89,14 +89,14 @@ SUBJECTS: Final = {
         document="docs/multi-gpu-accuracy.md",
         constants=("many_gpus.yaml",),
     ),
-    "mechanisms": Subject(
+    "mechanisms": MeasuredSubject(
         about="the same steps, with one mechanism at a time switched off",
         home="roofsim_evidence.multi_gpu.mechanism_verbs",
         verbs=("page",),
         measurements="multi-gpu.jsonl",
         document="docs/mechanisms/evidence.md",
     ),
-    "inference": Subject(
+    "inference": MeasuredSubject(
         about="decode steps, prefills, generation, diffusion and servers",
         home="roofsim_evidence.inference.verbs",
         verbs=("score", "fit", "page"),
@@ -104,21 +104,21 @@ SUBJECTS: Final = {
         document="docs/inference-accuracy.md",
         constants=("inference_spreads.yaml",),
     ),
-    "external-inference": Subject(
+    "external-inference": MeasuredSubject(
         about="measurements of inference that nothing was, or may be, fitted to",
         home="roofsim_evidence.inference.external_verbs",
         verbs=("score", "page"),
         measurements="external-inference.jsonl",
         document="docs/external-inference.md",
     ),
-    "external-kernels": Subject(
+    "external-kernels": MeasuredSubject(
         about="kernels of the installed aiconfigurator-core, or of a folder like its tables",
         home="roofsim_evidence.external_kernels.verbs",
         verbs=("score", "fit", "page"),
         measurements="",
         document="docs/external-kernels.md",
     ),
-    "memory": Subject(
+    "memory": MeasuredSubject(
         about="peaks of memory on one device",
         home="roofsim_evidence.memory.verbs",
         verbs=("score", "fit", "page"),
@@ -126,7 +126,7 @@ SUBJECTS: Final = {
         document="docs/memory-accuracy.md",
         constants=("memory.yaml",),
     ),
-    "exactness": Subject(
+    "exactness": MeasuredSubject(
         about="parameters, FLOPs, bytes and peaks beside what PyTorch computes",
         home="roofsim_evidence.exactness.verbs",
         verbs=("score", "page"),
@@ -136,7 +136,7 @@ SUBJECTS: Final = {
 }
 
 
-def subject(name: str, verb: str) -> Subject:
+def subject(name: str, verb: str) -> MeasuredSubject:
     """Return a subject that has a verb.
 
     Raises

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
-from roofsim.spec import catalog
+from roofsim.spec import catalog, usual
+from roofsim.spec.constants.physics import NONE, shipped_physics
+from roofsim.spec.engine.editor import engine_schema, with_engine_facts
 from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
@@ -23,6 +25,8 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "engine": Engine,
     "architecture": Architecture,
 }
+#: What physical constants are shown as.
+PHYSICS: Final = "physics"
 KINDS = ("gpu", "system", "engine", "model", "architecture")
 
 
@@ -36,23 +40,13 @@ def catalog_rows(kind: str) -> list[dict[str, Any]]:
     return [{"name": name, **_figures(kind, name), "aliases": by_name.get(name, [])[:4]} for name in catalog.known(key)]
 
 
-#: Names that people look for first, of each kind.
-_WELL_KNOWN: Final = {
-    "gpu": ("h100", "a100", "rtx4090", "mi300x"),
-    "system": ("dgx-h100", "dgx-a100", "workstation-2x-rtx4090"),
-    "engine": ("pytorch-eager", "megatron-core", "vllm", "llama.cpp"),
-    "model": ("llama3-8b", "gpt2-124m", "resnet50", "sd15-unet"),
-    "architecture": ("hopper", "ampere-ga100", "ada"),
-}
-
-
 def overview_rows(kinds: dict[str, str]) -> list[dict[str, Any]]:
     """Return one row per catalog: its name, how many entries it has, some that people look for."""
     rows = []
     for plural, kind in kinds.items():
         key = cast("catalog.Kind", kind)
         known = {*catalog.known(key), *catalog.known_aliases(key)}
-        examples = [name for name in _WELL_KNOWN[kind] if name in known]
+        examples = [name for name in usual.EXAMPLES[kind] if name in known]
         rows.append({"catalog": plural, "entries": len(catalog.known(key)), "examples": examples})
     return rows
 
@@ -87,6 +81,8 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
     UnknownNameError
         For a kind or name that does not exist.
     """
+    if what == PHYSICS:
+        return _physics(name)
     kind = what.rstrip("s") if what.rstrip("s") in KINDS else None
     if kind is None and name is None:
         return _unique_entry(what)
@@ -96,6 +92,20 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
         raise UnknownNameError(Problem(problem, hint=hint))
     found = catalog.resolve_name(cast("catalog.Kind", kind), name)
     return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), found).data}
+
+
+def _physics(name: str | None) -> dict[str, Any]:
+    """Return physical constants, or one of them: values in their units, plausible ranges, meanings and sources."""
+    constants = shipped_physics().constants
+    if name is not None and name not in constants:
+        raise UnknownNameError(Problem(f"no physical constant {name!r}", hint=did_you_mean(name, constants)))
+    shown = {key: each for key, each in constants.items() if name in (None, key)}
+    values = {}
+    for key, each in shown.items():
+        low, high = (f"{end:g}" for end in each.range)
+        values[key] = f"{each.value:.6g}{'' if each.unit == NONE else ' ' + each.unit} ({low} to {high})"
+    sources = {key: f"{each.meaning} Source: {each.source}." for key, each in shown.items()}
+    return {"kind": PHYSICS, "name": name or "constants", **values, "sources": sources}
 
 
 def _unique_entry(name: str) -> dict[str, Any]:
@@ -131,4 +141,7 @@ def json_schema(what: str) -> dict[str, Any]:
         return {"title": "Model", "description": "One alternative per family.", "oneOf": families}
     if what not in SCHEMAS:
         raise UnknownNameError(Problem(f"no schema for {what!r}", hint=did_you_mean(what, [*SCHEMAS, "model"])))
-    return SCHEMAS[what].model_json_schema()
+    if what == "engine":
+        return engine_schema()
+    schema = SCHEMAS[what].model_json_schema()
+    return with_engine_facts(schema) if what == "scenario" else schema

@@ -35,10 +35,6 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
     "optimizer": ("optimizer", "optimizer_loop"),
 }
 _GROUP_OF: Final = {kind: group for group, kinds in GROUPS.items() for kind in kinds}
-#: How much wider an interval is where no measured step stands behind the architecture, or behind the phase.
-UNMEASURED: Final = 1.5
-#: Share of the memory above which allocators may have to flush and ask again.
-NEARLY_FULL: Final = 0.95
 
 
 def shares(evaluation: Evaluation) -> dict[str, Any]:
@@ -94,11 +90,11 @@ def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]
     spreads = table["seen" if seen else "unseen"]
     width: Real = spreads.quantile * spread(shares(evaluation), spreads)
     if not resolved.architecture.measured or resolved.workload.phase not in ("train", "forward"):
-        width = width * UNMEASURED
+        width = width * resolved.constants.physics["unmeasured_width"]
     if resolved.gpus > 1:
         width = maximum(width, _many_gpus(evaluation))
     width = maximum(width, served)
-    return _around(step, width, width * where(crowded, UNMEASURED, 1.0))
+    return _around(step, width, width * where(crowded, resolved.constants.physics["unmeasured_width"], 1.0))
 
 
 def _around(step: Real, below: Real, above: Real) -> tuple[Real, Real]:
@@ -106,13 +102,13 @@ def _around(step: Real, below: Real, above: Real) -> tuple[Real, Real]:
     return (low, high) if np.ndim(low) or np.ndim(high) else (float(low), float(high))
 
 
-def nearly_full(memory: Memory) -> Any:
-    """Tell whether a step fits with less than 5 % to spare.
+def nearly_full(memory: Memory, share: float) -> Any:
+    """Tell whether a step that fits takes more than a share of the memory.
 
     Of the published runs of several GPUs predicted to be so full one in seven was 20 % slower than its neighbours, the
     others were not slow at all.
     """
-    crowded = memory.device_total > NEARLY_FULL * memory.capacity
+    crowded = memory.device_total > share * memory.capacity
     return memory.fits & crowded
 
 
@@ -139,7 +135,7 @@ def _inference(evaluation: Evaluation) -> tuple[float, bool]:
     known = regime in table.engines.get(resolved.engine.name, {}) and not resolved.hardware_changed
     known = known and (resolved.gpus == 1 or regime in table.many_gpus)
     speaks = known and resolved.architecture.name in table.architectures
-    return (width, True) if speaks else (width * UNMEASURED, False)
+    return (width, True) if speaks else (width * resolved.constants.physics["unmeasured_width"], False)
 
 
 def inference_is_measured(evaluation: Evaluation) -> bool:
@@ -164,7 +160,7 @@ def _many_gpus(evaluation: Evaluation) -> float:
     splits = any(getattr(parallel, name) > 1 for name in ("tensor", "pipeline", "context", "expert"))
     width = table.model_parallel if splits else table.sharded
     known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines and not resolved.hardware_changed
-    return width if known else width * UNMEASURED
+    return width if known else width * resolved.constants.physics["unmeasured_width"]
 
 
 def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[float, float]] | None:
@@ -176,7 +172,7 @@ def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[floa
     if not is_scalar(*(getattr(memory, name) for name in memory_spreads.FIGURES)):
         return None
     widths = memory_spreads.shipped().widths(regime_of(resolved.workload.phase))
-    factor = 1.0 if memory_is_measured(resolved) else UNMEASURED
+    factor = 1.0 if memory_is_measured(resolved) else resolved.constants.physics["unmeasured_width"]
     found: dict[str, tuple[float, float]] = {}
     low = high = sum(float(memory.components[name]) for name in ("parameters", "key_value_cache"))
     for name in memory_spreads.FIGURES:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,10 +17,6 @@ from roofsim.points import everywhere
 from roofsim.records import replace
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
-
-#: Buffers of one NCCL communicator: 4 MiB a channel and direction for the bandwidth protocol and about 1 MiB for the others
-#: (NCCL_BUFFSIZE), 16 channels inside a node of NVSwitches (plausible 80 MiB to 1 GiB: fewer channels, or NVLS).
-COMMUNICATOR: Final = 2.0 * 16.0 * 5.0 * 2.0**20
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
@@ -114,7 +110,7 @@ def communicators(resolved: Resolved) -> Real:
         groups = groups + where(ranks > 1.0, 1.0, 0.0)
     if resolved.parallel.expert_tensor is not None:
         groups = groups + where(layout.expert_tensor > 1.0, 1.0, 0.0)
-    return groups * COMMUNICATOR
+    return groups * resolved.constants.physics["communicator"]
 
 
 def _workspace(evaluation: Evaluation) -> Real:

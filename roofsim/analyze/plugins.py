@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim import plugins
 from roofsim.errors import PluginError
-from roofsim.passes.plugged import OWN, loaded
+from roofsim.passes.plugged import loaded, own_passes
 from roofsim.spec import catalog
 from roofsim.spec.model.plugged import plugged_family
 from roofsim.spec.model.registry import FAMILIES
@@ -35,7 +35,12 @@ def plugin_rows() -> list[dict[str, Any]]:
 
 def _tried(kind: Kind, plugin: Plugin) -> tuple[list[str], str | None]:
     """Return what a plug-in adds, and why it cannot be used."""
-    own: dict[Kind, Collection[str]] = {"families": FAMILIES, "passes": OWN, "schedules": SCHEDULES, "catalogs": ()}
+    own: dict[Kind, Collection[str]] = {
+        "families": FAMILIES,
+        "passes": own_passes(),
+        "schedules": SCHEDULES,
+        "catalogs": (),
+    }
     load: dict[Kind, Callable[[str], object]] = {
         "families": lambda name: plugged_family(name, FAMILIES), "passes": loaded, "schedules": load_schedule,
     }  # fmt: skip

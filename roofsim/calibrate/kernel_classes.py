@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernel_table import Group, KernelTable, card
 from roofsim.calibrate.least_squares import Columns, Parameter
-from roofsim.cost.kernels.models.silicon import USUAL_RATE, Silicon, power_share
+from roofsim.cost.device import device_of
+from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass, field
+from roofsim.spec import catalog
+from roofsim.spec.constants.kernels import shipped
+from roofsim.spec.constants.physics import shipped_physics
+from roofsim.spec.hardware.architecture import Architecture
+from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -135,23 +142,47 @@ def compute_units(group: Group) -> float:
     return float(gpu.compute_units)
 
 
+def architecture_of(group: Group) -> Architecture:
+    """Return the architecture of a group's card."""
+    return _architecture(generation(group))
+
+
+@cache
+def _architecture(name: str) -> Architecture:
+    return validate(Architecture, catalog.load("architecture", name))
+
+
+def wide_units() -> float:
+    """Return the FLOP per clock and unit from which matrix units are those of data-centre cards."""
+    return shipped_physics()["wide_units"]
+
+
+def matrix_energy(group: Group) -> float | None:
+    """Return the joules of a FLOP of a group's arithmetic at full clock; None: nobody knows a peak of it."""
+    gpu, constants = card(group.gpu), shipped()
+    device = device_of(gpu, architecture_of(group), constants, (0.0, 0.0))
+    bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}.get(
+        group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16"
+    )
+    matrix = bits != "fp32" or "fp32" in gpu.peak
+    return float(device.energy(1.0, bits, 0.0, on_tensor=matrix))
+
+
 def power_cap(group: Group) -> float:
     """Return the share of a group's peak that the board's power sustains; 1 when its power is unknown."""
-    gpu = card(group.gpu)
-    if gpu.tdp is None:
-        return 1.0
-    bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "4-bit"}.get(
-        group.dtype, "8-bit" if group.dtype in EIGHT_BITS else "16-bit"
-    )
-    if bits == "fp32" and "fp32" in gpu.peak:
-        bits = "fp32 matrix"
-    return power_share(peak(group), gpu.tdp, gpu.architecture, bits)
+    gpu, energy = card(group.gpu), matrix_energy(group)
+    return 1.0 if gpu.tdp is None or energy is None else power_share(peak(group) * energy / gpu.tdp)
 
 
 def per_clock(group: Group) -> float:
     """Return the FLOP that a compute unit of a group's card does per clock in the group's arithmetic."""
     clock = card(group.gpu).clock
-    return USUAL_RATE if clock is None else peak(group) / (compute_units(group) * clock.boost)
+    return usual_rate() if clock is None else peak(group) / (compute_units(group) * clock.boost)
+
+
+def usual_rate() -> float:
+    """Return the FLOP per clock and unit of matrix units of which nobody states it."""
+    return shipped_physics()["usual_flops_per_clock"]
 
 
 def matrix_rate(group: Group) -> float:
@@ -163,7 +194,7 @@ def matrix_rate(group: Group) -> float:
     peaks = [gpu.peak[name] for name in FULL_RATE if name in gpu.peak]
     peaks = peaks or [gpu.vector_peak[name] for name in (*SIXTEEN_BITS, "fp32") if name in gpu.vector_peak]
     if gpu.clock is None or gpu.compute_units is None or not peaks:
-        return USUAL_RATE
+        return usual_rate()
     return max(peaks) / (gpu.compute_units * gpu.clock.boost)
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import yaml
 
 from roofsim.calibrate.kernel_table import kernel_table
-from roofsim.cost.kernels.models.gemm import tile_efficiency
-from roofsim.cost.kernels.models.tilings import tiling_of
+from roofsim.cost.kernels.models.gemm import Tiling, tile_efficiency
+from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import shipped
@@ -91,9 +91,9 @@ def _compute(rows: list[dict[str, str]], gpu: Gpu, dtype: str) -> float | None:
     seconds = _seconds(own)
     expected = np.full(len(own), shipped().compute[dtype] * peak)
     if gpu.compute_units is not None:
-        expected = expected * np.asarray(
-            tile_efficiency(m, n, k, 1.0, float(gpu.compute_units), tiling_of(gpu.architecture, dtype))
-        )
+        _, numbers = constants_of("gemm", gpu.architecture, None, arithmetic_of(dtype))
+        tiling = Tiling(**{name: numbers[name] for name in TILING})
+        expected = expected * np.asarray(tile_efficiency(m, n, k, 1.0, float(gpu.compute_units), tiling))
     reached = 2.0 * m * n * k / seconds / expected
     long = seconds > LONG
     if (reached[long] > IMPOSSIBLE).any():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
 import os
@@ -26,6 +27,9 @@ def main() -> None:
     gc.set_threshold(_ALLOCATIONS)
     for name in _THREADS:
         os.environ.setdefault(name, "1")
+    atexit.register(
+        gc.freeze
+    )  # when the process ends, nobody needs its memory searched once more: a sixth of a short command
     sys.exit(_run(Answer(sys.stdout)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from roofsim.cli.complete import choices
 from roofsim.cli.flags import Csv, Json
@@ -12,18 +12,19 @@ from roofsim.cli.words import Argument
 KINDS = {"gpus": "gpu", "systems": "system", "engines": "engine", "models": "model", "architectures": "architecture"}
 
 PLUGINS = "plugins"
+OTHERS = ("families", "schedules", PLUGINS)
 
 What = Annotated[
     str | None,
     Argument(
-        metavar="CATALOG", complete=choices([*KINDS, PLUGINS]),
-        help=f"One of: {', '.join(KINDS)}, {PLUGINS}. Left out: how many entries each has.",
+        metavar="CATALOG", complete=choices([*KINDS, *OTHERS]),
+        help=f"One of: {', '.join([*KINDS, *OTHERS])}. Left out: how many entries each has.",
     ),
 ]  # fmt: skip
 
 
 def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> None:
-    """List the models, GPUs, systems, engines and architectures of the catalog, or the plug-ins."""
+    """List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules and plug-ins."""
     from roofsim.analyze.catalogs import catalog_rows, overview_rows
     from roofsim.errors import Problem, UnknownNameError, did_you_mean
 
@@ -38,10 +39,19 @@ def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> No
     if what.lower() in (PLUGINS, "plugin"):
         _list_plugins(json=json, csv=csv)
         return
+    if what.lower() in OTHERS:
+        from roofsim.analyze import protocols
+
+        rows = protocols.family_rows() if what.lower() == "families" else protocols.schedule_rows()
+        _print(rows, json=json, csv=csv)
+        return
     kind = KINDS.get(what.lower()) or KINDS.get(f"{what.lower()}s")
     if kind is None:
-        raise UnknownNameError(Problem(f"unknown catalog {what!r}", hint=did_you_mean(what, [*KINDS, PLUGINS])))
-    rows = catalog_rows(kind)
+        raise UnknownNameError(Problem(f"unknown catalog {what!r}", hint=did_you_mean(what, [*KINDS, *OTHERS])))
+    _print(catalog_rows(kind), json=json, csv=csv)
+
+
+def _print(rows: list[dict[str, Any]], *, json: bool, csv: bool) -> None:
     if not as_rows(rows, json=json, csv=csv):
         from roofsim.report.tables import print_catalog
 

@@ -9,7 +9,7 @@ from roofsim.cli.flags import PICTURES, Json, Scenario
 from roofsim.cli.options import NOT_SERVED, REFUSED_BY_SERVERS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Option
-from roofsim.spec.scenario.serving import USUAL_ENGINE
+from roofsim.spec import usual
 
 Csv = Annotated[bool, Option("--csv", help="Print the curve over loads as CSV.")]
 Plot = Annotated[
@@ -25,7 +25,7 @@ Simulate = Annotated[
 ]
 
 
-@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": USUAL_ENGINE})
+@scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": usual.SERVER})
 def serve(
     *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
     overrides: Overrides,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.money import quote_of
 from roofsim.analyze.throughput import counted_in
@@ -11,6 +11,7 @@ from roofsim.compare.winners import cheapest, checked_sort, fastest, in_order, r
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import dataclass, field, replace
+from roofsim.spec import usual
 from roofsim.spec.own_prices import own_prices, price_settings, priced
 from roofsim.spec.settle.cards import read_cards
 from roofsim.spec.settle.hardware import flat_override
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.settle.cards import Card
-
-#: What is compared when no card is named: three data-centre generations and two that a person can buy.
-USUAL: Final = ("v100", "a100", "h100", "rtx4090", "rtx3060")
 
 Refusal = SpecError | NoDataError
 
@@ -48,7 +46,7 @@ def compare_document(
     SpecError
         When the request itself is wrong: an order or a price that there is not, or what no card could run.
     """
-    cards = list(cards) or read_cards(USUAL)
+    cards = list(cards) or read_cards(usual.CARDS)
     order = checked_sort(sort)
     own = own_prices(price_settings([prices]) if isinstance(prices, str) else prices or {}, cards)
     table = _Table(document, resolve, answer, own)

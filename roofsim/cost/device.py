@@ -8,6 +8,7 @@ from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
+from roofsim.spec.constants.attention_kernels import attention_kernel
 from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
@@ -16,21 +17,13 @@ if TYPE_CHECKING:
     from roofsim.spec.hardware.architecture import Architecture
     from roofsim.spec.hardware.schema import Gpu
 
-#: Share of the L2 that consecutive kernels find their tensors in, and how sharply that ends (kernel tables of cards
-#: with 96 to 128 MB: faster up to about 0.7 of the capacity).
-CACHE_SHARE: Final = 0.7
-CACHE_CORNER: Final = 3.0
-#: When libraries ceased to take Winograd kernels for the weight gradient of fp32 convolutions, and the fastest ones for the
-#: rest: cuDNN 8.0, June 2020 (SSD-300 in fp32 runs 29-43 % faster on the 2020 container, lambdal/deeplearning-benchmark).
-SEARCHED: Final = 2020.45
-#: Energy of a FLOP of matrix arithmetic in a format, against one in 16 bits: it follows the operands' width.
-WIDTH_ENERGY: Final = {"fp8": 0.42, "int8": 0.42, "fp6": 0.375, "fp4": 0.25, "int4": 0.25}
-
-#: Energy of a FLOP of fused attention against one of a large product: exponentials, and operands that pass through registers
-#: (plausible 1.2 to 1.8; long rows in published steps of A100 at 400 W and H100 at 500 W). Kernels of Hopper's and later
-#: instructions feed the matrix units from shared memory.
-ATTENTION_EFFORT: Final = 1.35
-DIRECT: Final = ("flash3", "cudnn", "trtllm", "flashinfer")
+#: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
+ON_BOTH: Final = ("fp32", "fp64")
+#: Number format -> the constant that says its energy per FLOP against one of 16 bits.
+WIDTHS: Final = {
+    "fp8": "width_energy_8_bit", "int8": "width_energy_8_bit", "fp6": "width_energy_6_bit", "fp4": "width_energy_4_bit",
+    "int4": "width_energy_4_bit",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,7 +53,7 @@ class Device:
     power
         Watts that the card may draw over a step, or None when unknown.
     searched
-        Whether the library is of the generation that searched all convolution kernels (`SEARCHED`).
+        Whether the library is of the generation that searched all convolution kernels.
     issue_time, call_time
         Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
     """
@@ -102,6 +95,23 @@ class Device:
             f"{self.name} has no peak for {math} arithmetic; it has {', '.join(has) or 'none'}. "
             f"Choose such a precision, or state gpu.peak.{math}."
         )
+
+    def product_rate(self, math: str, *, half: bool) -> tuple[Real, bool]:
+        """Return the peak of products of a format, and whether matrix units give it.
+
+        Sums in `half` precision have a rate of their own on some cards (GeForce).
+
+        Raises
+        ------
+        NoDataError
+            As `rate`.
+        """
+        own = f"{math}_fp16"
+        return self.rate(own if half and own in self.tensor else math)
+
+    def share_key(self, math: str) -> str:
+        """Return the name of the share that large products of a format reach: that of matrix units where these take it."""
+        return f"{math}_matrix" if math in ON_BOTH and math in self.tensor else math
 
     def has(self, math: str) -> bool:
         """Whether the card has arithmetic of a format."""
@@ -154,7 +164,8 @@ class Device:
         """
         if self.cache is None:
             return 0.0 * traffic
-        share: Real = 1.0 / (1.0 + (traffic / (CACHE_SHARE * self.cache)) ** CACHE_CORNER)
+        physics = self.constants.physics
+        share: Real = 1.0 / (1.0 + (traffic / (physics["cache_share"] * self.cache)) ** physics["cache_corner"])
         return share
 
     def from_cache(self, resident: Real) -> Real:
@@ -165,20 +176,35 @@ class Device:
         """Return the joules of a kernel, static power included; traffic's share falls with the root of the process."""
         table, process = self.constants.energy, self.architecture.process_energy
         if not on_tensor:
-            each = table.fp32
+            each = table.fp32 * process
         elif math in ("tf32", "fp32"):
-            each = table.tf32
+            each = table.tf32 * process
         else:
-            each = table.tensor16 * WIDTH_ENERGY.get(math, 1.0)
-        joules: Real = flops * (each * process) + traffic * (table.byte * process**0.5)
+            each = self.matrix_energy(math)
+        joules: Real = flops * each + traffic * (table.byte * process**0.5)
         return joules
+
+    def matrix_energy(self, math: str) -> float:
+        """Return the joules of a FLOP of matrix arithmetic in 16 bits or fewer, at full clock."""
+        architecture, width = self.architecture, self.width_energy(math)
+        own = architecture.matrix_energy
+        if not own:
+            return self.constants.energy.tensor16 * width * architecture.process_energy
+        bits = "16-bit" if width == 1.0 else "8-bit"
+        if bits not in own:
+            return own["16-bit"] * width
+        return own[bits] * width / (self.width_energy("fp8") if bits == "8-bit" else 1.0)
+
+    def width_energy(self, math: str) -> float:
+        """Return the energy of a FLOP of matrix arithmetic in a format against one in 16 bits."""
+        return self.constants.physics[WIDTHS[math]] if math in WIDTHS else 1.0
 
     def heat(self, flops: Real, math: str) -> Real:
         """Return the joules of the arithmetic of a long product on matrix units, at the clock that it can hold."""
         each = self.architecture.product_energy or 0.0
         if math in ("tf32", "fp32"):
             each = each * self.constants.energy.tf32 / self.constants.energy.tensor16
-        joules: Real = flops * each * WIDTH_ENERGY.get(math, 1.0)
+        joules: Real = flops * each * self.width_energy(math)
         return joules
 
     def host_time(self, phase: Phase) -> Real:
@@ -242,10 +268,12 @@ def device_of(
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
         attention_factor=architecture.attention_generations.get(attention or "", 1.0),
-        attention_effort=1.0 if attention in DIRECT else ATTENTION_EFFORT,
+        attention_effort=1.0
+        if attention_kernel(attention).operands == "shared_memory"
+        else constants.physics["attention_effort"],
         pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
-        searched=library is not None and library < SEARCHED,
+        searched=library is not None and library < constants.physics["searched_until"],
         issue_time=issue[0],
         call_time=issue[1],
     )

@@ -12,11 +12,12 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, Stack, is_of_points, rows_of, settled, stacks_of, total
+from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, Stack, is_of_points, rows_of, settled, stacks_of, sums
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
 from roofsim.records import dataclass, field, fields, replace
+from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -126,6 +127,7 @@ class PassCost:
     sustained: dict[str, Sustained] = field(default_factory=dict)
     attention: dict[str, Real] = field(default_factory=dict)
     overhead: Real = 0.0
+    physics: Physics = field(default_factory=shipped_physics)
 
     def device_time(self, phase: str) -> Real:
         """Return the device seconds of a phase."""
@@ -165,21 +167,19 @@ class PricedGraph:
         works, ops = [work for _, work in self.works], graph.ops
         kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
         numbers = (getattr(work, name) for work in works for name in FIELDS)
-        self._of_points = is_of_points([*around, *self.counts, *numbers])
+        card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
+        self._of_points = is_of_points([*around, *self.counts, *numbers, *card])
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
         self._made: dict[str, Any] = {}
-        self._windows = [self._window(stack) for stack in self._stacks] if self._holds_products() else None
+        self._corner = context.device.constants.physics["power_corner"]
+        holds = self._holds_products()
+        self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
 
     def _holds_products(self) -> bool:
-        """Tell whether long products are held to the card's power on their own.
-
-        They are not in serving, whose kernels' measured rates hold what power leaves of them, nor where nobody measured steps of
-        long products.
-        """
+        """Tell whether long products are held to the card's power on their own: not where nobody measured steps of such."""
         device = self.context.device
-        known = device.power is not None and device.architecture.product_energy is not None
-        return known and self.context.serving is None
+        return device.power is not None and device.architecture.product_energy is not None
 
     def _window(self, stack: Stack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
@@ -193,7 +193,8 @@ class PricedGraph:
     @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run."""
-        return [stack.column([self.counts[self.works[place][0]] for place in stack.places]) for stack in self._stacks]
+        counts = [self.counts[index] for index, _ in self.works]
+        return [stack.times(counts) for stack in self._stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
 
@@ -203,13 +204,12 @@ class PricedGraph:
 
     def _costs_of_ops(self) -> list[OpCost]:
         found: dict[int, list[tuple[Price, Real, Real]]] = {}
-        watts = self._watts(Scales())
-        windows = self.windows
+        watts, windows = self._watts(Scales()), self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
-            if watts is not None and windows is not None:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place])
+            if watts is not None and place in windows:
+                own = sustained(cost.time, work.heat / watts, drawn, windows[place], self._corner)
                 held, drawn = own.held - own.alone, drawn - own.power
             found.setdefault(index, []).append((cost, held, drawn))
         launches: dict[int, Real] = {}
@@ -227,29 +227,23 @@ class PricedGraph:
         found: dict[int, Price] = {}
         for stack in self._stacks:
             for part, _, cost in self._priced(stack, Scales()):
-                places = stack.places[part]
-                columns = [
-                    rows_of(getattr(cost, name), len(places), stack.shape, of_points=self._of_points) for name in names
-                ]
-                found |= zip(places, (Price(*values) for values in zip(*columns, strict=True)), strict=True)
+                size = len(stack.places[part])
+                columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self._of_points) for name in names]
+                found |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
         return [found[place] for place in range(len(self.works))]
 
-    @property
-    def windows(self) -> list[Real] | None:
-        """Share of each kernel that the power controller does not average with its neighbours; None: it does so with all."""
-        if self._windows is None:
-            return None
+    def _window_of_each(self) -> dict[int, Real]:
+        """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
         found: dict[int, Real] = {}
         for stack, shares in zip(self._stacks, self._windows, strict=True):
-            found |= zip(
-                stack.places, rows_of(shares, len(shares), stack.shape, of_points=self._of_points), strict=True
-            )
-        return [found[place] for place in range(len(self.works))]
+            if shares is not None:
+                found |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
+        return found
 
     def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
         """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
         slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
-        yield from self._once(f"stack {stack.places[0]}", lambda: list(slices)) if scales.is_one else slices
+        yield from self._once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
 
     def _once(self, name: str, make: Callable[[], T]) -> T:
         """Return what was made of the card as it is, or make it; what is large is made anew, so that memory stays bounded."""
@@ -297,25 +291,66 @@ class PricedGraph:
     def totals(self, scales: Scales | None = None) -> PassCost:
         """Return the seconds of one pass by phase; arrays in `scales` give one pass for each of their elements."""
         scales = Scales() if scales is None else scales
-        sums: dict[Phase, _Sums] = {}
-        watts = self._watts(scales)
-        for number, stack in enumerate(self._stacks):
-            room = (1,) * max(scales.rank - len(stack.shape), 0)
-            times = self._times[number]
-            times = times.reshape(len(times), *room, *times.shape[1:])
-            shares = None if self._windows is None else self._windows[number]
+        found: dict[Phase, _Sums] = {}
+        watts, rank = self._watts(scales), scales.rank
+        for stack, times, shares in zip(self._stacks, self._times, self._windows, strict=True):
+            room = (1,) * max(rank - len(stack.shape), 0)
+            often = times.reshape(len(times), *room, *times.shape[1:])
             for part, work, cost in self._priced(stack, scales):
-                share = None if shares is None else shares[part].reshape(len(shares[part]), *room, *stack.shape)
-                sums.setdefault(stack.phase, _Sums()).add(work, cost, times[part], watts, share, attends=stack.attends)
-        of_points = self._of_points and scales.rank == 0
+                starts, kinds = stack.runs(part)
+                for phase, _ in kinds:
+                    found.setdefault(phase, _Sums())
+                _add(found, kinds, _columns(work, cost, often[part], watts, starts))
+                apart = min(stack.apart - part.start, len(often[part]))
+                if watts is not None and shares is not None and apart > 0:
+                    share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
+                    begin = [start for start in starts if start < apart]
+                    _hold(found, kinds, _held(work, cost, often[part], watts, share, apart, begin, self._corner))
+        of_points = self._of_points and rank == 0
         return _pass_cost(
-            {phase: found.settled(of_points=of_points) for phase, found in sums.items()},
-            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in sums},
+            {phase: sums.settled(of_points=of_points) for phase, sums in found.items()},
+            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in found},
+            self.context.device.constants.physics,
         )
 
     def _watts(self, scales: Scales) -> Any:
         power = self.context.device.power
         return None if power is None else np.asarray(power) * scales.power
+
+
+def _columns(work: KernelWork, cost: Price, times: Array, watts: Any, starts: list[int]) -> dict[str, Any]:
+    """Return the sums of runs of kernels, each kernel so many times: (runs, ...)."""
+    found = {name: sums(getattr(cost, name), times, starts) for name in PARTS}
+    found["launches"] = sums(work.launches, times, starts)
+    found["attention"] = sums(cost.time, times, starts)
+    if watts is not None:
+        found["power"] = sums(work.energy / watts, times, starts)
+    return found
+
+
+def _held(
+    work: KernelWork, cost: Price, times: Array, watts: Any, share: Array, apart: int, starts: list[int], corner: float
+) -> dict[str, Any]:
+    """Return what long products are held to by their own power, summed over runs of the first `apart` kernels."""
+    rows = slice(0, apart)
+    time: Any = cost.time
+    own = sustained(time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
+    return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
+
+
+def _add(found: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
+    for place, (phase, attends) in enumerate(kinds):
+        parts = found[phase].parts
+        for name, values in columns.items():
+            if attends or name != "attention":
+                parts[name] = parts[name] + values[place]
+
+
+def _hold(found: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
+    for place in range(len(columns["held"])):
+        own = found[kinds[place][0]]
+        more = Sustained(**{name: values[place] for name, values in columns.items()})
+        own.apart = more if own.apart is None else own.apart.plus(more)
 
 
 @dataclass(kw_only=True)
@@ -327,22 +362,6 @@ class _Sums:
     )
     apart: Sustained | None = None
 
-    def add(
-        self, work: KernelWork, cost: Price, times: Array, watts: Any, share: Array | None, *, attends: bool
-    ) -> None:
-        """Add some kernels, each so many times; `share` of each is held to the power limit on its own."""
-        found = {name: total(getattr(cost, name), times) for name in PARTS} | {"launches": total(work.launches, times)}
-        if attends:
-            found["attention"] = total(cost.time, times)
-        if watts is not None:
-            found["power"] = total(work.energy / watts, times)
-        for name, value in found.items():
-            self.parts[name] = self.parts[name] + value
-        if watts is not None and share is not None:
-            own = sustained(cost.time, work.heat / watts, work.energy / watts, share)
-            kept = {part.name: total(getattr(own, part.name), times) for part in fields(Sustained)}
-            self.apart = (Sustained() if self.apart is None else self.apart).plus(Sustained(**kept))
-
     def settled(self, *, of_points: bool) -> _Sums:
         """Return the sums as floats, or arrays of the kind of their parts."""
         parts = {name: settled(value, of_points=of_points) for name, value in self.parts.items()}
@@ -352,7 +371,7 @@ class _Sums:
         return _Sums(parts=parts, apart=Sustained(**kept))
 
 
-def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
+def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
     """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
     return PassCost(
         device={str(phase): {part: found.parts[part] for part in PARTS} for phase, found in sums.items()},
@@ -360,6 +379,7 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real]) -> PassCost:
         power={str(phase): found.parts["power"] for phase, found in sums.items()},
         sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
         attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
+        physics=physics,
     )
 
 

@@ -20,16 +20,7 @@ class Serving:
         The engine as it runs this phase on this card (`roofsim.spec.engine.phase.in_phase`).
     decodes
         Whether the pass adds one token per sequence.
-    data_share
-        Share of what is read from memory that is data, and not check bits.
     """
 
     engine: Engine
     decodes: bool = False
-    data_share: float = 1.0
-
-    @property
-    def stream_share(self) -> float | None:
-        """Share of the memory bandwidth that GEMMs draw as data; None: as measured library kernels do."""
-        share = self.engine.matmul.stream_share
-        return None if share is None else share * self.data_share

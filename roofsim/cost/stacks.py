@@ -23,31 +23,45 @@ FIELDS: Final = (
 )  # fmt: skip
 #: Numbers of one expression: as many as stay in a processor's cache.
 MOST_ELEMENTS: Final = 65_536
+#: Numbers from which on sums of runs are faster one by one than in one call.
+_MANY: Final = 2_048
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """Kernels of one phase whose numbers have the same axes.
+    """Kernels whose numbers have the same axes; equal kernels of a phase are one row.
 
     Attributes
     ----------
-    phase
-        Of the graph.
-    attends
-        Whether they are attention.
+    kinds
+        Of each row, the phase of the graph and whether it is attention; equal ones stand together.
+    apart
+        How many rows, the first, are held to the power limit on their own, if they are long.
     places
-        Which of the graph's kernels they are.
+        Which of the graph's kernels each row stands for.
     shape
         The axes of each kernel's numbers: none for one configuration, those of points and contexts otherwise.
     work
         The kernels' numbers, (kernels, *shape) or broadcastable to it.
     """
 
-    phase: Phase
-    attends: bool
-    places: tuple[int, ...]
+    kinds: tuple[tuple[Phase, bool], ...]
+    apart: int
+    places: tuple[tuple[int, ...], ...]
     shape: tuple[int, ...]
     work: KernelWork
+
+    def spread(self, rows: Sequence[Any], first: int = 0) -> Iterator[tuple[int, Any]]:
+        """Yield each kernel with what is its own of figures of rows, those from `first` on."""
+        for places, row in zip(self.places[first:], rows, strict=False):
+            for place in places:
+                yield place, row
+
+    def runs(self, part: slice) -> tuple[list[int], list[tuple[Phase, bool]]]:
+        """Return where runs of equal `kinds` begin in some of the rows, and their kinds."""
+        kinds = self.kinds[part]
+        starts = [place for place, kind in enumerate(kinds) if place == 0 or kind != kinds[place - 1]]
+        return starts, [kinds[place] for place in starts]
 
     def slices(self, axes: int, elements: int) -> Iterator[tuple[slice, KernelWork]]:
         """Yield the kernels a few at a time, with room behind their axis for as many axes in front of those of `shape`.
@@ -67,9 +81,9 @@ class Stack:
             columns: dict[str, Any] = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
             yield part, replace(self.work, **columns)
 
-    def column(self, values: Sequence[Real]) -> Array:
-        """Return numbers of these kernels, one each, as an array with their leading axis."""
-        return _column(values, len(self.shape))
+    def times(self, counts: Sequence[Real]) -> Array:
+        """Return how often the kernels of each row run, from how often each of the graph's does."""
+        return _column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
 
 
 def _with_room(column: Array, room: tuple[int, ...]) -> Array:
@@ -89,16 +103,35 @@ def stacks_of(
         Other numbers that enter every price: the card's.
     """
     around = np.broadcast_shapes(*map(np.shape, outside))
-    groups: dict[tuple[Any, ...], list[int]] = {}
+    order = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
+    groups: dict[tuple[int, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
-        groups.setdefault((*kind, _shape(work, count, around)), []).append(place)
-    return [
-        Stack(
-            phase=phase, attends=attends, places=tuple(places), shape=shape,
-            work=_stacked([works[place] for place in places], len(shape)),
-        )
-        for (phase, attends, shape), places in groups.items()
-    ]  # fmt: skip
+        row = (not np.any(work.apart), order[kind], *_numbers(work))
+        groups.setdefault(_shape(work, count, around), {}).setdefault(row, []).append(place)
+    return [_stack(works, kinds, shape, rows) for shape, rows in groups.items()]
+
+
+def _stack(
+    works: Sequence[KernelWork],
+    kinds: Sequence[tuple[Phase, bool]],
+    shape: tuple[int, ...],
+    rows: dict[tuple[Any, ...], list[int]],
+) -> Stack:
+    keys = sorted(rows, key=lambda row: row[:2])
+    places = [rows[key] for key in keys]
+    return Stack(
+        kinds=tuple(kinds[row[0]] for row in places),
+        apart=sum(not key[0] for key in keys),
+        places=tuple(map(tuple, places)),
+        shape=shape,
+        work=_stacked([works[row[0]] for row in places], len(shape)),
+    )
+
+
+def _numbers(work: KernelWork) -> tuple[Any, ...]:
+    """Return what makes two kernels of a shape equal."""
+    values = (getattr(work, name) for name in FIELDS)
+    return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
 
 
 def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
@@ -127,10 +160,13 @@ def is_of_points(values: Sequence[Any]) -> bool:
     return any(isinstance(value, Points) for value in values)
 
 
-def total(values: Any, counts: Array) -> Any:
-    """Return the sum of the kernels' numbers, each as often as it runs: their leading axis is gone."""
+def sums(values: Any, counts: Array, starts: list[int]) -> Any:
+    """Return the sums of the kernels' numbers, each as often as it runs, over runs of rows that begin at `starts`."""
     weighted = np.asarray(values) * counts
-    return weighted.sum(axis=0)
+    if weighted.size < _MANY:
+        return np.add.reduceat(weighted, starts, axis=0)
+    ends = [*starts[1:], len(weighted)]
+    return [weighted[start:end].sum(axis=0) for start, end in zip(starts, ends, strict=True)]
 
 
 def settled(value: Any, *, of_points: bool) -> Any:

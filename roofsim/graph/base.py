@@ -135,8 +135,8 @@ class AbstractOp:
 
     @property
     def layer(self) -> str:
-        """What people call its module."""
-        return self.module.name
+        """What people call its module; an update belongs to no module of the model, but to the optimizer."""
+        return str(self.phase) if self.phase is Phase.OPTIMIZER else self.module.name
 
     def flops(self) -> Real:
         """FLOPs of one launch."""

@@ -6,8 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import dataclass, field
-from roofsim.spec.engine.attention import AttentionFacts
-from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.schema import Engine, unnamed
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
@@ -18,9 +17,9 @@ SEVERAL_KERNELS: Final = ("unfused", "fused_softmax")
 
 
 @cache
-def unnamed() -> Engine:
+def fused() -> Engine:
     """Return an engine of default facts, but for fused attention."""
-    return Engine(name="unnamed", attention=AttentionFacts(implementation="flash"))
+    return unnamed().changed(attention="flash")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +38,7 @@ class Flavour:
         Ranks over whose batches batch norms take their statistics.
     """
 
-    engine: Engine = field(default_factory=unnamed)
+    engine: Engine = field(default_factory=fused)
     training: bool = True
     dropout: float | None = None
     batch_norm_ranks: Real = 1.0
@@ -55,7 +54,7 @@ class Flavour:
         KeyError
             For a fact that there is not.
         """
-        engine = unnamed().changed(**facts)
+        engine = fused().changed(**facts)
         return cls(engine=engine, training=training, dropout=dropout, batch_norm_ranks=batch_norm_ranks)
 
     @property

@@ -13,22 +13,13 @@ from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
-from roofsim.passes.kernels.cache_writes import MergeCacheWrites
-from roofsim.passes.kernels.conversions import ShareConversions
-from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 from roofsim.passes.kernels.gated_activations import GateActivations
-from roofsim.passes.kernels.packings import PackHeads
-from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
 from roofsim.passes.kernels.projections import MergeProjections
-from roofsim.passes.kernels.residual_norms import AddBeforeNorms
-from roofsim.passes.kernels.routers import FuseRouters
-from roofsim.passes.kernels.token_order import OrderTokens
 from roofsim.passes.metrics import MetricsLast
 from roofsim.passes.optimizer.step import AddOptimizerStep
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.passes.regroup import Regroup
-from roofsim.passes.widen import WidenActivations
 from roofsim.spec.precision.encodings import ENCODINGS
 from roofsim.spec.precision.formats import weight_format
 
@@ -101,17 +92,28 @@ def _passed(graph: OpGraph, passes: Sequence[Pass], *, verify: bool) -> OpGraph:
 
 
 def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = False) -> list[Pass]:
-    """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence."""
+    """Return the passes of a forward-only program; `decodes`: of one that adds a token per sequence.
+
+    Passes that an engine has no use for are not imported.
+    """
     fusion, plain = engine.fusion.groups, frozenset(engine.fusion.plain_kernels)
     passes: list[Pass] = [*_merged_layers(precision, engine, LATENT), assign_precision(precision)]
     if engine.precision.activation_type == "fp32":
+        from roofsim.passes.widen import WidenActivations
+
         passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
     if "qkv" in fusion:
+        from roofsim.passes.kernels.conversions import ShareConversions
+
         passes.append(ShareConversions())  # once all conversions stand
     passes += _library_kernels(engine, decodes=decodes)  # before a compiler takes what no library has
     if "residual_norm" in fusion:
+        from roofsim.passes.kernels.residual_norms import AddBeforeNorms
+
         passes.append(AddBeforeNorms())  # before a compiler merges what stands between two products
     if plain:
+        from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
+
         passes.append(
             SplitPlainKernels(
                 biases="biases" in plain, convolution_biases="convolution_biases" in plain, masks="masks" in plain,
@@ -121,8 +123,12 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
     if "pointwise" in fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     if engine.attention.packs_heads:
+        from roofsim.passes.kernels.packings import PackHeads
+
         passes.append(PackHeads())  # a copy that no compiler sees
     if engine.kernels.extra_per_layer:
+        from roofsim.passes.kernels.extra_kernels import AddExtraKernels
+
         passes.append(AddExtraKernels(number=engine.kernels.extra_per_layer))
     return passes
 
@@ -131,11 +137,17 @@ def _library_kernels(engine: Engine, *, decodes: bool) -> list[Pass]:
     """Return the passes that put the kernels of an engine's own library in the place of small ones."""
     passes: list[Pass] = []
     if engine.experts.router == "fused":
+        from roofsim.passes.kernels.routers import FuseRouters
+
         passes.append(FuseRouters())
     if engine.experts.rows != "modules" or engine.experts.kernels is not None:
+        from roofsim.passes.kernels.token_order import OrderTokens
+
         passes.append(OrderTokens(rows=engine.experts.rows, number=engine.experts.kernels))
     writes = engine.cache.decode_write_kernels if decodes else engine.cache.write_kernels
     if writes is not None:
+        from roofsim.passes.kernels.cache_writes import MergeCacheWrites
+
         passes.append(MergeCacheWrites(number=writes))
     return passes
 
@@ -214,8 +226,8 @@ def assign_precision(precision: Precision) -> AssignPrecision:
 
 
 def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdapters:
-    """Return the pass that freezes the model; peft makes adapters of 16-bit models fp32 (autocast_adapter_dtype)."""
-    wide = adapter.weights == "fp32" or (adapter.weights is None and engine.name == "huggingface")
+    """Return the pass that freezes the model."""
+    wide = (adapter.weights or engine.training.adapter_type) == "fp32"
     storage = adapter.storage
     return AddAdapters(
         rank=real(adapter.rank),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim import plugins
@@ -16,15 +20,21 @@ if TYPE_CHECKING:
     from roofsim.plugins import Plugin
     from roofsim.spec.resolve import Resolved
 
-#: Names of roofsim's own passes, which no plug-in may take.
-OWN: Final = frozenset({
-    "accumulate", "adapters", "attend_on_host", "autograd", "buckets", "fully_shard", "fuse_dropout_add", "fuse_pointwise",
-    "gate_activations", "merge_projections", "metrics_last", "offload_activations", "offload_cache", "offload_parameters",
-    "offload_update", "optimizer_step", "precision", "recompute", "reduce_gradients", "regroup", "serving_adapters",
-    "shard_optimizer", "stage", "whole_gradients", "widen_activations",
-})  # fmt: skip
 #: Phases of a scenario whose graphs are built in other phases.
 _PARTS: Final = {"generate": ("prefill", "decode")}
+
+
+@cache
+def own_passes() -> frozenset[str]:
+    """Return the names of roofsim's own passes, which no plug-in may take; imports all of them."""
+    names = set()
+    for found in pkgutil.walk_packages([str(Path(__file__).parent)], "roofsim.passes."):
+        module = importlib.import_module(found.name)
+        classes = [
+            vars(kind) for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == found.name
+        ]
+        names |= {kind["name"] for kind in classes if isinstance(kind.get("name"), str) and "requires" in kind}
+    return frozenset(names)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +89,7 @@ def loaded(name: str) -> tuple[Plugin, PlacedPass]:
     PluginError
         For one that cannot be used.
     """
-    known = plugins.plugged("passes", OWN)
+    known = plugins.plugged("passes", own_passes())
     if name not in known:
         hint = did_you_mean(name, known) or "`roofsim list plugins` shows what is installed."
         raise UnknownNameError(Problem(f"no plug-in has a pass {name!r}", path="workload.passes", hint=hint))
@@ -97,10 +107,14 @@ def _check_phases(name: str, placed: PlacedPass, phase: str) -> None:
 
 
 def _place(passes: list[Pass], plugin: Plugin, placed: PlacedPass) -> int:
-    unknown = [name for name in (*placed.after, *placed.before) if name not in {*OWN, *plugins.plugged("passes", OWN)}]
+    unknown = [
+        name
+        for name in (*placed.after, *placed.before)
+        if name not in {*own_passes(), *plugins.plugged("passes", own_passes())}
+    ]
     if unknown:
         raise plugin.refusal(
-            f"stands before or after {unknown[0]!r}, which is no pass; roofsim has {', '.join(sorted(OWN))}"
+            f"stands before or after {unknown[0]!r}, which is no pass; roofsim has {', '.join(sorted(own_passes()))}"
         )
     order = [one.name for one in passes]
     first = max((at + 1 for at, name in enumerate(order) if name in placed.after), default=0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from html import escape
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.numeric import is_scalar
@@ -276,6 +275,8 @@ def _cell(value: Any) -> str:
 
 
 def _table(names: Sequence[str], rows: Iterable[Sequence[str]], caption: str) -> str:
+    from html import escape
+
     head = "".join(f"<th>{escape(name)}</th>" for name in names)
     body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows)
     return f"<table><caption>{escape(caption)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

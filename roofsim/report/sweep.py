@@ -29,7 +29,9 @@ def print_sweep(console: Console, found: SweepTable) -> None:
         table.add_column(Text(head), justify="left" if head == "limited by" else "right", overflow="fold")
     for row in rows[:MOST]:
         own = [Text(_value(row[path])) for path in found.axes]
-        table.add_row(*own, *map(Text, _cells(row)), style=None if row["feasible"] and row["memory.fits"] else "dim")
+        table.add_row(
+            *own, *map(Text, _cells(row)), style=None if row["feasible"] and row.get("memory.fits") else "dim"
+        )
     console.print(table)
     console.print(Text(summary(found)))
     if len(rows) > MOST:
@@ -54,6 +56,11 @@ def _value(value: Any) -> str:
 def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
     if not row["feasible"]:
         return "-", f"not possible: {row['reason']}", "-"
-    room = "" if row["memory.fits"] else " (does not fit)"
-    bound = words.BOUND_WORDS.get(row["bound"] or "", "-")
-    return words.seconds(row["step_time"]), bound, f"{words.gibibytes(row['memory.peak'])}{room}"
+    step, peak = row.get("step_time"), row.get("memory.peak")
+    room = " (does not fit)" if row.get("memory.fits") is False else ""
+    bound = words.BOUND_WORDS.get(row.get("bound") or "", "-")
+    return (
+        "-" if step is None else words.seconds(step),
+        bound,
+        "-" if peak is None else f"{words.gibibytes(peak)}{room}",
+    )

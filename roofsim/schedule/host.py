@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.host.copies import Flow, Flows
 from roofsim.numeric import Real, divide, maximum, minimum
@@ -11,10 +11,6 @@ from roofsim.records import dataclass
 if TYPE_CHECKING:
     from roofsim.cost.pricing import PassCost
     from roofsim.spec.engine.ranks import Overlap
-
-#: Kernels that wait in a CUDA stream before the next launch blocks the host (NVIDIA forums, "launch queue depth": 1,022 to
-#: 1,024 on all cards that were tried). A host that updates parameters must have issued all kernels before.
-QUEUE: Final = 1024.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +40,7 @@ def host_shown(flows: Flows, cost: PassCost, overlap: Overlap, backward_kernels:
     work = flows.get(("optimizer", "work"), Flow())
     hidden: Real = 0.0
     if overlap.update:
-        hidden = compute * minimum(divide(QUEUE, maximum(backward_kernels, 1.0)), 1.0)
+        hidden = compute * minimum(divide(cost.physics["launch_queue"], maximum(backward_kernels, 1.0)), 1.0)
     back = flows.get(("optimizer", "from_host"), Flow())
     returned = _after(back, work.pace)
     return HostShown(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.links.communication import Traffic
 from roofsim.numeric import Real, divide, maximum, minimum, where
@@ -14,16 +14,6 @@ if TYPE_CHECKING:
     from roofsim.schedule.host import HostShown
     from roofsim.spec.engine.ranks import Overlap
 
-#: Share of tensor-parallel collectives that remains where the engine pipelines them with the matmuls' tiles (torchtitan's
-#: async tensor parallelism gains 5 to 9 % of a step of which they are twice that; plausible 0.3 to 0.7).
-TILED: Final = 0.35
-#: What moving bytes over a GPU's own links takes from the kernels beside it, per second of transfer: copies use compute
-#: units and memory bandwidth (plausible 0.5 to 1; published FSDP runs on one node).
-CONTENTION: Final = 0.95
-#: Share of the compute units that a collective's kernels hold while it runs, also while it waits for the network (NCCL: 16 to
-#: 32 blocks on 108 to 148 units; plausible 0.1 to 0.25).
-OCCUPIED: Final = 0.12
-
 Found = dict[tuple[str, str], Traffic]
 
 
@@ -33,9 +23,6 @@ class Contention:
 
     moving: float
     occupied: float
-
-
-BESIDE: Final = Contention(moving=CONTENTION, occupied=OCCUPIED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +55,12 @@ def exposed(
     """
     micro, step = Traffic(), Traffic()
     latency: Real = 0.0
-    tiled = TILED if overlap.tensor and mechanisms.tiled else 1.0
+    physics = cost.physics
+    tiled = physics["tiled_communication"] if overlap.tensor and mechanisms.tiled else 1.0
     hides = overlap.data and mechanisms.hidden
-    slows = BESIDE if mechanisms.contention else Contention(moving=0.0, occupied=0.0)
+    slows = Contention(moving=0.0, occupied=0.0)
+    if mechanisms.contention:
+        slows = Contention(moving=physics["contention"], occupied=physics["occupied_units"])
     for (phase, group), traffic in found.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":

@@ -15,12 +15,7 @@ if TYPE_CHECKING:
 
     from roofsim.cost.pricing import PassCost
     from roofsim.schedule.overlap import Exposed
-
-#: Exponent of the soft maximum of device, power and host: they overlap in a step, but not perfectly.
-NORM: Final = 8.0
-#: Power that a busy card draws goes with its clock to this power: more than 1, for the voltage follows the clock; less than the
-#: 3 of voltage in proportion, for a third of the power is static or flat (1.3-1.6 at 0.7 of the clock).
-CLOCK_POWER: Final = 1.5
+    from roofsim.spec.constants.physics import Physics
 
 #: Keys of the time breakdown, in the order of the result.
 TIME_KEYS: Final = (
@@ -101,7 +96,7 @@ def compose(
             host = host + cost.host[phase] * times
     weights = [weight for _, weight in passes]
     waits = _waits(weights, num_micro_batches, communication) if communication else {}
-    settled = _settled(body, update, waits, host, overhead)
+    settled = _settled(body, update, waits, host, overhead, passes[0][0].physics)
     alone: Real = 0.0
     for weight, shown in zip(weights, communication or (), strict=bool(communication)):
         alone = alone + (shown.step.seconds + (0.0 if shown.host is None else shown.host.step.pace)) * weight
@@ -174,7 +169,7 @@ def waited(shown: Exposed) -> Real:
     return total
 
 
-def throttled(device: Real, power: Real) -> Real:
+def throttled(device: Real, power: Real, clock_power: float) -> Real:
     """Return the seconds of a step at the clock that the card's power allows.
 
     Parameters
@@ -183,21 +178,28 @@ def throttled(device: Real, power: Real) -> Real:
         Seconds at full clock.
     power
         Seconds in which the card may draw the energy that the step takes at full clock.
+    clock_power
+        Exponent with which the power of a busy card goes with its clock.
 
     Returns
     -------
     Real
-        ``device (power / device)^(1 / CLOCK_POWER)``: a slower clock takes less energy per operation.
+        ``device (power / device)^(1 / clock_power)``: a slower clock takes less energy per operation.
 
-    >>> round(throttled(1.0, 1.5), 2)
+    >>> round(throttled(1.0, 1.5, 1.5), 2)
     1.31
     """
-    slowed: Real = device ** (1.0 - 1.0 / CLOCK_POWER) * power ** (1.0 / CLOCK_POWER)
+    slowed: Real = device ** (1.0 - 1.0 / clock_power) * power ** (1.0 / clock_power)
     return slowed
 
 
 def _settled(
-    body: _Kernels, update: _Kernels, waits: dict[str, dict[str, Real]], host: Real, overhead: Real
+    body: _Kernels,
+    update: _Kernels,
+    waits: dict[str, dict[str, Real]],
+    host: Real,
+    overhead: Real,
+    physics: Physics,
 ) -> StepTime:
     """Give device, power and host the shares of the step that their partial derivatives say.
 
@@ -211,13 +213,14 @@ def _settled(
         _sum(waits.get(line, {})) for line in ("exposed_communication", "host_transfer", "optimizer")
     )
     short, drawn, apart = body.short + update.short, body.drawn + update.drawn, body.apart.plus(update.apart)
-    limited, busy = smooth_shares(short, throttled(short, drawn), NORM)
+    norm, clock_power = physics["busy_corner"], physics["clock_power"]
+    limited, busy = smooth_shares(short, throttled(short, drawn, clock_power), norm)
     stretch = divide(limited - short, drawn)
-    busy = limited * (busy + (1.0 - busy) * (1.0 - 1.0 / CLOCK_POWER)) + apart.held - apart.drawn
+    busy = limited * (busy + (1.0 - busy) * (1.0 - 1.0 / clock_power)) + apart.held - apart.drawn
     limited = limited + apart.held
     busy = divide(busy, limited)
     together = limited + links + copies
-    whole, card = smooth_shares(together, host, NORM)
+    whole, card = smooth_shares(together, host, norm)
     step, pace = whole + work, divide(whole, together)
     each = pace * card
     device = body.seconds + update.seconds

@@ -11,15 +11,11 @@ import numpy as np
 from roofsim.numeric import Real, is_none, maximum, smooth_shares, where
 from roofsim.points import like
 from roofsim.records import replace
-from roofsim.schedule.step import NORM
 
 if TYPE_CHECKING:
     from roofsim.cost.host.feed import Feed
     from roofsim.schedule.step import StepTime
 
-#: Standard deviation of the speed of chips of one name at work that their power or clock limits (arXiv 2208.11035: ranges of 8 % on
-#: the average over five clusters, up to 22 %; quartiles and whiskers of 8 % are 1.5 %; plausible 0.5 to 2.5 %).
-CHIP_SPREAD: Final = 0.009
 #: Where the distribution of the largest of many is integrated, in standard deviations, and in how many pieces.
 _REACH: Final = 10.0
 _PIECES: Final = 2000
@@ -56,14 +52,13 @@ def largest_of(ranks: Real) -> Real:
     return cast("Real", like(found, ranks))
 
 
-def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool = False) -> StepTime:
+def with_stragglers(step: StepTime, ranks: Real, jitter: float, chips: float) -> StepTime:
     """Return the step that waits for the slowest of ranks that run in step.
 
     Two things scatter, independent and normal: the time of a whole step, by `jitter` (a share of it), and the speed of chips at
-    arithmetic, by `CHIP_SPREAD`, unless they count as `alike`. The wait is ``largest_of(ranks)`` times the deviation of both.
+    arithmetic, by `chips` (0: they count as alike). The wait is ``largest_of(ranks)`` times the deviation of both.
     It counts as bubble: no link and no kernel that is faster shortens it.
     """
-    chips = 0.0 if alike else CHIP_SPREAD
     if is_none(ranks - 1.0) or jitter == chips == 0.0:
         return step
     waits = (((step.step * jitter) ** 2 + (step.breakdown["compute"] * chips) ** 2) ** 0.5) * largest_of(ranks)
@@ -75,13 +70,13 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, *, alike: bool =
     )  # fmt: skip
 
 
-def with_feed(step: StepTime, feed: Feed) -> StepTime:
-    """Return the step that waits for its samples: as long as the slower of the two, with a soft corner.
+def with_feed(step: StepTime, feed: Feed, corner: float) -> StepTime:
+    """Return the step that waits for its samples: as long as the slower of the two, with a soft corner of an exponent.
 
     Samples are prepared while earlier ones are computed on, so that only what takes longer than the step shows.
     """
     pace = feed.pace
-    total, share = smooth_shares(step.step, pace, NORM)
+    total, share = smooth_shares(step.step, pace, corner)
     waits = total - step.step
     own = total * share / step.step
     resources = {name: value * own for name, value in step.resources.items()}

@@ -105,8 +105,7 @@ def _validators(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
 def _check_of_field(field: FieldInfo) -> Check:
     ours: Any = field
     check = _check(ours.whole)
-    if ours.bounds:
-        check = _bounded(check, ours.bounds)
+    check = _limited(check, ours)
     ours.check = check
     return check
 
@@ -232,9 +231,7 @@ def _annotated(kind: Any) -> Check:
     check = _check(inner)
     for one in beside:
         if isinstance(one, FieldInfo):
-            bounds = one.bounds  # type: ignore[attr-defined]
-            if bounds:
-                check = _bounded(check, bounds)
+            check = _limited(check, one)
         elif isinstance(one, BeforeValidator):
             check = _read_first(one, check)
         elif isinstance(one, AfterValidator):
@@ -259,6 +256,26 @@ def _then(judge: Any, check: Check) -> Check:
     if takes_info:
         return lambda value, info: func(check(value, info), info)
     return lambda value, info: func(check(value, info))
+
+
+def _limited(check: Check, field: Any) -> Check:
+    """Return a check that also keeps the limits of a field."""
+    if field.asks_more:
+        return _unknown
+    if field.bounds:
+        check = _bounded(check, field.bounds)
+    least = field.options.get("min_length")
+    return check if least is None else _long_enough(check, least)
+
+
+def _long_enough(check: Check, least: int) -> Check:
+    def long_enough(value: Any, info: Info) -> Any:
+        made = check(value, info)
+        if len(made) < least:
+            raise UnsureError("a longer value")
+        return made
+
+    return long_enough
 
 
 def _bounded(check: Check, bounds: dict[str, Any]) -> Check:

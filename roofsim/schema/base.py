@@ -49,6 +49,8 @@ class _Unset:
 
 UNSET: Final[Any] = _Unset()
 BOUNDS: Final = ("gt", "ge", "lt", "le")
+#: Options of a field that limit no values, or that `roofsim.schema.accept` knows.
+_KNOWN: Final = frozenset({*BOUNDS, "default", "default_factory", "alias", "description", "examples", "min_length"})
 
 
 class FieldOf:
@@ -83,6 +85,11 @@ class FieldOf:
     def bounds(self) -> dict[str, Any]:
         """Limits on a number, by pydantic's words for them."""
         return {word: self.options[word] for word in BOUNDS if self.options.get(word) is not None}
+
+    @property
+    def asks_more(self) -> bool:
+        """Whether an option limits values in a way that only pydantic checks."""
+        return any(word not in _KNOWN for word, asked in self.options.items() if asked is not None)
 
     @property
     def annotation(self) -> Any:
@@ -278,8 +285,11 @@ if not TYPE_CHECKING:
             values.update(update)
             return fill(type(self).__new__(type(self)), values, self._given | update.keys())
 
-        def model_dump(self, *, exclude=frozenset(), exclude_unset=False, exclude_none=False):
-            """Return plain mappings: the fields by name, schemas inside them as mappings too."""
+        def model_dump(self, *, mode="python", exclude=frozenset(), exclude_unset=False, exclude_none=False):
+            """Return plain mappings: the fields by name, schemas inside them as mappings too; `mode` json: lists for tuples."""
+            if mode == "json":
+                plain = self.model_dump(exclude=exclude, exclude_unset=exclude_unset, exclude_none=exclude_none)
+                return _as_json(plain)
             return {
                 name: dumped(value, exclude_unset, exclude_none)
                 for name, value in self
@@ -351,6 +361,13 @@ def validators_of(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
         for field in check.fields:
             by_field.setdefault(field, []).append(getattr(schema, name))
     return whole, by_field
+
+
+def _as_json(value: Any) -> Any:
+    """Return plain data with lists for tuples and sets."""
+    if isinstance(value, dict):
+        return {key: _as_json(each) for key, each in value.items()}
+    return [_as_json(each) for each in value] if isinstance(value, list | tuple | set | frozenset) else value
 
 
 def dumped(value: Any, exclude_unset: bool = False, exclude_none: bool = False) -> Any:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.analyze.printed import flattened
-from roofsim.errors import RoofsimError
+from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.points import Diverged
 from roofsim.records import dataclass, field
@@ -32,6 +33,8 @@ MOST_TOGETHER: Final = 512
 TOGETHER = True
 #: Parts of a result that say what was run, not how it runs.
 _NOT_FIGURES: Final = ("schema", "scenario", "warnings", "provenance")
+#: Parts that ask for the step on other hardware.
+_LIMITS: Final = ("bound", "bandwidth_bound", "runner_up", "elasticity", "networks")
 #: What code raises that is written for one number, and is given several.
 _NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, KeyError)
 
@@ -39,9 +42,10 @@ _NOT_FOR_ARRAYS: Final = (TypeError, ValueError, AttributeError, IndexError, Key
 def sweep_document(
     document: Document,
     axes: Mapping[str, Iterable[Any]],
-    answer: Callable[[Evaluation], Result],
+    answer: Callable[..., Result],
     importer: Importer | None = None,
     *,
+    figures: Sequence[str] | None = None,
     progress: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> SweepTable:
     """Answer every combination of the values of some axes; see `roofsim.sweep`.
@@ -49,9 +53,11 @@ def sweep_document(
     Raises
     ------
     SpecError
-        When an axis is wrong. A point that is not possible is not an error: it is not feasible, and says why.
+        When an axis is wrong, or a figure unknown. A point that is not possible is not an error: it is not feasible, and says why.
     """
-    sweep = _Sweep(document, read_axes(axes), answer, importer)
+    wanted = None if figures is None else tuple(figures)
+    limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
+    sweep = _Sweep(document, read_axes(axes), partial(answer, limits=limits), importer, wanted)
     for place in progress(range(sweep.space.size)):
         sweep.add(place)
     sweep.evaluate()
@@ -64,6 +70,7 @@ class _Sweep:
     space: Space
     answer: Callable[[Evaluation], Result]
     importer: Importer | None
+    wanted: tuple[str, ...] | None
     shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
     groups: dict[Structure, list[tuple[int, Resolved]]] = field(default_factory=dict)
@@ -110,7 +117,7 @@ class _Sweep:
         except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
             pass
         else:
-            self.columns.put(np.array([place for place, _ in members]), figures_of(result))
+            self._put(np.array([place for place, _ in members]), result)
             self.together += len(members)
             self.structures += 1
             return []
@@ -124,8 +131,20 @@ class _Sweep:
         except RoofsimError as error:
             self.reasons[place] = error.reason
             return
-        self.columns.put(place, figures_of(result))
+        self._put(place, result)
         self.alone += 1
+
+    def _put(self, places: Any, result: Result) -> None:
+        """Keep the wanted figures of some points."""
+        found, wanted = figures_of(result), self.wanted
+        if wanted is not None:
+            unknown = next((key for key in wanted if not any(_is_of(name, key) for name in found)), None)
+            if unknown is not None:
+                raise SpecError(
+                    Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, found))
+                )
+            found = {name: value for name, value in found.items() if any(_is_of(name, key) for key in wanted)}
+        self.columns.put(places, found)
 
     def table(self) -> SweepTable:
         """Return what was found."""
@@ -139,6 +158,11 @@ class _Sweep:
             reason=reason.reshape(self.space.shape),
             evaluated=Evaluated(self.together, self.alone, len(self.reasons), self.structures),
         )
+
+
+def _is_of(name: str, key: str) -> bool:
+    """Tell whether a figure is the one, or of the section, that a key names."""
+    return name == key or name.startswith(f"{key}.")
 
 
 def _parts(members: list[tuple[int, Resolved]], labels: Any) -> list[list[tuple[int, Resolved]]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.analyze.printed import Printed
-from roofsim.errors import SpecError, did_you_mean
+from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -103,26 +103,52 @@ class SweepTable(Printed):
         return {"axes": self.axes, "rows": self.to_rows()}
 
     def to_pandas(self) -> Any:
-        """Return a pandas frame with one row per point (pandas is imported here)."""
-        return importlib.import_module("pandas").DataFrame(self.to_rows())
+        """Return a pandas frame with one row per point.
+
+        Raises
+        ------
+        NoDataError
+            When pandas is not installed.
+        """
+        return _library("pandas").DataFrame(self.to_rows())
 
     def to_polars(self) -> Any:
-        """Return a polars frame with one row per point (polars is imported here)."""
-        return importlib.import_module("polars").DataFrame(self.to_rows(), infer_schema_length=None)
+        """Return a polars frame with one row per point; values of axes that are mappings become text.
+
+        Raises
+        ------
+        NoDataError
+            When polars is not installed.
+        """
+        rows = [row | {path: _label(row[path]) for path in self.axes} for row in self.to_rows()]
+        return _library("polars").DataFrame(rows, strict=False, infer_schema_length=None)
 
     def to_xarray(self) -> Any:
-        """Return an xarray data set with one dimension per axis (xarray is imported here)."""
+        """Return an xarray data set with one dimension per axis; ends of intervals are a dimension of their own, `end`.
+
+        Raises
+        ------
+        NoDataError
+            When xarray is not installed.
+        """
         names = list(self.axes)
         arrays = {"feasible": self.feasible, "reason": self.reason, **self.rows}
         ends = {len(self.shape): (), len(self.shape) + 1: ("end",)}
-        return importlib.import_module("xarray").Dataset(
+        return _library("xarray").Dataset(
             {key: ((*names, *ends[values.ndim]), values) for key, values in arrays.items() if key not in self.axes},
             coords={name: [_label(value) for value in values] for name, values in self.axes.items()},
         )
 
 
+def _library(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        raise NoDataError(f"this needs {name}, which is not installed: pip install {name}") from None
+
+
 def _label(value: Any) -> Any:
-    return value if isinstance(value, int | float | str) else str(value)
+    return value if value is None or isinstance(value, int | float | str) else str(value)
 
 
 def _listed(values: NDArray[Any], rank: int) -> list[Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from roofsim.cost.host.copies import COPY_EFFICIENCY, host_path
+from roofsim.cost.host.copies import host_path
 from roofsim.records import replace
 from roofsim.serve.surface import Passes
 from roofsim.spec.scenario.layout import layout_of
@@ -47,11 +47,13 @@ def _copied(plan: Plan, hits: Hits, cached: float) -> Hits:
     What a request adds goes to the host as it fills, or when it leaves the GPU: once, either way.
     """
     resolved = plan.resolved
-    path = host_path(resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks)
+    path = host_path(
+        resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks, physics=resolved.constants.physics
+    )
     whole = _bytes(plan, plan.prompt + plan.output)
     loaded, stored = hits.on_host * cached, max(whole - hits.found * cached, 0.0)
     link, latency = float(np.max(path.link)), float(np.max(path.latency))
-    memory = float(np.max(path.memory)) * COPY_EFFICIENCY
+    memory = float(np.max(path.memory)) * path.physics["host_copy_efficiency"]
     load = loaded / link + latency if loaded > 0.0 else 0.0
     both = (loaded + stored) / memory if memory > 0.0 else 0.0
     return replace(hits, loaded=loaded, stored=stored, load=max(load, loaded / memory if memory > 0.0 else 0.0),

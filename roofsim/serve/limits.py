@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 from roofsim.numeric import ceil
 from roofsim.records import dataclass
 from roofsim.serve.problems import problem
+from roofsim.spec import catalog
 from roofsim.spec.engine.facts import stated_names
-from roofsim.spec.engine.schema import Engine
+from roofsim.spec.engine.schema import Engine, catalog_engine
 
 if TYPE_CHECKING:
     from roofsim.spec.engine.server import ServerFacts
@@ -58,31 +59,35 @@ class Limits:
         return self.context if self.shared_pass else self.context / self.max_num_seqs
 
 
-def check_words(serving: Serving, engine: str, document: Document) -> None:
-    """Refuse words of another engine."""
-    for word, owner, meant in serving.stated_words():
-        if owner != engine:
-            message = f"{word} is an option of {owner}, not of {engine}: {meant}"
-            others = sorted(
-                own
-                for own, (name, same) in _words().items()
-                if name == engine and same.split(":")[0] == meant.split(":")[0]
-            )
-            hint = f"{engine} calls it {' or '.join(others)}." if others else "Leave it out."
-            raise problem(document, f"serving.{word}", message, hint)
+def check_words(serving: Serving, engine: Engine, document: Document) -> None:
+    """Refuse options of another engine's server."""
+    own = {} if engine.server is None else engine.server.options
+    for word in serving.stated_words():
+        if word in own:
+            continue
+        owner, meant = _owner(word)
+        others = sorted(other for other, same in own.items() if same.split(":")[0] == meant.split(":")[0])
+        hint = f"{engine.name} calls it {' or '.join(others)}." if others else "Leave it out."
+        message = f"{word} is an option of {owner}, not of {engine.name}: {meant}"
+        raise problem(document, f"serving.{word}", message, hint)
 
 
-def _words() -> dict[str, tuple[str, str]]:
-    from roofsim.spec.scenario.serving_words import WORDS
-
-    return WORDS
+def _owner(word: str) -> tuple[str, str]:
+    """Return the engine whose server has an option, and what is meant by it."""
+    for name in catalog.names("engine"):
+        server = catalog_engine(name).server
+        if server is not None and word in server.options:
+            return name, server.options[word]
+        if server is not None and word in server.former_options:
+            return f"earlier versions of {name}", server.former_options[word]
+    return "no engine", "nobody says what it means"
 
 
 def limits_of(
     resolved: Resolved, facts: ServerFacts, serving: Serving, tokens: tuple[float, float], document: Document
 ) -> Limits:
     """Return the limits of a server for requests of such prompts and outputs."""
-    check_words(serving, resolved.engine.name, document)
+    check_words(serving, resolved.engine, document)
     if facts.slots:
         return _slots(resolved, facts, serving, tokens, document)
     budget, chunked, said = _budget(resolved, facts, serving, document)

@@ -10,13 +10,13 @@ from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
 from roofsim.serve.limits import Limits, limits_of
 from roofsim.serve.problems import problem
-from roofsim.spec import catalog
+from roofsim.spec import catalog, usual
 from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import families_that
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.scenario.document import with_override
-from roofsim.spec.scenario.serving import USUAL_ENGINE, Serving
+from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.workload import SERVING, Scenario
 from roofsim.spec.settle.sizes import named
 
@@ -215,7 +215,7 @@ def _as_generation(document: Document) -> tuple[Document, list[str]]:
     document = with_override(document, "workload.phase", "generate", "serve")
     if stated.get("engine") is not None:
         return document, []
-    return with_override(document, "engine", USUAL_ENGINE, "serve"), [f"engine: {USUAL_ENGINE}"]
+    return with_override(document, "engine", usual.SERVER, "serve"), [f"engine: {usual.SERVER}"]
 
 
 def _refuse(workload: Workload, serving: Serving, document: Document) -> None:

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.analyze.intervals import UNMEASURED
-
 if TYPE_CHECKING:
     from roofsim.serve.load import Steady
     from roofsim.spec.resolve import Resolved
@@ -28,7 +26,7 @@ def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
     """Return the 80 % range of a time per token; half as wide again where nothing like it was measured."""
     width = TOKEN_WIDTHS[_has_experts(resolved)]
     if resolved.hardware_changed or not resolved.architecture.measured:
-        width *= UNMEASURED
+        width *= resolved.constants.physics["unmeasured_width"]
     return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
 
 

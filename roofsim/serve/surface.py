@@ -59,8 +59,9 @@ class Curve:
 
 def _between(points: Sequence[float], value: float) -> tuple[int, float]:
     """Return the interval in which a value lies, and how far in it: from 0 to 1, outside of all points beyond that."""
-    i = min(max(bisect_right(points, value) - 1, 0), len(points) - 2)
-    return i, (value - points[i]) / (points[i + 1] - points[i])
+    i = bisect_right(points, value, 1, len(points) - 1) - 1
+    low = points[i]
+    return i, (value - low) / (points[i + 1] - low)
 
 
 def mesh(highest: float, lowest: float = 1.0, exactly: Iterable[float] = ()) -> Array:

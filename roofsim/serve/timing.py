@@ -116,6 +116,8 @@ class Timing:
         return max(self.decode.at(running, context) - self.decode.at(running, 1.0), 0.0)
 
     def _guessing(self, running: float, context: float) -> float:
+        if self.guesses == 0.0:
+            return 0.0
         each = (
             self.draft_cost * self.decode.at(running, context)
             if self.draft is None

@@ -25,7 +25,8 @@ from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 from roofsim.spec.settle.context import complete_context
 from roofsim.spec.settle.encoder_attention import with_encoder_attention
-from roofsim.spec.settle.hardware import find_hardware, flat_override, leaves, overlay_path
+from roofsim.spec.settle.hardware import find_hardware, flat_override, overlay_path
+from roofsim.spec.settle.inherited import parent_of, with_changes
 from roofsim.spec.settle.offload import check_offload, host_memory
 from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
@@ -69,10 +70,8 @@ class Resolved:
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
     """Cards that one node has room for; where nobody states one, those of the card's usual box."""
-    choice: HardwareChoice = field(default_factory=HardwareChoice)
-    """The hardware as the scenario states it."""
-    mechanisms: Mechanisms = ALL
-    """What pricing takes into account: everything, but in an ablation."""
+    choice: HardwareChoice = field(default_factory=HardwareChoice)  # the hardware as the scenario states it
+    mechanisms: Mechanisms = ALL  # what pricing takes into account: everything, but in an ablation
     points: int = 1
     """Scenarios that it stands for: numbers in which they differ are `Points`, one element for each."""
 
@@ -231,22 +230,14 @@ class Resolver:
 
     def _inherited(self, given: dict[str, Any]) -> ModelSpec:
         """Return a named model with some of its fields changed."""
-        parent = given["inherits"]
-        if not isinstance(parent, str):
-            message = f"expected the name or the file of a model; got {parent!r}"
-            raise SpecError(Problem(message, self.document.place(("model", "inherits")), "model.inherits"))
-        document, _, name = self._named_model(parent)
-        changes = {key: value for key, value in given.items() if key != "inherits"}
-        for path, value in leaves({"name": f"{name} (changed)"} | changes):
-            document = document.with_value(path, value, self.document.place(("model", *path)))
-        return self._model_of(document, "model", name)
+        document, _, name = self._named_model(parent_of(given, self.document))
+        return self._model_of(with_changes(document, name, given, self.document), "model", name)
 
     def _imported(self, given: Path | dict[str, Any], where: str) -> Document:
         """Return the model of a Hugging Face configuration, and note what its reader took and left out."""
         if self.importer is None:
-            raise SpecError(
-                Problem(f"{where} is not a model that roofsim builds", self.document.place(("model",)), "model")
-            )
+            message = f"{where} is not a model that roofsim builds"
+            raise SpecError(Problem(message, self.document.place(("model",)), "model"))
         found = self.importer(given, where)
         self.assumed += found.assumed
         self.warnings += found.warnings
@@ -296,8 +287,6 @@ class Resolver:
         """Find the card and the node for so many GPUs."""
         return find_hardware(choice, self.document, gpus)
 
-    # -- engine and precision -----------------------------------------------------------------------------------
-
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
@@ -333,8 +322,6 @@ class Resolver:
         self.assumed += assumed
         self.warnings += warnings
         return found
-
-    # -- sizes --------------------------------------------------------------------------------------------------
 
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""

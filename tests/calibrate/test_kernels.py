@@ -17,8 +17,9 @@ from roofsim.calibrate.kernel_fit import class_of, fit_kernels, fitted_constants
 from roofsim.calibrate.kernel_shapes import CLASSES, convolution_shape
 from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, engine_of, kernel_table, read_rows
 from roofsim.calibrate.kernels import fit_scores, held_out, ideal_seconds, load_kernels, report
-from roofsim.cost.kernels.models import attention, convolution, experts, gemm, streaming, tilings
+from roofsim.cost.kernels.models import attention, convolution, experts, gemm, streaming
 from roofsim.cost.kernels.models.silicon import Silicon, corner, power_share
+from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
@@ -122,7 +123,7 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
 
 # ----------------------------------------------------------------------------------------------------------- physics
 
-CARD = Silicon(compute_units=100.0, peak=1e14, bandwidth=1e12, cache=4e7)
+CARD = Silicon(compute_units=100.0, peak=1e14, bandwidth=1e12, cache=4e7, per_clock=1024.0)
 SQUARE = {"itemsize_a": 2.0 * ONE, "itemsize_b": 2.0 * ONE, "itemsize_c": 2.0 * ONE, "batch": ONE}
 
 
@@ -330,19 +331,17 @@ def test_streams_reach_the_bandwidth_and_the_floor():
 def test_corner_and_power():
     assert float(corner(1.0, 1.0, 1.0)) == 2.0
     assert float(corner(3.0, 1.0, 50.0)) == pytest.approx(3.0)
-    shares = [power_share(1e14, watts, "hopper") for watts in (10.0, 100.0, 1000.0, 1e5)]
+    shares = [power_share(1e14 * 1e-11 / watts) for watts in (10.0, 100.0, 1000.0, 1e5)]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
 
 
 def test_tilings_of_every_architecture_and_format():
     for architecture in catalog.names("architecture"):
-        for dtype in ("fp64", "fp32", "tf32", "fp16", "bf16", "fp8", "fp4", "int8"):
-            assert (
-                0.0
-                < gemm.tile_efficiency(100.0, 100.0, 100.0, 1.0, 80.0, tilings.tiling_of(architecture, dtype))
-                <= 1.0
-            )
+        for dtype in ("fp64", "fp32", "tf32", "bf16", "fp8", "fp4", "int8"):
+            _, numbers = constants_of("gemm", architecture, None, arithmetic_of(dtype))
+            tiling = gemm.Tiling(**{name: numbers[name] for name in TILING})
+            assert 0.0 < gemm.tile_efficiency(100.0, 100.0, 100.0, 1.0, 80.0, tiling) <= 1.0
 
 
 # ----------------------------------------------------------------------------------------------------------- fitting

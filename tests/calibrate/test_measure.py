@@ -43,7 +43,7 @@ def case(op="gemm", **changes):
         "make": lambda: None,
         "work": 1.0,
     }
-    return timing.Case(**{"op": op, **given, **changes})
+    return timing.Workpiece(**{"op": op, **given, **changes})
 
 
 def test_header_is_the_contract():
@@ -96,7 +96,7 @@ def test_the_script_stands_alone():
     assert {name.split(".")[0] for name in modules} <= {*sys.stdlib_module_names, "__future__"}
     defined = [node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
     assert len(defined) == len(set(defined))
-    assert {"Case", "Bench", "row", "gemms", "main"} <= set(defined)
+    assert {"Workpiece", "Bench", "row", "gemms", "main"} <= set(defined)
     assert ast.get_docstring(tree).startswith("Measure how fast a card")
 
 

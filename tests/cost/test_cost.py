@@ -16,7 +16,7 @@ from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
-from roofsim.schedule.step import CLOCK_POWER
+from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import TINY_LLAMA, evaluated, resolved
 
 positive = st.floats(min_value=1e-3, max_value=1e15)
@@ -177,10 +177,10 @@ def test_power_limits_what_draws_more_than_the_card_may():
         for tdp in ("5 kW", "60 W")
     )
     assert free.step.resources["power"] < 0.01 * free.step.step
-    # At a lower clock an operation takes less energy: the step follows the power's lack with the exponent 1 / CLOCK_POWER.
-    slowed = held.step.device * (held.step.power / held.step.device) ** (1.0 / CLOCK_POWER)
+    # At a lower clock an operation takes less energy: the step follows the power's lack with the exponent 1 / clock_power.
+    slowed = held.step.device * (held.step.power / held.step.device) ** (1.0 / shipped_physics()["clock_power"])
     assert held.step.step == pytest.approx(slowed, rel=0.02)
-    assert held.step.resources["power"] == pytest.approx(held.step.step / CLOCK_POWER, rel=0.05)
+    assert held.step.resources["power"] == pytest.approx(held.step.step / shipped_physics()["clock_power"], rel=0.05)
     assert held.step.device == free.step.device
     assert sum(held.step.breakdown.values()) == pytest.approx(held.step.step)
     assert answer(held).bound == "power"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from roofsim.cost.kernels.models.silicon import sustained_share
+from roofsim.cost.kernels.models.silicon import full_clock_share, power_share
 from roofsim.cost.kernels.table import constants_for, constants_of, factor_of
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax, parts_of
 from tests.scenarios import evaluated, resolved
@@ -56,11 +56,12 @@ def test_consumer_cards_take_after_workstation_cards_and_boards_after_the_most_s
 
 
 def test_power_holds_back_products_of_boards_with_little_of_it():
-    shares = [float(sustained_share(362e12, watts, "ada", "16-bit")) for watts in (100.0, 350.0, 10000.0)]
+    shares = [power_share(362e12 * 2.26e-12 / watts) for watts in (100.0, 350.0, 10000.0)]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0, abs=0.01)
-    assert sustained_share(362e12, 100.0, "hopper", "16-bit") == 1.0
-    assert sustained_share(362e12, None, "ada", "16-bit") == 1.0
+    # What an L40S sustains of its peak at 350 W, at full clock; a board with power to spare keeps its share.
+    assert full_clock_share(0.57, 362e12 * 2.26e-12 / 350.0, 1.5) == pytest.approx(1.0, abs=0.03)
+    assert full_clock_share(0.57, 0.8, 1.5) == 0.57
 
 
 def test_a_generation_without_measurements_follows_its_factor():

@@ -20,7 +20,7 @@ def test_goals_are_judged_by_what_the_page_says(tmp_path, monkeypatch):
         "Servers": "| tpot, dense | 9 | 12.5% | 70% |\n| ttft, dense | 9 | 30% | 70% |\n",
         "Memory": "| diffusers-2022, reserved | 9 | 3.8% | 70% |\n",
     }
-    page = "# Page\n\n" + "".join(f"## {name}\n\nWords.\n\n{SCORES}{rows.get(name, '')}\n" for name in TABLES)
+    page = "# DocsPage\n\n" + "".join(f"## {name}\n\nWords.\n\n{SCORES}{rows.get(name, '')}\n" for name in TABLES)
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "inference-accuracy.md").write_text(page, encoding="utf-8")
     monkeypatch.setattr(page_inference, "checkout", lambda: tmp_path)

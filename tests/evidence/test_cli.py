@@ -8,7 +8,7 @@ import pytest
 
 from roofsim_evidence import pages
 from roofsim_evidence.cli import main
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import checkout, constants, measurements
 from roofsim_evidence.subjects import SUBJECTS, VERBS
 
@@ -96,7 +96,7 @@ def test_pictures_are_drawn_with_the_page(monkeypatch, tmp_path):
         (folder / "one.png").write_bytes(b"x")
         return [folder / "one.png"]
 
-    written = Page(path="docs/a.md", text="a\n", draw=draw).write()
+    written = DocsPage(path="docs/a.md", text="a\n", draw=draw).write()
     assert [path.name for path in written] == ["a.md", "one.png"]
 
 

@@ -267,7 +267,7 @@ def test_a_measured_card_is_scored_with_constants_of_the_others_too(write):
     assert (key.basis, key.group.gpu) == ("new card", "arc-pro-b60")
     assert "arc-pro-b60" not in found.left_out.donors[key]
     assert np.median(np.abs(errors - 1.0)) > 0.1
-    assert "## Each card with constants of the other cards only" in page(found, "test")
+    assert "## Each card with constants of the other cards only" in page(found, "test").text
 
 
 def test_kernels_that_nobody_can_lend_to_are_counted(write):
@@ -299,7 +299,7 @@ def test_products_timed_with_their_host_are_told_apart_and_not_fitted(write):
     found = examine(folder, refit=True)
     assert found.refit is None
     assert [key.host_bound for key in found.shipped.ratios] == [True]
-    assert "| gh200-96gb | gemm, host-bound | 120 |" in page(found, "test")
+    assert "| gh200-96gb | gemm, host-bound | 120 |" in page(found, "test").text
 
 
 def test_thinning_spreads_over_the_sizes(write):
@@ -315,7 +315,7 @@ def test_the_page_says_what_was_read_and_what_was_not(write):
     write("nccl_perf", [GEMM | {"latency": LATENCY}] * 7)
     write("mla_bmm_perf", [BMM | {"latency": LATENCY}] * 2)
     folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", rows=30))
-    text = page(examine(folder, refit=True), "1.2.3", groups=True)
+    text = page(examine(folder, refit=True), "1.2.3", groups=True).text
     for words in (
         "aiconfigurator-core 1.2.3", "32 rows read,", "7 left out", "| `gemm_perf` | 30 | 1 |",
         "| several GPUs take part | 7 | `nccl_perf` |", "bmm bf16 2.", "## Refitted constants", "## Every group",
@@ -383,3 +383,44 @@ def test_a_file_that_is_no_table_is_refused(write, name):
 
 
 # ------------------------------------------------------------------------------------------------------- command line
+
+
+@pytest.fixture
+def evidence(monkeypatch, capsys):
+    """Return a function that runs `evidence`: exit code, output, errors."""
+    from roofsim_evidence.cli import main
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["evidence", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            main()
+        captured = capsys.readouterr()
+        return stop.value.code or 0, captured.out, captured.err
+
+    return run
+
+
+def test_the_command_prints_or_writes_the_page_and_the_constants(write, evidence, tmp_path):
+    folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", rows=60))
+    code, out, _ = evidence("score", "external-kernels", "--data", folder)
+    assert code == 0
+    assert "## Cards without fitted kernels" in out
+    text, constants = tmp_path / "page.md", tmp_path / "constants.yaml"
+    assert evidence("fit", "external-kernels", "--data", folder, "--output", constants)[0] == 0
+    (line,) = [line for line in constants.read_text().splitlines() if "gpu: gh200-96gb, op: gemm" in line]
+    assert "error: 0.0" in line
+    assert evidence("page", "external-kernels", "--data", folder, "--output", text)[0] == 0
+    assert "## Refitted constants" in text.read_text()
+
+
+def test_rows_to_fit_are_drawn(write, evidence):
+    folder = write("gemm_perf", products("h200-sxm-141gb", "trtllm", "h100-sxm5-80gb", rows=60), system="h200_sxm")
+    code, out, _ = evidence("fit", "external-kernels", "--data", folder, "--sample")
+    assert code == 0
+    assert out.startswith("aiconfigurator:trtllm-1.0.0,H200-SXM,gemm,")
+
+
+def test_a_folder_that_is_not_there_is_named(evidence):
+    code, _, err = evidence("score", "external-kernels", "--data", "nowhere")
+    assert code == 2
+    assert "nowhere: no such folder" in err

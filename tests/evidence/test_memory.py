@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from roofsim.analyze.intervals import UNMEASURED, memory_intervals
+from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import resolve
 from roofsim.calibrate.score import grouped, score
 from roofsim.evaluate import evaluate
 from roofsim.spec import catalog
 from roofsim.spec.constants import memory_spreads
+from roofsim.spec.constants.physics import shipped_physics
 from roofsim_evidence.memory.cases import SHORT, load_memory_cases, predict_all, stated
 from roofsim_evidence.memory.notes import note
 from roofsim_evidence.memory.page import PATH, page
@@ -101,7 +102,7 @@ def test_engines_that_nobody_measured_have_wider_intervals():
         memory = memory_of(evaluate(resolved))
         low, high = memory_intervals(memory, resolved)["allocated_peak"]
         spans.append(math.log(high / low))
-    assert spans[1] == pytest.approx(spans[0] * UNMEASURED)
+    assert spans[1] == pytest.approx(spans[0] * shipped_physics()["unmeasured_width"])
 
 
 def test_every_row_of_the_worst_has_words(rows):

@@ -8,9 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from roofsim.analyze.intervals import GROUPS, UNMEASURED, interval, shares, spread
+from roofsim.analyze.intervals import GROUPS, interval, shares, spread
 from roofsim.api import answer
 from roofsim.spec.constants.kernels import Constants, shipped, youth
+from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
 from roofsim_evidence.cases import FIT_SHARE
@@ -137,7 +138,7 @@ def test_what_nobody_measured_is_half_as_much_wider_again():
     unknown = replace(known, resolved=replace(known.resolved, architecture=guessed))
     step = float(known.step.step)
     widths = [math.log(interval(evaluation)[1] / step) for evaluation in (known, unknown)]
-    assert widths[1] == pytest.approx(UNMEASURED * widths[0])
+    assert widths[1] == pytest.approx(shipped_physics()["unmeasured_width"] * widths[0])
 
 
 def test_results_carry_the_interval_and_what_it_rests_on():

@@ -29,7 +29,7 @@ from roofsim.spec import catalog
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.reading.validate import validate
 
-ORACLE = Path(__file__).parents[1] / "truth" / "data"
+ORACLE = Path(__file__).parents[2] / "evidence" / "measurements" / "oracle"
 
 
 @cache
@@ -49,7 +49,7 @@ def by_name(rows):
 
 
 def oracle(table, model):
-    """Return the rows of a model in a table of tests/truth/data."""
+    """Return the rows of a model in a table of evidence/measurements/oracle."""
     return [row for row in _table(ORACLE / f"oracle_{table}.csv") if row["model"] == model]
 
 

@@ -64,9 +64,12 @@ def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
     cases = [
         case
         for case in load_inference_cases()
-        if case.quantity == "reserved" and case.gpu.startswith("a100") and "xformers" in case.note and case.scenario["workload"].get("batch_size", 1) <= 16
+        if case.quantity == "reserved"
+        and case.gpu.startswith("a100")
+        and "xformers" in case.note
+        and case.scenario["workload"].get("batch_size", 1) <= 16
         and case.scenario["workload"]["engine"] == "diffusers-2022+xformers"
-    ]  # fmt: skip
+    ]
     errors = [abs(predict_inference(case).error) for case in cases]
     assert len(errors) == 20
     assert max(errors) < 0.06

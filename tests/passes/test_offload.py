@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.host import away_of, on_node
@@ -14,6 +13,7 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
 from roofsim.memory.profile import profile
+from tests.properties.swept import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
 
 STATE = {"optimizer_state": "host"}

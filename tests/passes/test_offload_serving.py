@@ -7,19 +7,19 @@ from io import StringIO
 import numpy as np
 import pytest
 from rich.console import Console
-from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.analyze.timeline import timeline
 from roofsim.api import resolve
-from roofsim.cost.host.copies import COPY_EFFICIENCY
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostCompute, HostTransfer
 from roofsim.graph.split import split_blocks
 from roofsim.program import build
 from roofsim.report.serving import print_served
+from roofsim.spec.constants.physics import shipped_physics
+from tests.properties.swept import compare
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
 
 SIZES = {
@@ -29,6 +29,7 @@ SIZES = {
 }
 LINK = 31.5e9 * 0.85
 MEMORY = 100e9
+REACHED = shipped_physics()["host_copy_efficiency"]
 
 
 def request_of(offload, phase="decode", model="llama3-8b", engine="huggingface", parallel=None, **workload):
@@ -118,7 +119,7 @@ def test_split_layers_do_the_same_work(engine, model):
 def test_llama_cpp_computes_host_layers_at_the_pace_of_host_memory():
     found = result({"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16")
     without = result({}, engine="llama.cpp", precision="fp16")
-    seconds = 16 * LAYER / (MEMORY * COPY_EFFICIENCY)
+    seconds = 16 * LAYER / (MEMORY * REACHED)
     assert found.step_time == pytest.approx(seconds + without.step_time * 0.53, rel=0.03)
     assert found.bound == "host_memory"
     cache = found.memory.away["host"]["key_value_cache"]
@@ -143,7 +144,7 @@ def test_long_passes_of_llama_cpp_copy():
 
 def test_the_host_may_compute_everything():
     found = result({"parameters": "host"}, engine="llama.cpp", precision="fp16")
-    assert found.step_time == pytest.approx(2 * (8.03e9 - 128256 * 4096) / (MEMORY * COPY_EFFICIENCY), rel=0.02)
+    assert found.step_time == pytest.approx(2 * (8.03e9 - 128256 * 4096) / (MEMORY * REACHED), rel=0.02)
 
 
 def test_a_desktop_has_an_assumed_memory():

@@ -15,11 +15,13 @@ import roofsim
 from roofsim import plugins
 from roofsim.analyze.catalogs import catalog_rows, entry, json_schema
 from roofsim.analyze.plugins import plugin_rows
+from roofsim.analyze.protocols import family_rows, schedule_rows
 from roofsim.errors import PluginError, SpecError, UnknownNameError
-from roofsim.passes.plugged import OWN
+from roofsim.passes.plugged import own_passes
 from roofsim.schedule.pipeline.plan import plan
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.spec import catalog
+from roofsim.spec.scenario.workload import RecomputePlan
 from tests.plugins.distributions import EXAMPLE, describe, install, plugged_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -145,6 +147,23 @@ def test_names_of_our_own_ask_for_no_plugin(example):
     with pytest.raises(UnknownNameError):
         roofsim.run("gpt2-124m", gpu="no-such-card")
     assert plugins.installed.cache_info().currsize == 1
+
+
+def test_lists_of_families_and_schedules(example):
+    families = {row["name"]: row for row in family_rows()}
+    assert families["mlp-lm"] == {
+        "name": "mlp-lm", "counted in": "tokens", "phases": ["train", "forward"], "split by": ["pipeline"], "from": NAMED,
+    }  # fmt: skip
+    assert families["decoder"]["split by"] == ["tensor", "context", "pipeline"]
+    assert families["encoder-decoder"]["phases"] == ["train", "forward", "prefill", "decode", "generate"]
+    assert families["dit-pipeline"]["phases"] == ["forward"]
+    schedules = {row["name"]: row for row in schedule_rows()}
+    assert schedules["eager-1f1b"]["from"] == NAMED
+    taken = {name: row["virtual stages"] for name, row in schedules.items() if row["from"] == "roofsim"}
+    assert taken == {
+        "gpipe": "1", "1f1b": "1 or more", "interleaved": "1 or more", "zero-bubble": "1", "breadth-first": "1 or more",
+        "zero-bubble-v": "2",
+    }  # fmt: skip
 
 
 def test_without_plugins():
@@ -323,18 +342,10 @@ def test_the_page_shows_the_files_that_these_tests_run():
     assert shown == files
 
 
-def test_names_of_our_passes_are_all_there():
-    import importlib
-    import pkgutil
+def test_names_of_our_passes():
+    from roofsim.passes.manager import training_passes
 
-    import roofsim.passes as room
-
-    modules = [importlib.import_module(one.name) for one in pkgutil.walk_packages(room.__path__, "roofsim.passes.")]
-    found = {
-        kind.name
-        for module in modules
-        for kind in vars(module).values()
-        if isinstance(kind, type) and kind.__module__ == module.__name__ and isinstance(vars(kind).get("name"), str)
-        and "requires" in vars(kind)
-    }  # fmt: skip
-    assert found == OWN
+    resolved = roofsim.resolve("gpt2-124m", recompute="full", engine="megatron-core")
+    workload = resolved.workload
+    passes = training_passes(resolved.precision, resolved.engine, RecomputePlan(policy="full"), workload.optimizer, 4.0)
+    assert {one.name for one in passes} <= own_passes()

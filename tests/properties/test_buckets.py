@@ -7,7 +7,8 @@ import pytest
 from roofsim.cost.links.communication import Traffic
 from roofsim.cost.pricing import PassCost, Scales
 from roofsim.evaluate import messages_of
-from roofsim.schedule.overlap import CONTENTION, OCCUPIED, exposed
+from roofsim.schedule.overlap import exposed
+from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.engine.ranks import Overlap
 from tests.scenarios import spread
 
@@ -28,9 +29,9 @@ def shown(traffic, compute, **overlap):
     [
         # Between nodes: the last bucket, or what the units that wait for the network take from kernels beside them.
         (Traffic(inter_node=1.0, last=0.3), 10.0, 0.3),
-        (Traffic(inter_node=1.0, last=0.01), 10.0, OCCUPIED),
+        (Traffic(inter_node=1.0, last=0.01), 10.0, shipped_physics()["occupied_units"]),
         # On a GPU's own links the transfer itself slows kernels down.
-        (Traffic(intra_node=1.0, local=1.0, last=0.1), 10.0, CONTENTION),
+        (Traffic(intra_node=1.0, local=1.0, last=0.1), 10.0, shipped_physics()["contention"]),
         # Nothing to hide behind, or too little.
         (Traffic(inter_node=1.0, last=0.1), 0.25, 0.75),
         (Traffic(inter_node=1.0, last=2.0), 10.0, 1.0),

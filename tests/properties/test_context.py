@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.errors import SpecError
 from roofsim.graph.ops import Attention, Collective
+from tests.properties.swept import compare
 from tests.scenarios import TINY_LLAMA, spread
 
 MODEL = TINY_LLAMA | {"num_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "head_size": 16}

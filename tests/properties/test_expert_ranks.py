@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.errors import SpecError
 from roofsim.graph.ops import Collective, GroupedMatmul
+from tests.properties.swept import compare
 from tests.scenarios import TINY_EXPERTS, spread
 
 MODEL = TINY_EXPERTS | {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import parameters_of
@@ -11,6 +10,7 @@ from roofsim.api import resolve
 from roofsim.errors import SpecError
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.graph.ops import Collective
+from tests.properties.swept import compare
 from tests.scenarios import spread
 
 #: Model, workload, degree, layers with two sums forward each (decoders of encoder-decoders have three), and parts of names

@@ -7,7 +7,6 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of, work_of
@@ -15,6 +14,7 @@ from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.graph.tensor import Role
 from roofsim.memory.inventory import inventory
+from tests.properties.swept import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 WIDE = {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}
@@ -217,4 +217,4 @@ def test_arrays_of_degrees_are_their_elements(case, engine, phase):
             "hardware": {"gpu": "h100"},
         }
     )
-    compare(request, swept, tables=False)
+    compare(request, swept)

@@ -172,7 +172,7 @@ def test_engine_facts_have_an_effect(fact, value, effect):
         assert after.step.step != pytest.approx(before.step.step, rel=1e-4)
     else:
         own = before.resolved.engine
-        used = own.host_time_per_step if fact.endswith("step") else 16 * own.host_time_per_sequence
+        used = own.launch.host_time_per_step if fact.endswith("step") else 16 * own.launch.host_time_per_sequence
         assert after.step.device - before.step.device == pytest.approx(effect - used, rel=0.05)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.properties.test_broadcast import compare
 
 import roofsim
 from roofsim.analyze.ledger import memory_of
@@ -13,6 +12,7 @@ from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.memory.inventory import inventory
+from tests.properties.swept import compare
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, spread
 
 WIDE = {"num_layers": 8, "num_attention_heads": 8, "num_key_value_heads": 8}
@@ -187,7 +187,7 @@ def test_arrays_are_their_elements(layout):
         "workload.sequence_length": [64, 128],
     }
     # Work is that of the slowest stage, which need not be the same one for all elements.
-    compare(request, swept, tables="pipeline" not in layout)
+    compare(request, swept)
 
 
 def test_arrays_of_experts_are_their_elements():
@@ -227,7 +227,7 @@ def test_arrays_of_experts_are_their_elements():
 def test_arrays_of_degrees_are_their_elements(layout, swept):
     workload = {"sequence_length": 64, "global_batch_size": 96, "precision": "bf16", "engine": "megatron-core"}
     request = {"model": DENSE["llama"], "workload": workload, "parallel": layout, "hardware": {"gpu": "h100"}}
-    compare(resolve(request), swept, tables=False)
+    compare(resolve(request), swept)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_arrays_of_degrees_are_their_elements(layout, swept):
 def test_arrays_of_expert_degrees_are_their_elements(swept):
     workload = {"sequence_length": 64, "global_batch_size": 96, "precision": "bf16", "engine": "megatron-core"}
     layout = {"data": 8, "expert": 2} | ({"expert_tensor": 2} if "parallel.expert_tensor" in swept else {})
-    compare(resolve({"model": EXPERTS, "workload": workload, "parallel": layout}), swept, tables=False)
+    compare(resolve({"model": EXPERTS, "workload": workload, "parallel": layout}), swept)
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
@@ -255,7 +255,7 @@ def test_arrays_of_degrees_in_inference(phase, output):
         lengths = lengths | ({} if output is None and phase == "decode" else {"output_length": output or 1})
     workload = {"phase": phase, "precision": "bf16", "engine": "vllm", "batch_size": 1} | lengths
     request = {"model": DENSE["llama"], "workload": workload, "parallel": {"tensor": 2}, "hardware": {"gpu": "h100"}}
-    compare(resolve(request), {"parallel.tensor": [2, 4, 8], "workload.micro_batch_size": [1, 4]}, tables=False)
+    compare(resolve(request), {"parallel.tensor": [2, 4, 8], "workload.micro_batch_size": [1, 4]})
 
 
 @pytest.mark.parametrize("model", ["vit-b16", "dit-xl2", "t5-base", "resnet50"])
@@ -264,7 +264,7 @@ def test_arrays_of_degrees_of_other_families(model):
     workload = {"global_batch_size": 96, "precision": "bf16"} | facts
     layout = {"data": 2} if model == "resnet50" else {"data": 2, "tensor": 2}
     swept = {"parallel.data": [2, 4]} | ({} if model == "resnet50" else {"parallel.tensor": [2, 4]})
-    compare(resolve({"model": model, "workload": workload, "parallel": layout}), swept, tables=False)
+    compare(resolve({"model": model, "workload": workload, "parallel": layout}), swept)
 
 
 @pytest.mark.parametrize("engine", ["torchtitan", "megatron-core"])

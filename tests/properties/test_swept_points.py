@@ -150,6 +150,67 @@ def test_inference(engine, phase):
     check(scenario(TINY_LLAMA, engine=engine, phase=phase), axes)
 
 
+#: Other parts of a scenario, with axes that go through them.
+PARTS = {
+    "offloaded state": (
+        scenario(TINY, parallel={"offload": {"optimizer_state": "host", "gradients": "host", "activations": "host"}}),
+        {"workload.micro_batch_size": [1, 4]},
+    ),
+    "a share of the weights": (
+        scenario(TINY_LLAMA, gpu="rtx4090", engine="huggingface", phase="decode", context_length=40),
+        {"parallel.offload.parameters": [{"host": 0.25}, {"host": 0.5}], "workload.batch_size": [1, 4]},
+    ),
+    "a cache on the host": (
+        scenario(
+            TINY_LLAMA,
+            gpu="rtx4090",
+            parallel={"offload": {"key_value_cache": "host"}},
+            engine="llama.cpp",
+            phase="decode",
+            context_length=40,
+        ),
+        {"workload.context_length": [10, 100], "workload.batch_size": [1, 4]},
+    ),
+    "adapters": (
+        scenario(TINY_LLAMA, adapter={"kind": "lora", "rank": 8}),
+        {"workload.adapter.rank": [4, 16], "workload.micro_batch_size": [1, 4]},
+    ),
+    "checkpoints": (
+        scenario(TINY, checkpoint={"every": 10, "bandwidth": "1 GB/s"}, hardware={"mtbf": "5 h"}),
+        {"workload.checkpoint.every": [10, 1000], "hardware.mtbf": ["5 h", "50 h"]},
+    ),
+    "an input pipeline": (
+        scenario("resnet50", input={"bytes_per_sample": "110 kB", "decode_time": "8 ms", "workers": 8}),
+        {"workload.input.decode_time": ["1 ms", "8 ms"], "workload.input.workers": [4, 16]},
+    ),
+    "hybrid sharding": (
+        scenario(TINY, parallel={"data": 8}),
+        {"parallel.sharding": [{"full": 2}, {"full": 4}, "full"], "workload.micro_batch_size": [1, 2]},
+    ),
+    "context ranks": (
+        scenario(TINY_LLAMA, sequence_length=64),
+        {"parallel.context_communication": ["p2p", "all_gather", "a2a", "a2a+p2p"], "parallel.context": [2, 4]},
+    ),
+    "busy experts": (
+        scenario(TINY_EXPERTS, parallel={"data": 4}),
+        {"parallel.expert": [2, 4], "parallel.expert_imbalance": [1.0, 1.3], "parallel.expert_capacity": [None, 1.2]},
+    ),
+    "a diffusion pipeline": (
+        scenario("stable-diffusion-1.5-pipeline", phase="forward", gpu="a100"),
+        {"workload.num_inference_steps": [20, 30], "workload.batch_size": [1, 2]},
+    ),
+    "stated stages": (
+        scenario(DEEP, parallel={"pipeline": 3}, global_batch_size=6),
+        {"parallel.stage_layers": [[3, 3, 2], [2, 4, 2], [1, 1, 1]], "workload.micro_batch_size": [1, 2]},
+    ),
+}
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_parts_of_a_scenario(part):
+    check(*PARTS[part])
+
+
 HARDWARE = {
     "gpu.memory.bandwidth": ["1 TB/s", "2x"],
     "gpu.memory.capacity": ["24 GB", "80 GB"],

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from tests.properties.test_broadcast import compare
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.work import flops_of, parameters_of
 from roofsim.api import resolve
 from roofsim.graph.ops import Collective, Normalization
+from tests.properties.swept import compare
 from tests.scenarios import spread
 
 SIZES = {"micro_batch_size": 64, "global_batch_size": 512, "precision": "fp16-amp"}

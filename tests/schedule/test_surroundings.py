@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from roofsim.api import run
-from roofsim.schedule.surroundings import CHIP_SPREAD, largest_of
+from roofsim.schedule.surroundings import largest_of
+from roofsim.spec.constants.physics import shipped_physics
 
 RESNET = {
     "model": "resnet50",
@@ -34,8 +35,10 @@ def test_stragglers_lengthen_a_step():
     """Chips of one name differ in arithmetic, ranks by what is stated; the two are independent."""
     calm, rough = run(RESNET), run(RESNET, hardware__jitter=0.03)
     alike = calm.step_time - calm.time["bubble"]
-    assert calm.time["bubble"] == pytest.approx(CHIP_SPREAD * calm.time["compute"] * largest_of(8.0))
-    spread = ((0.03 * alike) ** 2 + (CHIP_SPREAD * calm.time["compute"]) ** 2) ** 0.5
+    assert calm.time["bubble"] == pytest.approx(
+        shipped_physics()["chip_spread"] * calm.time["compute"] * largest_of(8.0)
+    )
+    spread = ((0.03 * alike) ** 2 + (shipped_physics()["chip_spread"] * calm.time["compute"]) ** 2) ** 0.5
     assert rough.step_time == pytest.approx(alike + spread * largest_of(8.0))
     assert sum(rough.time.values()) == pytest.approx(rough.step_time)
     assert rough.time["bubble"] == pytest.approx(rough.step_time - alike)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 import numpy as np
 import pytest
 
 import roofsim
-from roofsim.errors import SpecError
+from roofsim.errors import NoDataError, SpecError
 from tests.scenarios import TINY
 
 
@@ -77,13 +79,34 @@ def test_an_unknown_figure_is_refused():
         roofsim.sweep(TINY, {})["step_tim"]
 
 
-def test_it_prints_and_becomes_a_frame():
+def test_only_some_figures_are_kept():
+    axes = {"workload.micro_batch_size": [1, 2, 5]}
+    whole, some = roofsim.sweep(TINY, axes), roofsim.sweep(TINY, axes, figures=["step_time", "memory"])
+    assert set(some.rows) == {"step_time", *(key for key in whole.rows if key.startswith("memory."))}
+    assert all(np.array_equal(some[key], whole[key]) for key in some.rows)
+    assert "fit in memory" in str(some)
+    assert roofsim.sweep(TINY, axes, figures=["bound"])["bound"].tolist() == whole["bound"].tolist()
+    with pytest.raises(SpecError, match="Did you mean 'step_time'"):
+        roofsim.sweep(TINY, axes, figures=["step_tim"])
+
+
+def test_it_prints():
     table = roofsim.sweep(TINY, {"parallel.tensor": [1, 5]}, gpu="h100")
     text = str(table)
     assert "parallel.tensor" in text
     assert "not possible: tensor 5" in text
     assert "2 points, 1 possible, 1 fit in memory" in text
     assert "2 points" in repr(table)
-    pandas = pytest.importorskip("pandas")
-    assert list(table.to_pandas()["parallel.tensor"]) == [1, 5]
-    assert len(pandas.DataFrame(table.to_rows())) == 2
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars", "xarray"])
+def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
+    axes = {"parallel.tensor": [1, 5], "workload.recompute": ["none", {"policy": "full", "every": 2}]}
+    table = roofsim.sweep(TINY, axes, gpu="h100")
+    if importlib.util.find_spec(library) is None:
+        with pytest.raises(NoDataError, match=f"pip install {library}"):
+            getattr(table, f"to_{library}")()
+        return
+    found = getattr(table, f"to_{library}")()
+    assert found["step_time"].shape == ((2, 2) if library == "xarray" else (4,))
+    assert set(found["parallel.tensor"].to_numpy().tolist()) == {1, 5}

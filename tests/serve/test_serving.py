@@ -383,7 +383,8 @@ def test_answer_is_plain_data(engine):
     assert data["throughput"]["requests_per_second"] == pytest.approx(3.0)
     assert data["throughput"]["output_tokens_per_second"] == pytest.approx(192.0)
     rates = [point["output_tokens_per_second"] for point in data["curve"]]
-    assert rates == sorted(rates)
+    # A wider batch may take another tile, which costs up to a few parts in a thousand.
+    assert all(later > 0.995 * earlier for earlier, later in pairwise(rates))
     full = at_concurrency(one.plan, one.timing, one.load, None, one.load.limit)
     assert data["curve"][-1]["requests_per_second"] == pytest.approx(full.request_rate)
     too_much = served(engine=engine, request_rate=10.0**5).to_dict()

@@ -14,7 +14,9 @@ import roofsim
 from roofsim.report.tabular import to_json
 from roofsim.serve import closed, opened, whole_run
 from roofsim.serve.simulation import simulate
-from roofsim.spec.scenario.serving_words import WORDS
+from roofsim.spec import catalog
+from roofsim.spec.engine.schema import catalog_engine
+from roofsim.spec.scenario.serving_words import PREFIXES, Words
 
 
 def served(model="llama3-8b", *, gpu="h100", serving=None, **keys):
@@ -90,8 +92,12 @@ def test_words_that_do_not_fit(engine, serving, message):
 
 
 def test_every_word_has_an_engine():
-    names = {"vllm", "sglang", "tensorrt-llm", "llama.cpp", "vllm V0"}
-    assert {engine for engine, _ in WORDS.values()} == names
+    servers = {name: catalog_engine(name).server for name in catalog.names("engine")}
+    words = [word for server in servers.values() if server for word in (*server.options, *server.former_options)]
+    assert sorted(words) == sorted(set(Words.model_fields) - set(PREFIXES))
+    assert {name for name, server in servers.items() if server and server.options} == {
+        "vllm", "sglang", "tensorrt-llm", "llama.cpp",
+    }  # fmt: skip
 
 
 # -- prefixes on the host ---------------------------------------------------------------------------------------------

@@ -34,13 +34,14 @@ def facts(choice):
 def test_every_version_and_variant_of_a_file_is_a_valid_engine(name):
     today = facts(name)
     parts = catalog_engine(name)
+    first = next(iter(parts.releases), "0.0.1")
     for entry in parts.versions:
         assert {".".join(keys) for keys, _ in leaves(Engine, entry.facts)} == set(entry.sources), (
             "a source for every fact"
         )
         before = facts(EngineChoice(name=name, released=f"{int(decimal_year(entry.released)) - 1}"))
         assert before != today
-        assert entry.before is None or facts(f"{name}@{entry.before}") != facts(f"{name}@0.0.1")
+        assert entry.before is None or facts(f"{name}@{entry.before}") != facts(f"{name}@{first}")
     for variant in parts.variants.values():
         assert {".".join(keys) for keys, _ in leaves(Engine, variant.facts)} >= set(variant.sources)
         assert len(variant.description) > 20
@@ -107,6 +108,15 @@ def test_the_answer_says_which_version_it_was_and_runs_again():
         (
             "llama.cpp@b4000",
             "changes of llama.cpp are known by date, not by version; got 'b4000'. State when it came out",
+        ),
+        (
+            "tensorrt-llm@77",
+            r"unknown version '77' of tensorrt-llm. Nearest known: 0.20 .* 0.21 .* 1.0 \(2025-09\). For another",
+        ),
+        ("tensorrt-llm@0.4", r"unknown version '0.4' of tensorrt-llm. Nearest known: 0.5 \(2023-10\), 0.6"),
+        (
+            "pytorch-eager@1.99",
+            r"unknown version '1.99' of pytorch-eager. Nearest known: 1.12 .*, 1.13 .*, 2.0 \(2023-03\)",
         ),
         ({"name": "autoawq", "version": 0.1}, "a version is text, lest 0.10 become 0.1; write it in quotes"),
         ({"name": "autoawq", "version": "new"}, "'new' is not a version such as"),

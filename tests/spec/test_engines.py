@@ -65,6 +65,8 @@ OTHER = {
         "packs": True,
     },
     "loss_metrics": 1,
+    "adapter_type": "fp32",
+    "stored_only": ["mxfp4"],
     "gather_copies": 1,
     "reduction_copies": 2,
     "gradient_clipping": "norm",

@@ -34,7 +34,7 @@ LIBRARIES: Final = ("nccl", "nccl-8bit", "rccl", "oneccl")
 FITTED: Final = 3
 
 
-class Call(NamedTuple):
+class CollectiveCall(NamedTuple):
     """Rows that one call prices: a system, its network where it is another than the file says, operation and library."""
 
     system: str
@@ -61,7 +61,7 @@ class Collectives:
         Rows that no fit may use, and those that it may.
     """
 
-    cases: tuple[Call, ...]
+    cases: tuple[CollectiveCall, ...]
     case: np.ndarray[Any, np.dtype[np.int64]]
     parts: np.ndarray[Any, np.dtype[np.str_]]
     ranks: Array
@@ -95,7 +95,7 @@ def measured() -> Collectives:
     """Return the measurements that ship, in the order in which every third may be fitted."""
     path = measurements() / "collectives.csv.gz"
     rows = list(csv.DictReader(io.StringIO(gzip.decompress(path.read_bytes()).decode("utf-8"))))
-    keys = [Call(row["system"], row["network"], row["op"], row["library"]) for row in rows]
+    keys = [CollectiveCall(row["system"], row["network"], row["op"], row["library"]) for row in rows]
     cases = tuple(dict.fromkeys(keys))
     place = {case: index for index, case in enumerate(cases)}
 
@@ -139,7 +139,7 @@ def _hardware(name: str) -> tuple[System, Gpu]:
     return system, validate(Gpu, catalog.load("gpu", system.gpu or "generic"))
 
 
-def fabric(case: Call, links: Links) -> Fabric:
+def fabric(case: CollectiveCall, links: Links) -> Fabric:
     """Return the fabric of a case under some constants."""
     system, gpu = _hardware(case.system)
     if case.network:

@@ -13,7 +13,7 @@ from roofsim.units import parse
 from roofsim_evidence.collectives.fit import fit
 from roofsim_evidence.collectives.measured import predict
 from roofsim_evidence.markdown import table as markdown
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def report(found: Scores) -> str:
     return markdown(("part", "rows", "median error", "90 % below", "bias"), cells)
 
 
-def page(table: Collectives, links: Links, transferred: Scores) -> Page:
+def page(table: Collectives, links: Links, transferred: Scores) -> DocsPage:
     """Return the page; `transferred` are the scores of systems that were left out of the fit."""
     found = held_out_scores(table, links)
 
@@ -82,7 +82,7 @@ def page(table: Collectives, links: Links, transferred: Scores) -> Page:
         transferred=report(transferred),
         host_clock=some(lambda part: not _clean(part)),
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def _clean(part: str) -> bool:

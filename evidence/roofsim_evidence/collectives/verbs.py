@@ -13,7 +13,7 @@ from roofsim_evidence.collectives.measured import measured
 from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score(*, transfer: bool = False) -> str:
@@ -35,7 +35,7 @@ def fit(*, write: bool = False) -> str:
     return pages.report(pages.held_out_scores(table, links))
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/collectives-accuracy.md."""
     table, links = measured(), shipped_links()
     return pages.page(table, links, pages.left_out(table, links))

@@ -25,7 +25,7 @@ from roofsim_evidence.exactness.oracle import (
     step_of,
 )
 from roofsim_evidence.markdown import table
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -174,6 +174,6 @@ def differences() -> str:
     return table(("quantity", "rows", "equal", "within 0.1 %", "mean difference", "largest"), cells)
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return the page."""
-    return Page(path=PATH, text=filled("exactness.md", table=differences()))
+    return DocsPage(path=PATH, text=filled("exactness.md", table=differences()))

@@ -15,7 +15,7 @@ from roofsim.units import humanize, parse
 from roofsim_evidence.external_kernels.scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim_evidence.kernels.score import measured_file
 from roofsim_evidence.markdown import table
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
 LENGTHS: Final = ("20 us", "100 us", "1 ms")
 
 
-def page(found: Examination, version: str, *, groups: bool = False) -> Page:
+def page(found: Examination, version: str, *, groups: bool = False) -> DocsPage:
     """Return the page; with `groups` a line for every card, operation, format and engine."""
     tally = found.shipped
     labels = ("card", "operation", "format", "engine", "constants")
@@ -62,7 +62,7 @@ def page(found: Examination, version: str, *, groups: bool = False) -> Page:
         reasons=_reasons(found.counts),
         unscored=_unscored(tally),
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def _fingerprint() -> str:

@@ -1,4 +1,4 @@
-"""Draw the rows of aiconfigurator-core that ship for some cards: ``python -m roofsim_evidence.external_kernels.sample``.
+"""Draw the rows of aiconfigurator-core that ship for some cards: ``evidence fit external-kernels --sample``.
 
 The sample is the same at every run, spread over the logarithm of size, and small: it is there to be fitted, while the rows
 that stay in the package (over 99 % of each card's) test the fit.
@@ -6,14 +6,11 @@ that stay in the package (over 99 % of each card's) test the fit.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import io
 import json
-import sys
 import zlib
 from collections import defaultdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,7 +25,8 @@ from roofsim_evidence.external_kernels.reader import Counts, data_folder, read_c
 from roofsim_evidence.external_kernels.scores import host_bound
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
+    from pathlib import Path
 
     from roofsim.numeric import Array
     from roofsim_evidence.external_kernels.reader import Chunk
@@ -168,17 +166,9 @@ def _stated(op: str, size: str) -> bool:
     return size in ("m", "n", "k")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the sample as CSV, without a head."""
-    parser = argparse.ArgumentParser(prog="python -m roofsim_evidence.external_kernels.sample", description=__doc__)
-    parser.add_argument("folder", nargs="?", type=Path, help="tables, instead of the installed package's")
-    options = parser.parse_args(arguments)
-    rows = sampled(read_chunks(data_folder(options.folder), Counts()))
+def as_csv(folder: Path | None = None) -> str:
+    """Return the sample as CSV, without a head; of the installed package's tables, or of a folder like them."""
     text = io.StringIO()
+    rows = sampled(read_chunks(data_folder(folder), Counts()))
     csv.DictWriter(text, COLUMNS, lineterminator="\n").writerows(rows)
-    sys.stdout.write(text.getvalue())
-    return 0
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    return text.getvalue()

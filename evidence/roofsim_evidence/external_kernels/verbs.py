@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from roofsim_evidence.external_kernels.scores import Examination
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score(*, data: Path | None = None, groups: bool = False) -> str:
@@ -21,18 +21,25 @@ def score(*, data: Path | None = None, groups: bool = False) -> str:
     return _page(examine(data), data, groups=groups).text
 
 
-def fit(*, data: Path | None = None, output: Path | None = None) -> str:
-    """Fit constants to some rows of each group; return the errors on the others, and on cards that were left out."""
+def fit(*, data: Path | None = None, output: Path | None = None, sample: bool = False) -> str:
+    """Fit constants to some rows of each group; return the errors on the others, and on cards that were left out.
+
+    `sample`: fit nothing, but draw the rows that kernels.csv.gz holds of these tables.
+    """
+    if sample:
+        from roofsim_evidence.external_kernels.sample import as_csv
+
+        return as_csv(data)
     found = examine(data, refit=True)
     if output is not None and found.found is not None and found.refit is not None:
         write_fit(output, found.found, scores(found.refit))
     return _page(found, data).text
 
 
-def page(*, data: Path | None = None, groups: bool = False) -> Page:
+def page(*, data: Path | None = None, groups: bool = False) -> DocsPage:
     """Return docs/external-kernels.md."""
     return _page(examine(data, refit=True), data, groups=groups)
 
 
-def _page(found: Examination, data: Path | None, *, groups: bool = False) -> Page:
+def _page(found: Examination, data: Path | None, *, groups: bool = False) -> DocsPage:
     return filled(found, "of a folder" if data else installed_version(), groups=groups)

@@ -9,7 +9,7 @@ from roofsim.calibrate.cases import SERVED
 from roofsim.calibrate.score import grouped, score
 from roofsim_evidence.cases import load
 from roofsim_evidence.markdown import table
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def by_source(rows: Rows) -> str:
     return scores(rows, lambda row: LABELS[row.case.source])
 
 
-def page(rows: Rows, unpriced: Sequence[tuple[Case, str]]) -> Page:
+def page(rows: Rows, unpriced: Sequence[tuple[Case, str]]) -> DocsPage:
     """Return the page."""
     counts = Counter(why for _, why in unpriced)
     text = filled(
@@ -79,7 +79,7 @@ def page(rows: Rows, unpriced: Sequence[tuple[Case, str]]) -> Page:
         models=scores(rows, lambda row: f"{row.case.family}, {row.case.software}"),
         unpriced=[(number, why) for why, number in sorted(counts.items())],
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def _kind(case: Case) -> str:

@@ -8,7 +8,7 @@ from roofsim_evidence.inference import external_page as pages
 from roofsim_evidence.inference.cases import predict_all
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score() -> str:
@@ -17,6 +17,6 @@ def score() -> str:
     return pages.by_source(rows)
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/external-inference.md."""
     return pages.page(*predict_all(pages.external_cases()))

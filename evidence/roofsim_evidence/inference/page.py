@@ -14,7 +14,7 @@ from roofsim_evidence.inference.fit import read_left_out
 from roofsim_evidence.inference.notes import LABELS
 from roofsim_evidence.inference.widths import times
 from roofsim_evidence.markdown import table
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.steps.scorecard import MOVED
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ WORST: Final = 15
 HEADS: Final = ("group", "n", "median", "held out", "mean", "p90", "bias", "rank", "in interval")
 
 
-def page(rows: Rows, unpriced: Unpriced) -> Page:
+def page(rows: Rows, unpriced: Unpriced) -> DocsPage:
     """Return the page."""
     timed = times(rows)
     one, many = [row for row in timed if row.case.gpus == 1], [row for row in timed if row.case.gpus > 1]
@@ -56,7 +56,7 @@ def page(rows: Rows, unpriced: Unpriced) -> Page:
         unpriced=_unpriced(unpriced),
         worst=_worst(timed),
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:

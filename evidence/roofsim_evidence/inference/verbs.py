@@ -12,7 +12,7 @@ from roofsim_evidence.inference.widths import FILE, text_of, times
 from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score() -> str:
@@ -36,6 +36,6 @@ def fit(*, write: bool = False, transfer: bool = False) -> str:
     return text
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/inference-accuracy.md."""
     return pages.page(*predict_all())

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_classes import EIGHT_BITS, arithmetic, generation, matrix_rate, peak, units_per_bandwidth
+from roofsim.calibrate.kernel_classes import (
+    architecture_of,
+    arithmetic,
+    generation,
+    matrix_energy,
+    matrix_rate,
+    peak,
+    units_per_bandwidth,
+    wide_units,
+)
 from roofsim.calibrate.kernel_constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
 from roofsim.calibrate.kernel_fit import KernelFit, class_of
-from roofsim.calibrate.kernel_shapes import TILING_NAMES
 from roofsim.calibrate.kernel_table import Group, card
-from roofsim.cost.kernels.models.silicon import sustained_share
-from roofsim.cost.kernels.table import NARROW, WIDE_UNITS
+from roofsim.cost.kernels.models.silicon import full_clock_share
+from roofsim.cost.kernels.table import NARROW
 from roofsim.output import save_text
+from roofsim.spec.constants.physics import shipped_physics
+from roofsim.units import humanize
 from roofsim_evidence.places import constants as constants_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from roofsim.calibrate.kernels import GroupErrors
     from roofsim.calibrate.least_squares import Constants
@@ -26,22 +36,63 @@ KERNELS: Final = f"""\
 # from evidence/measurements/kernels.csv.gz; do not edit by hand. Fitted to all rows; `error` and `p90` are those on the half of the
 # rows that a fit to the other half had not seen.
 {ABOUT}"""
-TILINGS: Final = f"""\
-# How the matrix products of each generation are tiled, written by `{COMMAND} --tilings`
-# from evidence/measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
-# roofsim/cost/kernels/models/gemm.py (Tiling). shared: medians, for generations without measurements.
+MODELS: Final = f"""\
+# Constants of the kernel models, in every phase: what kernels achieve by class, architecture (or card), library and arithmetic;
+# written by `{COMMAND}` from evidence/measurements/kernels.csv.gz: a part of kernels.yaml that is
+# quick to read, with medians for what nobody measured. The models are roofsim/cost/kernels/models; `meanings` says what each
+# constant is, and the range outside of which it is refused. any: medians over libraries; shared: medians over architectures,
+# narrow: over those with the matrix units of workstation and consumer cards. Cards of an architecture of which several were
+# measured follow by name; the others of that architecture take after the one whose compute units have the most similar share of
+# the memory bandwidth (bytes_per_clock).
+# Times and shares are those at the card's full clock: what power leaves of them follows from the energy of a whole pass
+# (physics.yaml, hardware/architectures). The share of the peak that products in 16 and more bits reach stands in steps.yaml, for
+# it was measured in whole steps; `own_rates` lists the formats whose share stands here.
 schema: 1
+source: evidence/measurements/kernels.csv.gz
+arithmetic:
+  {{fp64: fp32, fp32: fp32, tf32: 16-bit, fp16: 16-bit, bf16: 16-bit, fp8: fp8, int8: fp8, fp6: fp8, fp4: nvfp4, int4: nvfp4}}
+own_rates: [fp8, fp4]
 """
-INFERENCE: Final = f"""\
-# What kernels of inference achieve, by operation, architecture, kernel generation and arithmetic; written by
-# `{COMMAND}`
-# from evidence/measurements/kernels.csv.gz: a part of kernels.yaml that is quick to read. The meaning of each number is in
-# roofsim/cost/kernels/models. any: medians over generations; shared: medians over architectures, narrow: over those with
-# the matrix units of workstation and consumer cards. Cards of an architecture of
-# which several were measured follow by name; the others of that architecture take after the one whose compute units have the
-# most similar share of the memory bandwidth (bytes_per_clock). compute of ada and blackwell-rtx: share of what power sustains.
-schema: 1
-"""
+#: What the constants of a class mean, where several classes have them, and their units.
+COMMON: Final = {
+    "floor": ("smallest call", "s"),
+    "compute": ("share of the dense peak that large calls reach, padding and tiles apart", "1"),
+    "bandwidth": (
+        "share of the memory bandwidth that large calls reach; more than 1: part of the traffic stays on chip",
+        "1",
+    ),
+    "cache_speedup": ("bandwidth of the last-level cache over that of memory", "1"),
+    "cache_reach": ("largest working set that stays in the cache, against its capacity", "1"),
+    "sharpness": ("exponent of the corner between arithmetic and traffic; 1 adds them", "1"),
+    "fill": ("bandwidth that one block per compute unit draws, against the whole", "1"),
+}
+#: The same of one class.
+MEANINGS: Final = {
+    "gemm": {
+        "thinness": ("slowdown of a tile per unit of operand traffic", "1"),
+        "ramp": ("prologue and epilogue of a tile, in elements of depth", "1"),
+        "wave": ("share of the last, partly filled wave that is wasted", "1"),
+        "reduction": ("extra depth of a tile whose depth is split over blocks, in elements", "1"),
+        "quantise": ("bandwidth share of the pass that converts activations to a narrow format", "1"),
+    },
+    "attention_prefill": {
+        "softmax": ("clocks of ordinary units per score that matrix units wait for", "1"),
+        "ramp": ("prologue and epilogue of a tile, in keys", "1"),
+        "balance": ("exponent of the corner between the mean load of a unit and the longest tile", "1"),
+    },
+    "attention_decode": {
+        "block": ("time that a compute unit spends on starting and ending one sequence and key head", "s"),
+        "chunk": ("keys that one block reads before the cache is split over more blocks", "1"),
+    },
+    "moe_gemm": {
+        "tile": ("rows to which the tokens of each expert are padded", "1"),
+        "width": ("columns of one tile", "1"),
+        "expert": ("time per active expert and compute unit: scheduling of a group", "s"),
+        "permute": ("passes over the routed tokens, in and out of the order of experts", "1"),
+        "imbalance": ("load of the busiest card over the mean, against a Gaussian estimate", "1"),
+        "asleep": ("share of the experts asleep by chance that a power law adds", "1"),
+    },
+}
 #: Inference engines that were measured through.
 ENGINES: Final = ("sglang", "trtllm", "vllm")
 #: Operations that steps of inference are priced with.
@@ -50,12 +101,18 @@ SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "mla_decode", 
 SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
 #: Those of them whose share of the bandwidth differs between cards of an architecture.
 BY_CARD: Final = ("attention_decode",)
-#: Arithmetic that steps cannot ask for, or not of these kernels; products of experts are asked for with scales by block.
-UNASKED: Final = ("fp32", "sq")
+#: Arithmetic that steps cannot ask for; products of experts are asked for with scales by block.
+UNASKED: Final = ("sq",)
+#: Arithmetic of plain products whose share of the peak was measured in whole steps, and stands in steps.yaml.
+IN_STEPS: Final = ("16-bit", "fp32")
 BLOCKS: Final = "fp8_block"
 EXPERTS: Final = "moe_gemm"
 #: Operations whose kernels go by the engine that they were measured in.
 BY_ENGINE: Final = (EXPERTS, "gemm", "mla_decode")
+#: Largest share of a peak at full clock: clocks above the datasheet's.
+MOST: Final = 1.1
+#: How far beyond the range of a fit a constant is still plausible: medians of rounded numbers.
+BELOW, ABOVE = 0.5, 2.0
 #: Operations that were measured in an engine with constant weights, which draw less power: 5 to 12 % fast when large.
 APART: Final = (("gemm", "vllm"),)
 #: Architecture -> measuring engine -> generation of its attention kernels there (aiconfigurator's collectors).
@@ -68,62 +125,56 @@ GENERATIONS: Final = {
 }
 
 
-def write_constants(found: KernelFit, scores: Sequence[GroupErrors], *, tilings: bool = False) -> None:
-    """Write kernels.yaml and inference.yaml, a part of it, into the catalog's folder of constants.
-
-    tilings.yaml, another part, only when asked: the constants of training steps (steps.yaml) are fitted on top of it.
-    """
+def write_constants(found: KernelFit, scores: Sequence[GroupErrors]) -> None:
+    """Write kernels.yaml and kernel_models.yaml, a part of it, into the catalog's folder of constants."""
     folder = constants_folder()
     save_text(folder / "kernels.yaml", kernels_text(found, scores, head=KERNELS))
-    if tilings:
-        save_text(folder / "tilings.yaml", tilings_text(found))
-    save_text(folder / "inference.yaml", inference_text(found))
+    save_text(folder / "kernel_models.yaml", models_text(found))
 
 
-def tilings_text(found: KernelFit) -> str:
-    """Return the tilings of plain products by architecture and arithmetic as YAML."""
-    rows: dict[str, dict[str, Constants]] = {}
-    for family, constants in sorted(found.shared.items()):
-        if family[1] == "gemm":
-            rows.setdefault(family[0], {})[family[2]] = constants
-    merged = {name for kinds in rows.values() for name in kinds}
-    rows["shared"] = {
-        name: median_of([kinds[name] for kinds in rows.values() if name in kinds], TILING_NAMES)
-        for name in sorted(merged)
-    }
-    lines = []
-    for architecture, kinds in rows.items():
-        lines.append(f"{architecture}:")
-        for name, constants in kinds.items():
-            numbers = ", ".join(f"{key}: {plain_number(constants[key])}" for key in TILING_NAMES)
-            lines.append(f"  {name}: {{{numbers}}}")
-    return TILINGS + "\n".join(lines) + "\n"
-
-
-def inference_text(found: KernelFit) -> str:
-    """Return what steps of inference are priced with as YAML."""
+def models_text(found: KernelFit) -> str:
+    """Return what steps are priced with as YAML."""
     tree: dict[str, dict[str, dict[str, dict[str, Constants]]]] = {}
     for place, constants in _served(found).items():
         op, architecture, kernels, kind = place
         tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
-    lines = ["cards:"]
+    lines = ["meanings:"]
+    for op in tree:
+        lines.append(f"  {op}:")
+        lines += [f"    {name}: {text}" for name, text in _meanings(op)]
+    lines.append("cards:")
     for group in sorted({_card_of(group) for group in _several(found)}):
         rate = units_per_bandwidth(group)
         if rate is not None:
             lines.append(
                 f"  {group.gpu}: {{architecture: {generation(group)}, bytes_per_clock: {plain_number(1.0 / rate)}}}"
             )
+    lines.append("classes:")
     for op, architectures in tree.items():
-        lines.append(f"{op}:")
+        lines.append(f"  {op}:")
         for architecture, generations in architectures.items():
-            lines.append(f"  {architecture}:")
+            lines.append(f"    {architecture}:")
             for name, kinds in generations.items():
-                lines.append(f"    {name}:")
+                lines.append(f"      {name}:")
                 lines += [
-                    f"      {kind}: {{{', '.join(f'{key}: {value}' for key, value in numbers_of(constants).items())}}}"
+                    f"        {kind}: {{{', '.join(f'{key}: {value}' for key, value in numbers_of(constants).items())}}}"
                     for kind, constants in kinds.items()
                 ]
-    return INFERENCE + "\n".join(lines) + "\n"
+    return MODELS + "\n".join(lines) + "\n"
+
+
+def _meanings(op: str) -> Iterable[tuple[str, str]]:
+    """Return the constants of a class with what they mean, their units and ranges."""
+    kernel = class_of(op)
+    own = MEANINGS.get("attention_decode" if op == "mla_decode" else op, {})
+    for parameter in (*kernel.own, *kernel.shared):
+        meaning, unit = own.get(parameter.name) or COMMON[parameter.name]
+        ends = [
+            humanize(end, "s", 4) if unit == "s" else plain_number(end)
+            for end in (parameter.low * BELOW, parameter.high * ABOVE)
+        ]
+        quoted = f'"{unit}"' if unit == "1" else unit
+        yield parameter.name, f"{{meaning: '{meaning}', unit: {quoted}, range: [{', '.join(ends)}]}}"
 
 
 def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
@@ -134,9 +185,13 @@ def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
             continue
-        constants = _by_power(group, found.constants(class_of(group.op), group))
+        if kind == "fp32" and group.op != "gemm":
+            continue
+        constants = _at_full_clock(group, found.constants(class_of(group.op), group))
+        if group.op == "gemm" and kind in IN_STEPS:
+            constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
-        if matrix_rate(group) < WIDE_UNITS:
+        if matrix_rate(group) < wide_units():
             places.append((NARROW, "any"))
         names = [architecture]
         if group in several and group.op in BY_CARD:
@@ -165,12 +220,12 @@ def _card_of(group: Group) -> Group:
     return Group(card(group.gpu).name, "", "", "")
 
 
-def _by_power(group: Group, constants: Constants) -> Constants:
-    """Return constants with the compute share as one of what the board's power sustains, so that it fits other boards."""
+def _at_full_clock(group: Group, constants: Constants) -> Constants:
+    """Return constants with the compute share at full clock, where the board's power held the measured kernels back."""
     gpu = card(group.gpu)
-    if group.op not in SUSTAINED:
-        return constants
-    bits = "8-bit" if group.dtype in EIGHT_BITS else "16-bit"
-    return constants | {
-        "compute": constants["compute"] / float(sustained_share(peak(group), gpu.tdp, gpu.architecture, bits))
-    }
+    energy = matrix_energy(group)
+    if group.op not in SUSTAINED or not architecture_of(group).matrix_energy or gpu.tdp is None or energy is None:
+        return dict(constants)
+    drawn = peak(group) * energy / gpu.tdp
+    exponent = shipped_physics()["clock_power"]
+    return constants | {"compute": min(full_clock_share(constants["compute"], drawn, exponent), MOST)}

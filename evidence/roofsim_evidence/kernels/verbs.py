@@ -24,10 +24,10 @@ def score(*, groups: bool = False, transfer: bool = False, data: Path | None = N
     return "\n".join(lines)
 
 
-def fit(*, write: bool = False, tilings: bool = False) -> str:
+def fit(*, write: bool = False) -> str:
     """Fit the constants of the kernel models to all rows."""
     table, _ = load_kernels(measured_file())
     _, scores = held_out(table)
     if write:
-        write_constants(fit_kernels(table), scores, tilings=tilings)
+        write_constants(fit_kernels(table), scores)
     return "\n".join(["Held-out half", *report(scores)])

@@ -11,7 +11,7 @@ from roofsim.report.scores import share
 from roofsim_evidence.markdown import met, table
 from roofsim_evidence.memory.cases import SHORT, stated
 from roofsim_evidence.memory.notes import note
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ MEDIAN: Final = 0.1
 COVERED: Final = (0.75, 0.85)
 
 
-def page(rows: Rows) -> Page:
+def page(rows: Rows) -> DocsPage:
     """Return the page."""
     known = stated(rows)
     held = held_out(known)
@@ -48,7 +48,7 @@ def page(rows: Rows) -> Page:
         number=WORST,
         worst=_worst(known),
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def scores(rows: Rows) -> str:

@@ -11,7 +11,7 @@ from roofsim_evidence.memory.widths import FILE, text_of
 from roofsim_evidence.places import constants
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score() -> str:
@@ -27,6 +27,6 @@ def fit(*, write: bool = False) -> str:
     return text
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/memory-accuracy.md."""
     return pages.page(predict_all())

@@ -9,7 +9,7 @@ from roofsim.errors import Problem, UnknownNameError, did_you_mean
 from roofsim_evidence.markdown import table
 from roofsim_evidence.multi_gpu.mechanisms import ABLATIONS
 from roofsim_evidence.multi_gpu.notes import LABELS
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.steps.cases import predict_steps
 
 if TYPE_CHECKING:
@@ -51,9 +51,9 @@ def rows_of_table(rows: Sequence[StepPrediction], mechanisms: Sequence[Ablation]
     return table(HEADS, lines, left=3)
 
 
-def page(rows: Sequence[StepPrediction]) -> Page:
+def page(rows: Sequence[StepPrediction]) -> DocsPage:
     """Return the page of all mechanisms."""
-    return Page(
+    return DocsPage(
         path=PATH, text=filled("mechanisms.md", total=len(rows), visible=f"{VISIBLE:.1%}", table=rows_of_table(rows))
     )
 

@@ -9,9 +9,9 @@ from roofsim_evidence.multi_gpu.cases import measured_cases
 from roofsim_evidence.steps.cases import predict_steps
 
 if TYPE_CHECKING:
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/mechanisms/evidence.md."""
     return ablations(predict_steps(measured_cases()))

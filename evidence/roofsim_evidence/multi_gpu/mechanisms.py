@@ -27,7 +27,7 @@ class Ablation:
     without
         What is left out, or put in its place, in words.
     page
-        Page of docs/mechanisms that explains it.
+        DocsPage of docs/mechanisms that explains it.
     touches
         Whether it can move a case at all.
     off
@@ -87,8 +87,7 @@ def _recomputed_tensor(case: Case) -> bool:
 
 
 def _accumulated(case: Case) -> bool:
-    facts: dict[str, object] = case.scenario["workload"].get("engine_facts", {})
-    return facts.get("gradient_accumulation") != "fused"
+    return "+fused-gradients" not in str(case.scenario["workload"]["engine"])
 
 
 ABLATIONS: Final = (

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate.score import grouped, held_out, score
 from roofsim_evidence.markdown import table
 from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS, PEERS
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ def group_of(row: StepPrediction) -> str:
     return f"{LABELS[case.source]}: {case.family}, {card}{narrow}"
 
 
-def page(rows: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> Page:
+def page(rows: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> DocsPage:
     """Return the page of measured rows, and of composed ones."""
     held = held_out(rows)
     sources = [*grouped(rows, lambda row: LABELS[row.case.source]).items(), ("all", list(rows)), ("held out", held)]
@@ -42,7 +42,7 @@ def page(rows: Sequence[StepPrediction], composed: Sequence[StepPrediction]) -> 
         composed=_scores("set", [(LABELS[COMPOSED], list(composed))]),
         worst=_worst(rows),
     )
-    return Page(path=PATH, text=text)
+    return DocsPage(path=PATH, text=text)
 
 
 def sets(rows: Sequence[StepPrediction]) -> str:

@@ -16,7 +16,7 @@ from roofsim_evidence.steps.cases import predict_steps
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
 
 
 def score() -> str:
@@ -33,7 +33,7 @@ def fit(*, write: bool = False) -> str:
     return text
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/multi-gpu-accuracy.md."""
     composed = [case for case in load_multi_cases() if case.source == COMPOSED]
     return pages.page(predict_steps(measured_cases()), predict_steps(composed))

@@ -114,7 +114,8 @@ def software_ages(rows: Iterable[StepPrediction]) -> list[SoftwareAge]:
 
 def _scenario(row: StepPrediction) -> str:
     """Return what was run, without the software's age where the scenario states it."""
-    workload = row.case.scenario["workload"] | {"engine": row.case.engine}
+    engine = str(row.case.scenario["workload"]["engine"]).partition("@")[0]
+    workload = row.case.scenario["workload"] | {"engine": engine}
     facts = {name: fact for name, fact in workload.pop("engine_facts", {}).items() if name != "library_released"}
     return row.case.source + json.dumps([row.case.scenario | {"workload": workload}, facts], sort_keys=True)
 

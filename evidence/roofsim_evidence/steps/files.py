@@ -84,7 +84,7 @@ def _plain(value: Any) -> Any:
 
 def to_yaml(constants: Constants) -> str:
     """Return the file: quantities with units, one line a table."""
-    data = _plain(constants.model_dump(exclude={"schema_version", "architectures", "gpus"}))
+    data = _plain(constants.model_dump(exclude={"schema_version", "architectures", "gpus", "physics"}))
     data["unit_bandwidth"] = humanize(constants.unit_bandwidth, "B/s", DIGITS)
     data["energy"] = {name: humanize(value, "J", DIGITS) for name, value in constants.energy.model_dump().items()}
     lines = ["schema: 1"]

@@ -33,9 +33,10 @@ UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
 #: Steps whose host needs more than this share of the measured time say little of the device.
 HOST_SHARE: Final = 0.35
 
-#: Share of the peak, at the clock that the card runs at, that the inner loop of the best product reaches, tiles and waves
-#: apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16).
-PRODUCTS: Final = 1.0
+#: Share of the peak, at the clock that the card runs at, that the inner loop of the best product on matrix units reaches, tiles and
+#: waves apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16; those of an H100 0.70 to 0.77 at 700 W);
+#: of ordinary units all of it.
+PRODUCTS: Final = {"fp16": 0.97, "tf32": 0.97}
 
 #: Plausible ranges of the shared constants.
 BOUNDS: Final[dict[str, tuple[float, float]]] = {
@@ -223,7 +224,7 @@ def _rates(constants: Constants) -> dict[str, float]:
 
 def _possible(factor: float, share: float, part: str, headroom: float) -> float:
     """Return the factor, held so that no more is reached than the datasheet's rate at the clocks that parts run at."""
-    return min(factor, (1.0 if part == "stream" else PRODUCTS * headroom) / share)
+    return min(factor, (1.0 if part == "stream" else PRODUCTS.get(part, 1.0) * headroom) / share)
 
 
 def _spread(compute: dict[str, float]) -> dict[str, float]:

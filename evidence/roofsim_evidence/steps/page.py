@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate.score import GROUPINGS, NOMINAL_COVERAGE, coverage_band, fitted, grouped, held_out, score
 from roofsim.report.scores import share
 from roofsim_evidence.markdown import met, table
-from roofsim_evidence.pages import Page, filled
+from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.steps import plots, tables
 from roofsim_evidence.steps.comparisons import rank_cards, software_ages
 from roofsim_evidence.steps.fit import UNFITTED
@@ -41,7 +41,7 @@ GROUPS: Final = {
 }
 
 
-def page(card: Scorecard) -> Page:
+def page(card: Scorecard) -> DocsPage:
     """Return the page, with its pictures."""
     rows, held, fit = list(card.rows), held_out(card.rows), fitted(card.rows)
     trained = training(card)
@@ -81,7 +81,7 @@ def page(card: Scorecard) -> Page:
         inference=inference_sections(),
         kernels=by_class(),
     )
-    return Page(path=PATH, text=text, draw=lambda folder: plots.draw(card, folder))
+    return DocsPage(path=PATH, text=text, draw=lambda folder: plots.draw(card, folder))
 
 
 def training(card: Scorecard) -> list[StepPrediction]:

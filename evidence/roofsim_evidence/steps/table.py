@@ -6,17 +6,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.device import WIDTH_ENERGY, reach
+from roofsim.cost.device import reach
 from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
-from roofsim.schedule.step import NORM, throttled
+from roofsim.schedule.step import throttled
 from roofsim.spec.constants.kernels import Deviation, youth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.calibrate.cases import Case
+    from roofsim.cost.device import Device
+    from roofsim.cost.kernels.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
     from roofsim.spec.constants.kernels import Constants
@@ -30,7 +32,8 @@ class StepTable:
     """Kernels of measured steps; the first group of fields has one element a step, the second one a kernel.
 
     `times` says how often a kernel runs in a step; `at_peak` is its arithmetic in seconds at the dense peak, `moving`
-    and `transposed` its traffic in seconds at the full bandwidth; `keys` are indices into `names`, -1 for none.
+    and `transposed` its traffic in seconds at the full bandwidth, or at that of its kernels where these have `own`; `norm` is
+    the exponent of its corner (0: that of all); `keys` are indices into `names`, -1 for none.
     """
 
     measured: Array
@@ -56,6 +59,8 @@ class StepTable:
     conditions: Any
     kind: Any
     energy: Array
+    own: Any
+    norm: Array
 
     def only(self, chosen: Any) -> StepTable:
         """Return the table of some steps, a mask."""
@@ -71,6 +76,8 @@ class StepTable:
 
 _PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "headroom", "gpus", "architectures")
 #: Order of number formats, conditions and classes in the tables of indices.
+#: Classes of kernels whose models leave the bandwidth to the constants of steps.
+BY_CLASS: Final = ("attention", "convolution")
 MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
     "none", "convolution", "misaligned", "misaligned_batched", "winograd", "depthwise", "vector",
@@ -111,6 +118,7 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
         moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
         simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
         conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
+        own=np.array(columns[13], dtype=bool), norm=np.array(columns[14]),
     )  # fmt: skip
 
 
@@ -137,25 +145,49 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
             share = device.constants.transposes.get(math, 0.0)
             base = float(work.traffic) - share * float(work.transposed)
             width = (1 if "32" in math else 0) if work.on_tensor else 2
+            own, moving = _moving(work, device, base)
             yield [
                 float(priced.counts[index]) * float(stage.times) * often,
-                float(work.launches) * device.architecture.kernel_floor,
+                float(work.launches) * device.architecture.kernel_floor + float(work.floor),
                 float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
-                base / float(device.bandwidth),
+                moving,
                 float(work.transposed) / float(device.bandwidth),
-                float(work.resident),
+                0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
                 device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
                 ([*ids, 0, 0, 0])[:3],
                 classes.index(work.bandwidth_key),
-                [
-                    float(work.flops) * WIDTH_ENERGY.get(math, 1.0) * (width == 0),
-                    float(work.flops) * (width == 1),
-                    float(work.flops) * (width == 2),
-                    base,
-                ],
+                _energies(work, device, math.removesuffix("_matrix"), width, base),
+                own,
+                float(work.norm),
             ]
+
+
+def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float]:
+    """Return whether a kernel's bandwidth is that of its model, and the seconds of its traffic.
+
+    Of a kernel whose model knows the bandwidth, those that it takes; of one that only counts other bytes than the op, those at
+    full bandwidth of so many.
+    """
+    moving = base / float(device.bandwidth)
+    if not work.norm:
+        return False, moving
+    share = float(work.bandwidth_share)
+    if work.bandwidth_key in BY_CLASS:
+        return False, moving * float(device.bandwidth_share(work.bandwidth_key)) / share if share else moving
+    return True, moving / share * device.pace if share else 0.0
+
+
+def _energies(work: KernelWork, device: Device, math: str, width: int, base: float) -> list[float]:
+    """Return FLOPs on matrix units in 16 bits (as many as take the energy), in fp32 and on other units, and bytes that count."""
+    table, process = device.constants.energy, device.architecture.process_energy
+    flops = float(work.flops)
+    wide = device.matrix_energy(math) / (table.tensor16 * process) if width == 0 else 0.0
+    spared = float(work.spared)
+    arithmetic = float(device.energy(flops / spared, math or "fp32", 0.0, on_tensor=work.on_tensor))
+    counts = float(work.energy) > arithmetic * (1.0 + 1e-9)
+    return [flops * wide, flops * (width == 1), flops * (width == 2), base if counts else 0.0]
 
 
 def predict(table: StepTable, constants: Constants) -> Array:
@@ -171,9 +203,12 @@ def predict(table: StepTable, constants: Constants) -> Array:
     bandwidth = bandwidth / (1.0 - table.resident + table.resident / constants.cache_gain)
     drawn = np.asarray(reach(table.per_unit / constants.unit_bandwidth))
     bandwidth = bandwidth * np.where(table.simple, drawn[table.step], 1.0)
+    bandwidth = np.where(table.own, 1.0, bandwidth)
     transposes = np.array([constants.transposes.get(name, 0.0) for name in MATHS])[table.math]
     kernels = smooth_maximum(
-        table.at_peak / share, (table.moving + transposes * table.transposed) / bandwidth, constants.norm
+        table.at_peak / share,
+        (table.moving + transposes * table.transposed) / bandwidth,
+        np.where(table.norm > 0.0, table.norm, constants.norm),
     )
     kernels = kernels * (1.0 + constants.immaturity * table.youth)[table.step]
     device: Array = np.bincount(table.step, table.times * (kernels + table.floor), len(table.measured)).astype(float)
@@ -187,7 +222,9 @@ def predict(table: StepTable, constants: Constants) -> Array:
     joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
     joules = joules + table.energy[:, 3] * energy.byte * root
     power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
-    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, throttled(device, power), NORM), table.host, NORM))
+    corner = constants.physics["busy_corner"]
+    slowed = throttled(device, power, constants.physics["clock_power"])
+    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, slowed, corner), table.host, corner))
     return step
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roofsim.calibrate.cases import Case
-    from roofsim_evidence.pages import Page
+    from roofsim_evidence.pages import DocsPage
     from roofsim_evidence.steps.cases import StepPrediction
 
 
@@ -41,7 +41,7 @@ def fit(*, write: bool = False, transfer: bool = False) -> str:
     return "\n".join(fit_and_write(write=write))
 
 
-def page() -> Page:
+def page() -> DocsPage:
     """Return docs/accuracy.md."""
     from roofsim_evidence.steps.page import page as filled
 

@@ -117,7 +117,9 @@ class Writer:
         self.free: dict[str, float] = {}
         resolved = evaluation.resolved
         self.messages = messages_of(resolved) if resolved.gpus > 1 else None
-        self.path = host_path(resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks)
+        self.path = host_path(
+            resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks, physics=resolved.constants.physics
+        )
 
     def run(self, run: Run, groups: list[GroupTime]) -> None:
         """Write all passes of one graph: its micro batches, what runs once for all of them, its update."""

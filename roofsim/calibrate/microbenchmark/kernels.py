@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
-from roofsim.calibrate.microbenchmark.timing import COLUMNS, DTYPES, Bench, Case
+from roofsim.calibrate.microbenchmark.timing import COLUMNS, DTYPES, Bench, Workpiece
 
 SQUARES = (128, 256, 512, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 #: Weights [n, k] of linear layers, and rows m against them, from decoding to training; sizes that 16 does not divide.
@@ -48,7 +48,7 @@ FUNCTIONS: dict[str, tuple[str, int, Callable[[Any, Any, Any, Any], Any], bool]]
 VECTORS = {"ln": 2, "rms": 1}
 
 
-def launches(bench: Bench) -> Iterator[Case]:
+def launches(bench: Bench) -> Iterator[Workpiece]:
     """Yield what a launch takes, on the device and on the host, with kernels that do nearly nothing."""
     torch, count = bench.torch, 200
     one, small, weight = (bench.random("fp32", *shape) for shape in ((1,), (8, 64), (64, 64)))
@@ -79,19 +79,19 @@ def launches(bench: Bench) -> Iterator[Case]:
     }
     if bench.cuda:
         gap: dict[str, Any] = {"op": "launch_gap", "dtype": "fp32", "sizes": {}, "work": 1.0, "cold": False}
-        yield Case(**gap, other={"variant": "event_pair"}, make=lambda: lambda: None)
-        yield Case(**gap, other={"variant": "graph"}, make=graph, calls=count)
-        yield Case(**gap, other={"variant": "eager"}, make=lambda: repeated(lambda: one.add_(1)), calls=count)
+        yield Workpiece(**gap, other={"variant": "event_pair"}, make=lambda: lambda: None)
+        yield Workpiece(**gap, other={"variant": "graph"}, make=graph, calls=count)
+        yield Workpiece(**gap, other={"variant": "eager"}, make=lambda: repeated(lambda: one.add_(1)), calls=count)
     for name, call in calls.items():
         other: dict[str, object] = {"call": name}
-        yield Case("host_issue", "fp32", {}, other, partial(repeated, call), 1.0, 0, False, count, "issue")
+        yield Workpiece("host_issue", "fp32", {}, other, partial(repeated, call), 1.0, 0, False, count, "issue")
 
 
-def streams(bench: Bench) -> Iterator[Case]:
+def streams(bench: Bench) -> Iterator[Workpiece]:
     """Yield copies, additions, reads and writes of growing size; where the caches hold them, warm too."""
     torch = bench.torch
 
-    def case(kind: str, passes: int, size: int, cold: bool) -> Case:
+    def case(kind: str, passes: int, size: int, cold: bool) -> Workpiece:
         def make() -> Callable[[], object]:
             a, b, c = (torch.ones(size, device=bench.device) for _ in range(3))
             calls: dict[str, Callable[[], object]] = {
@@ -103,7 +103,7 @@ def streams(bench: Bench) -> Iterator[Case]:
             return calls[kind]
 
         other: dict[str, object] = {"fn": kind, "bytes": 4 * passes * size}
-        return Case("stream", "fp32", {"m": 1, "n": size}, other, make, 4 * passes * size, 12 * size, cold)
+        return Workpiece("stream", "fp32", {"m": 1, "n": size}, other, make, 4 * passes * size, 12 * size, cold)
 
     for power in range(14, 30, 2):
         for kind, passes in (("copy", 2), ("triad", 3), ("read", 1), ("write", 1)):
@@ -111,18 +111,18 @@ def streams(bench: Bench) -> Iterator[Case]:
                 yield case(kind, passes, 2**power, cold)
 
 
-def copies(bench: Bench) -> Iterator[Case]:
+def copies(bench: Bench) -> Iterator[Workpiece]:
     """Yield copies between host and device, and between devices."""
     torch, device = bench.torch, bench.device
 
-    def case(op: str, size: int, other: dict[str, object], source: Any, target: Any, pinned: bool) -> Case:
+    def case(op: str, size: int, other: dict[str, object], source: Any, target: Any, pinned: bool) -> Workpiece:
         def make() -> Callable[[], object]:
             places = [(place, pinned and place == "cpu") for place in (source, target)]
             a, b = (torch.ones(size, dtype=torch.uint8, device=place, pin_memory=pin) for place, pin in places)
             return lambda: b.copy_(a, non_blocking=pinned)
 
         clock = "device" if pinned else "wall"
-        return Case(op, "uint8", {"m": 1, "n": size}, other, make, size, 2 * size, False, clock=clock)
+        return Workpiece(op, "uint8", {"m": 1, "n": size}, other, make, size, 2 * size, False, clock=clock)
 
     for size in (2**12, 2**16, 2**20, 2**24, 2**28) if bench.cuda else ():
         for pinned in (True, False):
@@ -135,11 +135,11 @@ def copies(bench: Bench) -> Iterator[Case]:
                 yield case("copy_peer", size, other, device, torch.device("cuda", peer), True)
 
 
-def gemms(bench: Bench) -> Iterator[Case]:
+def gemms(bench: Bench) -> Iterator[Workpiece]:
     """Yield matrix products: squares, linear layers, the two of backward, odd sizes, batches, one under lasting load."""
     torch = bench.torch
 
-    def case(dtype: str, m: int, n: int, k: int, order: str = "mk nk", seconds: float = 0.0) -> Case:
+    def case(dtype: str, m: int, n: int, k: int, order: str = "mk nk", seconds: float = 0.0) -> Workpiece:
         def make() -> Callable[[], object]:
             a, b = (bench.random(dtype, *(sizes[letter] for letter in side)) for side in order.split())
             a, b = a if order[0] == "m" else a.t(), b if order[3] == "k" else b.t()
@@ -152,15 +152,17 @@ def gemms(bench: Bench) -> Iterator[Case]:
         other: dict[str, object] = {"a": order[:2], "b": order[3:], **({"variant": "sustained"} if seconds else {})}
         memory = 4.0 * (m * k + k * n) + DTYPES[dtype][0] * (m * k + k * n + m * n)
         cold = min(m, n) <= 512  # limited by bandwidth
-        return Case("gemm", dtype, sizes, other, make, 2.0 * m * n * k, memory, cold, seconds=seconds)
+        return Workpiece("gemm", dtype, sizes, other, make, 2.0 * m * n * k, memory, cold, seconds=seconds)
 
-    def batched(dtype: str, batch: int, m: int, n: int, k: int) -> Case:
+    def batched(dtype: str, batch: int, m: int, n: int, k: int) -> Workpiece:
         def make() -> Callable[[], object]:
             a, b = bench.random(dtype, batch, m, k), bench.random(dtype, batch, k, n)
             return lambda: torch.bmm(a, b)
 
         memory = 2.0 * DTYPES[dtype][0] * batch * (m * k + k * n + m * n)
-        return Case("bmm", dtype, {"m": m, "n": n, "k": k, "batch": batch}, {}, make, 2.0 * batch * m * n * k, memory)
+        return Workpiece(
+            "bmm", dtype, {"m": m, "n": n, "k": k, "batch": batch}, {}, make, 2.0 * batch * m * n * k, memory
+        )
 
     for dtype in bench.dtypes(*DTYPES):
         shapes = [(m, n, k) for n, k in WEIGHTS for m in ROWS] + [(size, size, size) for size in SQUARES]
@@ -173,11 +175,11 @@ def gemms(bench: Bench) -> Iterator[Case]:
             yield case(dtype, 8192, 8192, 8192, seconds=2.0)
 
 
-def attentions(bench: Bench) -> Iterator[Case]:
+def attentions(bench: Bench) -> Iterator[Workpiece]:
     """Yield scaled_dot_product_attention: prefill with a causal mask, its backward, its backends, and decoding."""
     attend = bench.torch.nn.functional.scaled_dot_product_attention
 
-    def case(dtype: str, shape: tuple[int, ...], decode: bool = False, way: str = "fwd", ks: str = "sdpa") -> Case:
+    def case(dtype: str, shape: tuple[int, ...], decode: bool = False, way: str = "fwd", ks: str = "sdpa") -> Workpiece:
         batch, heads, kv_heads, size, length = shape
         queries = 1 if decode else length
 
@@ -198,7 +200,7 @@ def attentions(bench: Bench) -> Iterator[Case]:
         memory = 8.0 * DTYPES[dtype][0] * batch * (heads * queries + 2 * kv_heads * length) * size
         other: dict[str, object] = {"causal": 1, "window": 0, "ks": ks, "dir": way}
         work = 4.0 * pairs * size * (1.0 if way == "fwd" else 2.5)
-        return Case(f"attention_{'decode' if decode else 'prefill'}", dtype, sizes, other, make, work, memory)
+        return Workpiece(f"attention_{'decode' if decode else 'prefill'}", dtype, sizes, other, make, work, memory)
 
     for dtype in bench.dtypes("fp32", "fp16", "bf16"):
         yield from (case(dtype, shape, way=way) for shape in PREFILL for way in ("fwd", "bwd"))
@@ -207,11 +209,11 @@ def attentions(bench: Bench) -> Iterator[Case]:
             yield from (case(dtype, PREFILL[2], way=way, ks=name) for name in BACKENDS for way in ("fwd", "bwd"))
 
 
-def convolutions(bench: Bench) -> Iterator[Case]:
+def convolutions(bench: Bench) -> Iterator[Workpiece]:
     """Yield convolutions in both layouts: forward, and backward to the image and to the weight."""
     torch = bench.torch
 
-    def case(dtype: str, shape: tuple[int, ...], layout: str, direction: str) -> Case:
+    def case(dtype: str, shape: tuple[int, ...], layout: str, direction: str) -> Workpiece:
         batch, cin, side, cout, kernel, stride, pad, groups = shape
         out = (side + 2 * pad - kernel) // stride + 1
 
@@ -226,7 +228,7 @@ def convolutions(bench: Bench) -> Iterator[Case]:
         other = {"cin": cin, "cout": cout, "ks": kernel, "hw": side, "stride": stride, "pad": pad, "groups": groups}
         memory = 4.0 * (4 + DTYPES[dtype][0]) * batch * (cin * side * side + cout * out * out)
         work = 2.0 * sizes["m"] * sizes["n"] * sizes["k"]
-        return Case("conv2d", dtype, sizes, {**other, "layout": layout, "dir": direction}, make, work, memory)
+        return Workpiece("conv2d", dtype, sizes, {**other, "layout": layout, "dir": direction}, make, work, memory)
 
     for dtype in bench.dtypes("fp32", "tf32", "fp16", "bf16"):
         for shape in CONVOLUTIONS:
@@ -235,11 +237,11 @@ def convolutions(bench: Bench) -> Iterator[Case]:
                     yield case(dtype, shape, layout, direction)
 
 
-def memory_bound(bench: Bench) -> Iterator[Case]:
+def memory_bound(bench: Bench) -> Iterator[Workpiece]:
     """Yield pointwise ops, norms, softmax, dropout and lookups."""
     functional = bench.torch.nn.functional
 
-    def table(dtype: str, m: int, n: int, name: str, direction: str) -> Case:
+    def table(dtype: str, m: int, n: int, name: str, direction: str) -> Workpiece:
         op, inputs, function, _ = FUNCTIONS[name]
 
         def make() -> Callable[[], object]:
@@ -249,9 +251,9 @@ def memory_bound(bench: Bench) -> Iterator[Case]:
 
         size = DTYPES[dtype][0] * m * n
         other: dict[str, object] = {"fn": name, "n_in": inputs, "dir": direction}
-        return Case(op, dtype, {"m": m, "n": n}, other, make, (inputs + 1) * size, 6 * size)
+        return Workpiece(op, dtype, {"m": m, "n": n}, other, make, (inputs + 1) * size, 6 * size)
 
-    def lookup(dtype: str, m: int, n: int, direction: str, vocabulary: int = 50257) -> Case:
+    def lookup(dtype: str, m: int, n: int, direction: str, vocabulary: int = 50257) -> Workpiece:
         def make() -> Callable[[], object]:
             tokens = bench.torch.randint(vocabulary, (m,), device=bench.device)
             weight = bench.random(dtype, vocabulary, n)
@@ -259,9 +261,9 @@ def memory_bound(bench: Bench) -> Iterator[Case]:
 
         size, other = DTYPES[dtype][0] * n, {"fn": "embedding", "vocabulary": vocabulary, "dir": direction}
         work = (2 * m + (vocabulary if direction == "bwd" else 0)) * size  # backward writes the whole table
-        return Case("embedding", dtype, {"m": m, "n": n}, {**other}, make, work, 3 * (m + vocabulary) * size)
+        return Workpiece("embedding", dtype, {"m": m, "n": n}, {**other}, make, work, 3 * (m + vocabulary) * size)
 
-    def batch_norm(dtype: str, shape: tuple[int, int, int], layout: str, direction: str) -> Case:
+    def batch_norm(dtype: str, shape: tuple[int, int, int], layout: str, direction: str) -> Workpiece:
         batch, channels, side = shape
 
         def make() -> Callable[[], object]:
@@ -273,7 +275,9 @@ def memory_bound(bench: Bench) -> Iterator[Case]:
         rows = batch * side * side
         other: dict[str, object] = {"fn": "bn", "hw": side, "layout": layout, "dir": direction}
         size = DTYPES[dtype][0] * rows * channels
-        return Case("batchnorm", dtype, {"m": rows, "n": channels, "batch": batch}, other, make, 3 * size, 6 * size)
+        return Workpiece(
+            "batchnorm", dtype, {"m": rows, "n": channels, "batch": batch}, other, make, 3 * size, 6 * size
+        )
 
     for dtype in bench.dtypes("fp32", "fp16", "bf16"):
         for direction in ("fwd", "bwd"):
@@ -284,7 +288,7 @@ def memory_bound(bench: Bench) -> Iterator[Case]:
                 yield from (batch_norm(dtype, shape, layout, direction) for shape in IMAGES)
 
 
-def optimizers(bench: Bench) -> Iterator[Case]:
+def optimizers(bench: Bench) -> Iterator[Workpiece]:
     """Yield optimizer steps: fused, by lists of tensors, tensor by tensor."""
     optim = bench.torch.optim
     kinds: dict[str, tuple[Any, dict[str, float], int]] = {
@@ -292,7 +296,7 @@ def optimizers(bench: Bench) -> Iterator[Case]:
         "sgd": (optim.SGD, {"momentum": 0.9}, 5),
     }
 
-    def case(name: str, kernel: str, tensors: int, size: int) -> Case:
+    def case(name: str, kernel: str, tensors: int, size: int) -> Workpiece:
         kind, options, passes = kinds[name]
 
         def make() -> Callable[[], object]:
@@ -305,7 +309,7 @@ def optimizers(bench: Bench) -> Iterator[Case]:
 
         other: dict[str, object] = {"fn": name, "kernel": kernel, "passes": passes}
         total = 4.0 * tensors * size
-        return Case("optimizer", "fp32", {"m": tensors, "n": size}, other, make, passes * total, 6 * total)
+        return Workpiece("optimizer", "fp32", {"m": tensors, "n": size}, other, make, passes * total, 6 * total)
 
     for name in kinds:
         for kernel in ("fused", "foreach", "loop"):
@@ -313,7 +317,7 @@ def optimizers(bench: Bench) -> Iterator[Case]:
 
 
 #: Group: share of the budget, cases. Time that a group leaves goes to the next one.
-GROUPS: dict[str, tuple[float, Callable[[Bench], Iterator[Case]]]] = {
+GROUPS: dict[str, tuple[float, Callable[[Bench], Iterator[Workpiece]]]] = {
     "launch": (0.03, launches),
     "stream": (0.07, streams),
     "copy": (0.06, copies),

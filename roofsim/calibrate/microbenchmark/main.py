@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from roofsim.calibrate.microbenchmark.kernels import GROUPS
-from roofsim.calibrate.microbenchmark.timing import COLUMNS, Bench, Case, clocks, row, tell
+from roofsim.calibrate.microbenchmark.timing import COLUMNS, Bench, Workpiece, clocks, row, tell
 
 #: The budget that gives a case a tenth of a second.
 USUAL_BUDGET = 240.0
@@ -63,7 +63,7 @@ def warm_up(bench: Bench) -> None:
         bench.host_time(lambda: a @ a, True)
 
 
-def attempt(bench: Bench, case: Case, seconds: float) -> tuple[float, dict[str, object]] | None:
+def attempt(bench: Bench, case: Workpiece, seconds: float) -> tuple[float, dict[str, object]] | None:
     """Return what `Bench.run` does, or say why the case was skipped."""
     try:
         return bench.run(case, seconds)
@@ -77,7 +77,7 @@ def attempt(bench: Bench, case: Case, seconds: float) -> tuple[float, dict[str, 
 
 
 def measure(
-    bench: Bench, groups: list[str], budget: float, write: Callable[[Case, float, dict[str, object]], None]
+    bench: Bench, groups: list[str], budget: float, write: Callable[[Workpiece, float, dict[str, object]], None]
 ) -> int:
     """Time the cases of `groups` within `budget` seconds, smallest first; return how many were written."""
     begin, deadline, written = time.perf_counter(), 0.0, 0
@@ -165,7 +165,7 @@ def _measure_into(table: Any, torch: Any, device: Any, arguments: argparse.Names
     writer = csv.DictWriter(table, COLUMNS, lineterminator="\n")
     writer.writeheader()
 
-    def write(case: Case, time_us: float, how: dict[str, object]) -> None:
+    def write(case: Workpiece, time_us: float, how: dict[str, object]) -> None:
         if time_us > 0:
             writer.writerow(row(f"measured:{facts['date']}", gpu, case, {**how, **facts}, time_us))
             table.flush()

@@ -31,7 +31,7 @@ DTYPES = {
 
 
 @dataclass(frozen=True)
-class Case:
+class Workpiece:
     """What to time: names, sizes, and a function that allocates inputs and returns the call; a call runs `calls` kernels.
 
     `work` (FLOPs or bytes) orders the cases of a group and predicts their time; `memory` is in bytes; `seconds` replaces
@@ -54,7 +54,7 @@ class Case:
         return f"{self.op} {self.dtype} {self.sizes or ''} {json.dumps(self.other)}"
 
 
-def row(source: str, gpu: str, case: Case, facts: dict[str, object], time_us: float) -> dict[str, object]:
+def row(source: str, gpu: str, case: Workpiece, facts: dict[str, object], time_us: float) -> dict[str, object]:
     """Return the line of the table for a case: every column, empty where it means nothing."""
     other = json.dumps({**case.other, **facts}, separators=(",", ":"))
     named = {"source": source, "gpu": gpu, "op": case.op, "dtype": case.dtype, "other": other}
@@ -146,7 +146,7 @@ class Bench:
         cuda.synchronize()
         return [begin.elapsed_time(end) * THOUSAND for begin, end in pairs]
 
-    def times(self, case: Case, call: Callable[[], object], seconds: float) -> list[float]:
+    def times(self, case: Workpiece, call: Callable[[], object], seconds: float) -> list[float]:
         """Return the microseconds of as many calls as fit into `seconds`: 3 to 100 of them, or 1,000 in a long case."""
         clock = case.clock if self.cuda else "wall"
         self.host_time(call, until_done=True)  # warm-up: the library chooses its kernel
@@ -166,14 +166,14 @@ class Bench:
         more = int(3 * seconds / max(time.perf_counter() - begin, 1 / MEBI)) - 3
         return found + sample(min(more, 997 if case.seconds else 97)) if more > 0 else found
 
-    def refusal(self, case: Case, left: float) -> str:
+    def refusal(self, case: Workpiece, left: float) -> str:
         """Return why a case cannot be run, or nothing; `left` is in seconds."""
         predicted = 8 * case.work / self.fastest.get((case.op, case.dtype), float("inf")) / THOUSAND**2
         if left <= max(predicted, case.seconds):
             return "no time left in the budget"
         return "not enough memory" if case.memory > 0.9 * self.free_memory() else ""
 
-    def run(self, case: Case, seconds: float) -> tuple[float, dict[str, object]]:
+    def run(self, case: Workpiece, seconds: float) -> tuple[float, dict[str, object]]:
         """Return the median microseconds of a kernel, and how they were taken."""
         self.use_tf32(case.dtype == "tf32")
         load: dict[str, object] = {}

@@ -8,8 +8,9 @@ from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import HostCompute, HostTransfer, HostUpdate
 from roofsim.numeric import any_above, divide, maximum, minimum, real, where
-from roofsim.records import dataclass, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.spec.constants.links import shipped_links
+from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
     from roofsim.spec.hardware.schema import Gpu, System
-
-#: Share of the bandwidth of host memory that an optimizer of one pass reaches (DeepSpeed's CPUAdam: 1, 2, 4, 8 and 10
-#: billion parameters in 0.22, 0.51, 1.03, 2.41 and 2.57 s, arXiv 2101.06840, table 4, on the two processors of a DGX-2 with
-#: 256 GB/s; at 30 bytes a parameter 0.53, 0.46, 0.46, 0.39 and 0.46; plausible 0.35 to 0.6).
-UPDATE_EFFICIENCY: Final = 0.46
-#: The same of copies (STREAM reaches so much of the memory channels of servers; plausible 0.7 to 0.9).
-COPY_EFFICIENCY: Final = 0.8
 
 RESOURCES: Final = ("host_link", "host_memory", "storage")
 
@@ -78,6 +72,8 @@ class HostPath:
         From and to storage.
     turns
         GPUs that use the host one after the other, where it computes for them: the stages of a pipeline.
+    physics
+        What copies and updates reach of the memory's bandwidth.
     """
 
     link: Real
@@ -86,6 +82,7 @@ class HostPath:
     read: Real
     write: Real
     turns: Real = 1.0
+    physics: Physics = field(default_factory=shipped_physics)
 
     def scaled(self, scales: Scales) -> HostPath:
         """Return the path on scaled hardware."""
@@ -100,16 +97,18 @@ class HostPath:
         size, to_host = op.message(), op.direction == "to_host"
         on_disk = op.place == "nvme"
         passes = 2.0 if on_disk else 1.0
-        rate = self.write if to_host else self.read
+        rate, reached = self.write if to_host else self.read, self.physics["host_copy_efficiency"]
         return Flow(
             host_link=_over(size, self.link, "system.host_link.bandwidth") + self.latency * where(size > 0.0, 1.0, 0.0),
-            host_memory=0.0 * size if _unknown(self.memory) else passes * size / (self.memory * COPY_EFFICIENCY),
+            host_memory=0.0 * size if _unknown(self.memory) else passes * size / (self.memory * reached),
             storage=_over(size, rate, f"system.storage.{'write' if to_host else 'read'}") if on_disk else 0.0 * size,
         )
 
     def update(self, op: HostUpdate) -> Flow:
         """Return the seconds of arithmetic on the host: it waits for its memory."""
-        memory = _over(op.read + op.written, self.memory * UPDATE_EFFICIENCY, "system.host.memory_bandwidth")
+        memory = _over(
+            op.read + op.written, self.memory * self.physics["host_update_efficiency"], "system.host.memory_bandwidth"
+        )
         storage = _over(op.fetched, self.read, "system.storage.read") + _over(
             op.stored, self.write, "system.storage.write"
         )
@@ -117,7 +116,7 @@ class HostPath:
 
     def compute(self, op: HostCompute) -> Flow:
         """Return the seconds of layers that the host computes: few rows wait for its memory."""
-        rate = self.memory * self.turns * COPY_EFFICIENCY
+        rate = self.memory * self.turns * self.physics["host_copy_efficiency"]
         return Flow(host_memory=_over(op.read, rate, "system.host.memory_bandwidth"))
 
     def of(self, op: HostTransfer | HostUpdate | HostCompute) -> Flow:
@@ -132,7 +131,7 @@ class HostPath:
 Flows = dict[tuple[str, str], Flow]
 
 
-def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0) -> HostPath:
+def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0, physics: Physics | None = None) -> HostPath:
     """Gather what a GPU has of its host in a job of so many GPUs, which fill one node after the other."""
     constants = shipped_links().host
     beside = minimum(gpus, real(system.gpus_per_node))
@@ -146,6 +145,7 @@ def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0) -> HostP
         read=real(system.storage.read or 0.0) / beside,
         write=real(system.storage.write or 0.0) / beside,
         turns=minimum(stages, beside),
+        physics=shipped_physics() if physics is None else physics,
     )
 
 

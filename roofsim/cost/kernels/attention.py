@@ -1,4 +1,4 @@
-"""Price fused attention in inference with the models fitted to measured kernels."""
+"""Price fused attention: tiles of query rows over compute units, or a read of the cache for one query a sequence."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -13,102 +14,163 @@ from roofsim.cost.kernels.models.attention import (
     decode_limits,
     prefill_limits,
 )
-from roofsim.cost.kernels.rated import card, rated, sustained
-from roofsim.cost.kernels.table import constants_for, factor_of
-from roofsim.numeric import where
+from roofsim.cost.kernels.rated import card, rated, unit_share
+from roofsim.cost.kernels.table import arithmetic_of, constants_for, factor_of
+from roofsim.numeric import divide, where
 from roofsim.points import everywhere
-from roofsim.records import replace
-from roofsim.units import parse
+from roofsim.records import dataclass, replace
+from roofsim.spec.constants.attention_kernels import attention_kernel
 
 if TYPE_CHECKING:
+    from roofsim.cost.device import Device
+    from roofsim.cost.kernels.library import KernelLibrary
     from roofsim.cost.kernels.work import KernelWork, Pricing
-    from roofsim.cost.serving import Serving
     from roofsim.graph.ops import Attention
-    from roofsim.numeric import Array, Real
+    from roofsim.numeric import Real
 
-#: Kernels that do not split the cache of a sequence and head over blocks, and whose they are modelled after.
-UNSPLIT: Final = {"single_query": "trtllm", "paged": "flash2"}
-#: Kernels that use matrix units for grouped heads only (TensorRT-LLM documentation, XQA and masked multi-head attention).
-VECTORED: Final = ("trtllm", "single_query")
-#: Seconds in which they start and end a sequence and head of its own keys, per compute unit (aiconfigurator's tables: 512
-#: sequences of 16 heads and two keys take 135 us on an A100, 64 of 48 heads 59 us).
-PLAIN_START: Final = parse("1.8 us", "s")
-#: Kernels that pad heads, and the widths to which they do (xformers' CUTLASS kernels, FlashAttention 1).
-PADDED: Final = ("memory_efficient", "flash1")
+#: Widths to which kernels pad heads (xformers' CUTLASS kernels, FlashAttention 1).
 HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
-#: TF32 products that CUTLASS takes for one of fp32 (OpMultiplyAddFastF32), which xformers' kernels for 4-byte types use.
-FAST_FP32: Final = 3.0
+#: Bytes of an element beyond which kernels for matrix units are others.
 WIDEST: Final = 2.0
-#: Decode steps over a cache of compressed entries, of which values are a part (multi-head latent attention).
-LATENT: Final = "mla_decode"
+#: Arithmetic in which attention was measured, the usual one first; a cache of 8 bits for queries of 16.
+ATTENDED: Final = ("16-bit", "fp8")
+NARROW_CACHE: Final = "bf16_kvfp8"
+#: The class of kernels by which queries and keys move.
+CLASS: Final = "attention"
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
+#: Widths of a key and a value head, together, at which shares of the peak are stated (`Architecture.attention`).
+STATED_WIDTH: Final = 256.0
 
 
-def price_attention(op: Attention, work: KernelWork, context: Pricing, serving: Serving) -> KernelWork:
-    """Price a fused attention kernel; of cards and kernels without measurements only decode steps."""
-    query, key = op.inputs[0].dtype, op.inputs[1].dtype
-    if query.itemsize != 2.0 or not work.on_tensor:
-        return work
-    kind = "16-bit" if key.itemsize == query.itemsize else "bf16_kvfp8"
-    latent = serving.decodes and op.inputs[1] == op.inputs[2]
-    operation = LATENT if latent else "attention_decode" if serving.decodes else "attention_prefill"
-    generation = (
-        serving.engine.kernels.measured_as
-        if latent
-        else UNSPLIT.get(serving.engine.attention.generation or "", serving.engine.attention.generation)
-    )
-    measured, numbers = constants_for(context.device, operation, generation, kind)
-    if not (serving.decodes or measured):
-        return work
-    floor, sharpness = numbers["floor"], numbers["sharpness"]
-    chip, shape = card(context, work.flop_peak), _attention_shape(op)
-    if serving.decodes:
-        constants = DecodeConstants(**numbers)
-        if serving.engine.attention.generation in UNSPLIT and not latent:
-            constants = replace(constants, chunk=WHOLE)
-        if serving.engine.attention.generation in VECTORED:
-            plain = np.asarray(op.heads <= op.kv_heads)
-            constants = replace(
-                constants, block=where(plain, np.minimum(PLAIN_START, constants.block), constants.block)
-            )
-        limits = decode_limits(shape, chip, constants)
-        return rated(work, context, _on_vectors(op, limits, context, serving), floor, sharpness)
-    speed = factor_of(context.device.architecture, operation, generation) * sustained(context, work.flop_peak, kind)
-    prefill = replace(PrefillConstants(**numbers), compute=numbers["compute"] * speed)
-    return rated(work, context, prefill_limits(shape, chip, prefill), floor, sharpness)
+@dataclass(frozen=True)
+class Attend:
+    """A call of fused attention.
+
+    `one_query` says whether a sequence has one query, `plain` is 1 where each query head has keys of its own, `flops` the
+    arithmetic without padding; `backward` asks for the backward kernel, which does so many times the forward's arithmetic and
+    moves so many bytes. `factor` is the share of the library's rate that this call reaches, `blocks` how many such calls run one
+    after another.
+    """
+
+    sizes: AttentionShape
+    one_query: bool
+    plain: Real
+    flops: Real
+    factor: Real = 1.0
+    blocks: Real = 1.0
+    backward: tuple[Real, Real] | None = None
 
 
-def padded_heads(op: Attention, work: KernelWork, serving: Serving) -> KernelWork:
-    """Let kernels of the first generation compute heads as wide as the next of their tiles."""
-    if serving.engine.attention.generation not in PADDED or serving.decodes:
-        return work
-    tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
-    share = 1.0 if tile is None else op.head_size / tile
-    if (
-        serving.engine.attention.generation == "memory_efficient"
-        and op.inputs[0].dtype.itemsize > WIDEST
-        and work.on_tensor
-    ):
-        share = share / FAST_FP32
-    return replace(work, compute_share=work.compute_share * share)
+class AttentionModel:
+    """Fused attention: one class of kernels for many queries, one for a single query a sequence."""
+
+    def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+        """Return what bounds a call, as `KernelModel.limits`."""
+        return _decode(shape, math, device, library) if shape.one_query else _prefill(shape, math, device, library)
 
 
-def _on_vectors(op: Attention, limits: tuple[Array, Array], context: Pricing, serving: Serving) -> tuple[Real, Real]:
-    """Let kernels that take matrix units for grouped heads only compute the others on ordinary units, without padding."""
-    rate = context.device.vector_rate
-    if serving.engine.attention.generation not in VECTORED or rate is None:
-        return limits
-    plain = op.executed_flops() / (rate * context.device.constants.factors["vector"])
-    return where(np.asarray(op.heads <= op.kv_heads), plain, limits[0]), limits[1]
+ATTENTION: Final = AttentionModel()
 
 
-def _attention_shape(op: Attention) -> AttentionShape:
+def price_attention(op: Attention, work: KernelWork, context: Pricing) -> KernelWork:
+    """Give a fused attention kernel the rates of its model."""
+    shape = _shape(op, work, context)
+    limits = ATTENTION.limits(shape, work.compute_keys[0].removesuffix("_matrix"), context.device, context.library)
+    return rated(work, context, limits, streams=1.0 if shape.one_query else 0.0)
+
+
+def _kind(shape: Attend, math: str) -> str:
+    """Return the name under which kernels with such queries and such a cache were measured, or those most like them."""
+    sizes = shape.sizes
+    narrow = bool(np.all(np.asarray(sizes.cache_itemsize) < np.asarray(sizes.itemsize)))
+    return NARROW_CACHE if narrow else arithmetic_of(math) if arithmetic_of(math) in ATTENDED else ATTENDED[0]
+
+
+def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+    """Return the limits of kernels for one query a sequence, which read a cache."""
+    latent = bool(np.all(shape.sizes.latent > 0.0))
+    kernel = attention_kernel(library.decode_attention)
+    generation = library.engine.kernels.measured_as if latent else kernel.measured_as or library.decode_attention
+    operation = "mla_decode" if latent else "attention_decode"
+    _, numbers = constants_for(device, operation, generation, _kind(shape, math))
+    constants = DecodeConstants(**numbers)
+    if not (kernel.splits_cache or latent):
+        constants = replace(constants, chunk=WHOLE)
+    vectored = kernel.matrix_units == "grouped_heads"
+    if vectored:
+        start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
+        constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
+    peak, _ = device.rate(math)
+    compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
+    rate = device.vector_rate
+    if vectored and rate is not None:
+        # Heads with keys of their own are computed on ordinary units, without padding.
+        own = shape.flops / (rate * device.constants.factors["vector"])
+        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
+    return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
+
+
+def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+    """Return the limits of kernels for many queries, forward or backward."""
+    peak, _ = device.rate(math)
+    chip = card(device, peak)
+    measured, numbers = constants_for(device, "attention_prefill", library.attention, _kind(shape, math))
+    floor: Real = numbers.pop("floor")
+    if measured and library.engine.kernels.measured_as is not None and arithmetic_of(math) in ATTENDED:
+        share = unit_share(numbers["compute"], math, peak, device)
+        share = share * factor_of(device.architecture, "attention_prefill", library.attention)
+    else:
+        # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
+        # Scores take as long in slower generations, whose products take longer.
+        numbers["softmax"] = numbers["softmax"] * device.attention_factor
+        whole = 1.0 + numbers["softmax"] * chip.per_clock / (2.0 * STATED_WIDTH)
+        share = device.attention_share(math) / device.pace * whole
+        floor = device.architecture.kernel_floor
+        numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
+        numbers["sharpness"] = device.constants.physics["attention_corner"]
+    constants = PrefillConstants(floor=0.0, **(numbers | {"compute": share * shape.factor}))
+    compute, memory = (limit * shape.blocks for limit in prefill_limits(shape.sizes, chip, constants))
+    if shape.backward is not None:
+        more, traffic = shape.backward
+        compute = compute * more / device.constants.physics["attention_backward_rate"]
+        memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
+    return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+
+
+def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
+    """Return the call of an op: of a ring, that of one block."""
     window = np.inf if op.window is None else op.window
-    return AttentionShape(
+    blocks = 1.0 if op.ring is None else op.shards
+    latent = bool(op.inputs) and op.inputs[1] == op.inputs[2] and not op.backward
+    query, key = op.inputs[0].dtype, op.inputs[1].dtype
+    sizes = AttentionShape(
         batch=np.asarray(op.batch), heads=np.asarray(op.heads), key_heads=np.asarray(op.kv_heads),
-        query=np.asarray(op.q_length), context=np.asarray(op.kv_length), head_dim=np.asarray(op.head_size),
+        query=np.asarray(op.q_length), context=np.asarray(op.kv_length / blocks), head_dim=np.asarray(op.head_size),
         value_dim=np.asarray(op.value_head_size), window=np.asarray(window), causal=np.asarray(float(op.causal)),
-        latent=np.asarray(float(op.inputs[1] == op.inputs[2])), itemsize=np.asarray(op.inputs[0].dtype.itemsize),
-        cache_itemsize=np.asarray(op.inputs[1].dtype.itemsize),
+        latent=np.asarray(float(latent)), itemsize=np.asarray(query.itemsize), cache_itemsize=np.asarray(key.itemsize),
+        seen=np.asarray(op.visible_share() * op.kv_length / blocks),
     )  # fmt: skip
+    once = everywhere(op.q_length <= 1.0) and not op.backward
+    forward = 2.0 * op.batch * op.heads * op.q_length * op.kv_length * (op.head_size + op.value_head_size)
+    return Attend(
+        sizes=sizes,
+        one_query=once,
+        plain=where(op.heads <= op.kv_heads, 1.0, 0.0),
+        flops=op.executed_flops(),
+        factor=1.0 if once else _padding(op, work, context),
+        blocks=blocks,
+        backward=(divide(op.flops(), forward), work.traffic) if op.backward else None,
+    )
+
+
+def _padding(op: Attention, work: KernelWork, context: Pricing) -> Real:
+    """Return the share that is left to kernels of the first generation: they compute heads as wide as the next of their tiles."""
+    kernel = attention_kernel(context.library.attention)
+    if not kernel.pads_heads:
+        return 1.0
+    tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
+    share: Real = 1.0 if tile is None else op.head_size / tile
+    if kernel.fp32_in_tf32 and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
+        share = share / context.device.constants.physics["fast_fp32_products"]
+    return share

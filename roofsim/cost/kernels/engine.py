@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.cost.device import Device, device_of
+from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
 from roofsim.cost.serving import Serving
@@ -18,13 +19,6 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.spec.hardware.schema import Gpu
     from roofsim.spec.resolve import Resolved
-
-#: Share of memory that is data where check bits lie beside it: 15 of the 16 GiB of a T4, 45 of the 48 GiB of an A40 are seen
-#: (exafunction.com/blog/ecc-gpu; nvidia-smi), and as much of what is read.
-DATA_SHARE: Final = 15.0 / 16.0
-#: Lanes for which a compute unit issues an instruction per clock: four schedulers of 32 (NVIDIA from Volta on, CUDA C++
-#: Programming Guide, "Compute Capabilities").
-ISSUE_LANES: Final = 128.0
 
 
 def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
@@ -39,7 +33,7 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
     return Pricing(
         device,
         channels_last=engine.convolution.memory_format == "channels_last",
-        half_accumulation=engine.matmul.accumulation == "fp16",
+        library=_library(resolved),
         quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
         serving=serving,
@@ -59,6 +53,13 @@ def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
     )
 
 
+def _library(resolved: Resolved) -> KernelLibrary:
+    """Return whose kernels an engine runs on a card, in whatever phase."""
+    return KernelLibrary(
+        engine=resolved.engine, architecture=resolved.architecture.name, data_share=_data_share(resolved)
+    )
+
+
 def _serving(resolved: Resolved, phase: str) -> Serving | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine = resolved.engine
@@ -68,7 +69,6 @@ def _serving(resolved: Resolved, phase: str) -> Serving | None:
     return Serving(
         engine=in_phase(engine, phase, resolved.architecture.name),
         decodes=phase == "decode",
-        data_share=_data_share(resolved),
     )
 
 
@@ -106,13 +106,13 @@ def _data_share(resolved: Resolved) -> float:
 
     Shares of measured library kernels hold it already.
     """
-    return DATA_SHARE if resolved.gpu.memory.error_correction == "inline" else 1.0
+    return resolved.constants.physics["data_share"] if resolved.gpu.memory.error_correction == "inline" else 1.0
 
 
 def _slot_rate(resolved: Resolved) -> Real | None:
     """Return the instructions per second that the lanes of a card can issue, or None where its clock is not known."""
-    gpu = resolved.gpu
-    return None if gpu.compute_units is None or gpu.clock is None else ISSUE_LANES * gpu.compute_units * gpu.clock.boost
+    gpu, lanes = resolved.gpu, resolved.constants.physics["issue_lanes"]
+    return None if gpu.compute_units is None or gpu.clock is None else lanes * gpu.compute_units * gpu.clock.boost
 
 
 def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Device:

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.attention import QUERY_TILE
-from roofsim.cost.kernels.models.gemm import tile_efficiency
-from roofsim.cost.kernels.models.tilings import tiling_of
-from roofsim.cost.kernels.quantised import FEW_ROWS, expanding
+from roofsim.cost.kernels.attention import price_attention
+from roofsim.cost.kernels.convolutions import price_convolutions
+from roofsim.cost.kernels.experts import price_experts
+from roofsim.cost.kernels.priced_as import priced_as
+from roofsim.cost.kernels.products import price_products
+from roofsim.cost.kernels.quantised import expanding
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
@@ -43,33 +45,16 @@ from roofsim.graph.ops import (
     View,
 )
 from roofsim.graph.tensor import Role
-from roofsim.numeric import any_above, is_scalar, maximum, real, same, where
+from roofsim.numeric import any_above, maximum, same, where
 from roofsim.records import replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from roofsim.cost.kernels.models.gemm import Tiling
     from roofsim.numeric import Real
 
-#: Passes over the wide tensors that native batch norm makes in channels-first layout, against the read and write that
-#: the op states: forward 2 reads and 1 write instead of 1 and 1, backward 4 and 1 instead of 2 and 1 (ATen's kernels).
-BATCH_NORM_PASSES: Final = {False: 1.5, True: 5.0 / 3.0}
-#: The same of layer norm's backward: one kernel for the input's gradient and one for the weights' both read the input and the
-#: result's gradient (ATen's and apex's layer_norm kernels).
-LAYER_NORM_BACKWARD: Final = 5.0 / 3.0
 #: Optimizers whose every step is a kernel for each tensor; others run over all tensors at once.
 ONE_BY_ONE: Final = ("loop", "bert_adam")
-#: Bytes of an element up to which native batch norm, whose threads load one element at a time, draws less bandwidth.
-NARROW: Final = 2.0
-#: Rows longer than this do not stay on chip: softmax reads them three times (ATen, persistent softmax up to 1,024).
-SOFTMAX_ROW: Final = 1024.0
-#: Prologue and epilogue of a tile of fused attention, in keys (128 in kernel tables of A100, H100, B200; plausible 64 to 256).
-TILE_START: Final = 128.0
-#: Rate of the backward kernel of fused attention against the forward one (arXiv 2307.08691, figures 4 to 6: 0.75 to 0.85).
-BACKWARD_RATE: Final = 0.8
-#: Leading dimensions of 16-bit matmuls on matrix units come in this many elements (16 bytes; cuBLAS documentation).
-ALIGNMENT: Final = 8.0
 #: Channels of an image.
 FIRST_CHANNELS: Final = 3.0
 #: Number formats whose operands must be aligned.
@@ -138,10 +123,11 @@ def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
 
     What a unit draws at most is a limit of the engine's kernels for vectors; beyond their rows a library multiplies.
     """
-    few = rows <= FEW_ROWS
-    serving = context.serving
+    few = rows <= context.few_rows
     vectors = (
-        FEW_ROWS if serving is None or serving.engine.matmul.vector_rows < 1.0 else serving.engine.matmul.vector_rows
+        context.few_rows
+        if context.library.engine.matmul.vector_rows < 1.0
+        else context.library.engine.matmul.vector_rows
     )
     share, limit = context.device.bandwidth_share("weights"), where(rows <= vectors, context.stream_limit, work.limit)
     if isinstance(few, (bool, np.bool_)):
@@ -158,10 +144,10 @@ def _alignment(op: Matmul, context: Pricing) -> tuple[tuple[str, Real], ...]:
     if math not in _SIXTEEN_BIT or not context.device.rate(math)[1]:
         return ()
     gradient = bool(op.outputs) and op.outputs[0].role is Role.GRADIENT
-    single = op.batch <= 1.0
-    plain = _odd(op.m, op.n) if gradient else _odd(op.n, op.k)
+    single, granule = op.batch <= 1.0, context.device.constants.physics["alignment"]
+    plain = _odd(granule, op.m, op.n) if gradient else _odd(granule, op.n, op.k)
     table = context.device.constants.factors
-    batched = _odd(op.m, op.n, op.k)
+    batched = _odd(granule, op.m, op.n, op.k)
     return (
         *_where(where(single, plain, 0.0 * plain) > 0.0, "misaligned", table),
         *_where(where(single, 0.0 * batched, batched) > 0.0, "misaligned_batched", table),
@@ -175,11 +161,11 @@ def _where(holds: Any, name: str, factors: dict[str, float]) -> list[tuple[str, 
     return [(name, np.where(holds, factors[name], 1.0))]
 
 
-def _odd(*leading: Real) -> Real:
+def _odd(granule: float, *leading: Real) -> Real:
     """Return by how much the worst of some leading dimensions misses a multiple."""
     worst: Real = 0.0
     for size in leading:
-        worst = maximum(worst, size % ALIGNMENT)
+        worst = maximum(worst, size % granule)
     return worst
 
 
@@ -187,20 +173,10 @@ def _odd(*leading: Real) -> Real:
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
-    left = _attention_tiles(op)
-    work = replace(work, compute_share=work.compute_share * left, tiling=left)
     if op.ring is None:
         return (work,)
     merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
     return (replace(work, launches=op.shards), merged)
-
-
-def _attention_tiles(op: Attention) -> Real:
-    """Return the share of the rate of long rows that tiles leave: each computes its diagonal in full, and must begin."""
-    blocks = 1.0 if op.ring is None else op.shards
-    seen = op.visible_share() * op.kv_length / blocks
-    left = seen / (seen + TILE_START + (QUERY_TILE / 2.0 / blocks if op.causal else 0.0))
-    return left * BACKWARD_RATE if op.backward else left
 
 
 @kernels_of.register
@@ -229,7 +205,7 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     on_tensor = context.device.rate(math)[1]
     conditions: list[tuple[str, Real]] = [("convolution", factors["convolution"])]
     if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
-        odd = _odd(op.in_channels, op.out_channels)
+        odd = _odd(context.device.constants.physics["alignment"], op.in_channels, op.out_channels)
         conditions += _where(odd > 0.0, "misaligned_convolution", factors)
     if math == "fp32" and not on_tensor and _winograd(op):
         if context.device.searched:
@@ -271,20 +247,21 @@ def _positions(size: tuple[Real, ...]) -> Real:
 
 @kernels_of.register
 def _(op: Normalization, context: Pricing) -> tuple[KernelWork, ...]:
-    traffic = op.bytes_read() + op.bytes_written()
+    traffic, physics = op.bytes_read() + op.bytes_written(), context.device.constants.physics
     if op.method == "batch_statistics":
         # The pass over the input is one of those that the class of whole batch norms was measured with.
         return (context.light(0.0, sum(tensor.bytes for tensor in op.outputs), "reduction"),)
     if op.method not in ("batch", "synchronised"):
         twice = op.backward and op.method in ("layer", "rms")
-        traffic = traffic * (LAYER_NORM_BACKWARD if twice else 1.0)
+        traffic = traffic * (physics["layer_norm_backward_passes"] if twice else 1.0)
         return _in_passes(op, op.flops(), traffic, str(op.kind), context)
     if not op.training:
         return (context.light(op.flops(), traffic, "elementwise"),)
     if context.channels_last:
         return (context.light(op.flops(), traffic, "batch_normalization_last"),)
-    kind = "batch_normalization" if op.inputs[0].dtype.itemsize > NARROW else "batch_normalization_narrow"
-    return (context.light(op.flops(), traffic * BATCH_NORM_PASSES[op.backward], kind),)
+    narrow = op.inputs[0].dtype.itemsize <= physics["narrow_element"]
+    passes = physics["batch_norm_backward_passes" if op.backward else "batch_norm_forward_passes"]
+    return (context.light(op.flops(), traffic * passes, f"batch_normalization{'_narrow' if narrow else ''}"),)
 
 
 @kernels_of.register
@@ -310,7 +287,9 @@ def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     traffic = traffic - (1.0 - op.visible) * sum(tensor.bytes for tensor in op.inputs)
     if not op.backward and not op.on_chip:
-        traffic = traffic + where(op.row > SOFTMAX_ROW, 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes)
+        traffic = traffic + where(
+            op.row > context.device.constants.physics["softmax_row"], 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes
+        )
     # A kernel that keeps rows in registers streams as elementwise kernels do.
     return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
@@ -339,41 +318,27 @@ def _in_passes(
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
-    """Return the kernels of ops with the number of their op; all products are cut into tiles at once."""
-    works = _cut([(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)], context)
+    """Return the kernels of ops with the number of their op, priced by the models of their classes."""
+    works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
+    works = rate_all(ops, works, context)
     if context.serving is None:
         return works
-    from roofsim.cost.inference import served  # only inference needs its models
+    from roofsim.cost.inference import served  # only inference needs what engines put together
 
-    return served(ops, works, context, context.serving)
-
-
-def _cut(works: list[tuple[int, KernelWork]], context: Pricing) -> list[tuple[int, KernelWork]]:
-    """Give all products what tiles and waves leave of their compute share."""
-    units = context.device.compute_units
-    if units is None:
-        return works
-    found: dict[int, Real] = {}
-    for math in {work.compute_keys[0] for _, work in works if work.product is not None}:
-        places = [
-            place for place, (_, work) in enumerate(works) if work.product is not None and work.compute_keys[0] == math
-        ]
-        products = [product for place in places if (product := works[place][1].product) is not None]
-        tiling = tiling_of(context.device.architecture.name, math.removesuffix("_matrix"))
-        found |= zip(places, _tile_efficiencies(products, real(units), tiling), strict=True)
-    return [
-        (index, _tiled(work, found[place]) if place in found else work) for place, (index, work) in enumerate(works)
-    ]
+    return served(ops, works, context.serving)
 
 
-def _tile_efficiencies(products: list[tuple[Real, Real, Real, Real]], units: Real, tiling: Tiling) -> list[Real]:
-    """Return the efficiency of each product; in one expression where all sizes are plain numbers."""
-    if is_scalar(units) and all(is_scalar(*product) for product in products):
-        m, n, k, batch = (np.array(column) for column in zip(*products, strict=True))
-        together: list[Real] = np.asarray(tile_efficiency(m, n, k, batch, units, tiling)).tolist()
-        return together
-    return [tile_efficiency(*product, units, tiling) for product in products]
-
-
-def _tiled(work: KernelWork, left: Real) -> KernelWork:
-    return replace(work, compute_share=work.compute_share * left, tiling=left)
+def rate_all(
+    ops: Sequence[AbstractOp], works: list[tuple[int, KernelWork]], context: Pricing
+) -> list[tuple[int, KernelWork]]:
+    """Give every kernel of a class that has a model the rates that it says, in whatever phase."""
+    priced = dict(enumerate(work for _, work in works))
+    ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}
+    price_products(ops_of, priced, context)
+    price_convolutions(ops_of, priced, context)
+    for place, op in ops_of.items():
+        if isinstance(op, Attention) and priced[place].bandwidth_key == "attention":
+            priced[place] = price_attention(op, priced[place], context)
+        elif isinstance(op, GroupedMatmul):
+            priced[place] = price_experts(op, priced[place], context)
+    return [(index, priced[place]) for place, (index, _) in enumerate(works)]

@@ -1,4 +1,4 @@
-"""Price products with weights in inference with the rates of measured kernels."""
+"""Price matrix products: their tiles, waves and traffic with the constants of the engine's library, in every phase alike."""
 
 from __future__ import annotations
 
@@ -6,65 +6,143 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits
-from roofsim.cost.kernels.quantised import FEW_ROWS, packed_weight
-from roofsim.cost.kernels.rated import arithmetic_of, card, rated, sustained, unit_share
-from roofsim.cost.kernels.table import constants_for
-from roofsim.graph.ops import Matmul
+from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
+from roofsim.cost.kernels.quantised import packed_weight
+from roofsim.cost.kernels.rated import card, rated, unit_share
+from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
+from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
-from roofsim.numeric import is_scalar, where
-from roofsim.points import Points, anywhere, everywhere
-from roofsim.records import replace
+from roofsim.numeric import divide, is_scalar, maximum, real, where
+from roofsim.points import Points, anywhere, everywhere, like
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from roofsim.cost.device import Device
+    from roofsim.cost.kernels.library import KernelLibrary
     from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
-    from roofsim.cost.serving import Serving
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
 
-#: Four-bit formats whose products were measured.
-FOUR_BITS: Final = ("nvfp4",)
-#: Constants of products that belong to streaming weights, whatever their width; those measured on 8 bits hold the conversion
+#: Constants of products that belong to streaming operands, whatever their width; those measured on 8 bits hold the conversion
 #: of activations and the launches of scales.
 STREAMING: Final = ("floor", "bandwidth", "fill")
+#: The arithmetic whose streaming was measured best.
+WIDE: Final = "fp16"
 #: What a library's product changes of a kernel that expands weights itself.
 CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
-#: Ratio of both rates from which the slower one counts as halved (GeForce cards).
-HALVED: Final = 1.5
 
 Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
 
 
-def price_products(
-    ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing, serving: Serving
-) -> None:
-    """Price products with weights, all with the same constants at once."""
-    groups: dict[str, list[int]] = {}
+@dataclass(frozen=True)
+class Product:
+    """Sizes of a matrix product and the bytes of an element of both operands and of the result.
+
+    `factor` is the share of the library's rate that this product reaches (operands that are not aligned, say), `peak` the
+    dense FLOP/s of its arithmetic where they are not those of the format (None: they are), `beside` what moves beside
+    operands and result (a sum that is read), against these.
+    """
+
+    m: Real
+    n: Real
+    k: Real
+    batch: Real
+    itemsizes: tuple[Real, Real, Real]
+    factor: Real = 1.0
+    peak: Real | None = None
+    beside: Real = 0.0
+
+
+class ProductModel:
+    """Matrix products of one number format."""
+
+    def limits(self, shape: Product, math: str, device: Device, library: KernelLibrary) -> Limits:
+        """Return what bounds a product, as `KernelModel.limits`."""
+        return self.all_limits([shape], math, device, library)[0]
+
+    def all_limits(self, shapes: Sequence[Product], math: str, device: Device, library: KernelLibrary) -> list[Limits]:
+        """Return what bounds products of one format; in one expression where all sizes are plain numbers."""
+        measured, numbers = constants_for(device, "gemm", library.engine.kernels.measured_as, arithmetic_of(math))
+        _, wide = constants_for(device, "gemm", None, arithmetic_of(WIDE))
+        numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
+        own_floor = numbers.pop("floor")
+        floor = own_floor if measured else device.architecture.kernel_floor
+        measured_share = numbers.pop("compute", None)
+        sharpness = numbers["sharpness"]
+        if library.stream_share is not None:
+            numbers["bandwidth"] = library.stream_share
+        tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
+        peak = shapes[0].peak
+        peak = device.product_rate(math, half=library.half_accumulation)[0] if peak is None else peak
+        share = compute_share(measured_share if math in own_rates() else None, math, peak, device)
+        shares = [share * shape.factor for shape in shapes]
+        sizes = [(shape.m, shape.n, shape.k, shape.batch, *shape.itemsizes) for shape in shapes]
+        return [
+            Limits(compute=compute, memory=memory * (1.0 + shape.beside), floor=floor, sharpness=sharpness)
+            for shape, (compute, memory) in zip(
+                shapes, product_limits(sizes, shares, peak, device, numbers, tiling), strict=True
+            )
+        ]
+
+
+PRODUCTS: Final = ProductModel()
+
+
+def compute_share(measured: float | None, math: str, peak: Real, device: Device) -> Real:
+    """Return the share of the dense peak that large products reach at full clock, tiles and waves apart.
+
+    Of formats in which whole steps were measured it is a constant of cards; of others, one of the measured kernels.
+    """
+    if measured is None:
+        return device.compute_share(device.share_key(math)) / device.pace
+    return unit_share(measured, math, peak, device)
+
+
+def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
+    """Price products that a library multiplies, all of a format at once."""
+    groups: dict[tuple[str, bool, bool], list[int]] = {}
     for place, op in ops.items():
-        if isinstance(op, Matmul) and _from_library(op, works[place], context):
-            kind = arithmetic_of(op)
-            if kind is not None and works[place].on_tensor:
-                groups.setdefault(kind, []).append(place)
-    for kind, places in groups.items():
-        _products_of(kind, places, ops, works, context, serving)
+        if isinstance(op, Matmul | GroupedMatmul) and packed_weight(op) is not None:
+            works[place] = _cut(works[place], context)
+        work = works[place]
+        if isinstance(op, Matmul) and work.product is not None and _from_library(op, context):
+            weighted = op.inputs[1].role is Role.PARAMETER
+            groups.setdefault((work.compute_keys[0], work.on_tensor, weighted), []).append(place)
+    for (key, _, weighted), places in groups.items():
+        library = (
+            context.library
+            if weighted
+            else replace(context.library, engine=context.library.engine.changed(stream_share=None))
+        )
+        _products_of(key.removesuffix("_matrix"), places, ops, works, context, library)
     for place, op in ops.items():
         if isinstance(op, Matmul):
-            works[place] = _vector(op, works[place], serving)
+            works[place] = _vector(op, works[place], context)
 
 
-def _from_library(op: Matmul, work: KernelWork, context: Pricing) -> bool:
-    """Tell whether a library multiplies: what has a product with a weight, at some sizes at least."""
-    return work.product is not None and (_weighted(op) or anywhere(_as_library(op, context)))
+def _cut(work: KernelWork, context: Pricing) -> KernelWork:
+    """Give a kernel that expands weights on the way what tiles and waves leave of its compute share."""
+    units = context.device.compute_units
+    if work.product is None or units is None:
+        return work
+    math = work.compute_keys[0].removesuffix("_matrix")
+    left = tile_efficiency(*work.product, real(units), tiling_for(context.device, math))
+    return replace(work, compute_share=work.compute_share * left, tiling=left)
 
 
-def _weighted(op: Matmul) -> bool:
-    """Whether the right operand is a parameter, of which there is one, that the units multiply as it is stored."""
-    stored = op.inputs[1]
-    plain = stored.role is Role.PARAMETER and packed_weight(op) is None
-    return not op.scores and plain and (stored.dtype.itemsize in (1.0, 2.0) or arithmetic_of(op) in FOUR_BITS)
+def tiling_for(device: Device, math: str) -> Tiling:
+    """Return how a library cuts products of a number format on a card."""
+    _, numbers = constants_for(device, "gemm", None, arithmetic_of(math))
+    return Tiling(**{name: numbers[name] for name in TILING})
+
+
+def _from_library(op: Matmul, context: Pricing) -> bool:
+    """Tell whether a library multiplies, at some sizes at least: not where narrow weights are expanded on the way."""
+    return packed_weight(op) is None or anywhere(_as_library(op, context))
 
 
 def _written_out(op: Matmul, context: Pricing) -> Any:
@@ -88,7 +166,7 @@ def _as_library(op: Matmul, context: Pricing) -> Any:
     integer = context.quantised.facts.integer is not None and context.device.has("int8")
     if integer or context.quantised.facts.tile_rows is not None:
         return written
-    return _settled(np.logical_or(written, op.m > FEW_ROWS), op.m)
+    return _settled(np.logical_or(written, op.m > context.few_rows), op.m)
 
 
 def _settled(holds: Any, rows: Real) -> Any:
@@ -99,41 +177,44 @@ def _settled(holds: Any, rows: Real) -> Any:
 
 
 def _products_of(
-    kind: str,
+    math: str,
     places: list[int],
     ops: dict[int, AbstractOp],
     works: dict[int, KernelWork],
     context: Pricing,
-    serving: Serving,
+    library: KernelLibrary,
 ) -> None:
+    """Price the products of a format, of which a library multiplies all with weights or none."""
     device = context.device
-    measured, numbers = constants_for(device, "gemm", serving.engine.kernels.measured_as, kind)
-    _, wide = constants_for(device, "gemm", None, "16-bit")
-    # The conversion of activations is a kernel of the graph; narrow weights stream as wide ones do.
-    numbers = {name: wide.get(name, value) if name in STREAMING else value for name, value in numbers.items()}
-    numbers.pop("quantise")
-    floor = numbers.pop("floor")
-    floor = floor if measured else device.architecture.kernel_floor
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
-    peak, _ = context.product_rate(works[places[0]].compute_keys[0].removesuffix("_matrix"))
-    own = unit_share(numbers.pop("compute"), context) * sustained(context, peak, kind)
-    if serving.stream_share is not None:
-        numbers["bandwidth"] = serving.stream_share
-    tiling = Tiling(**{name: numbers.pop(name) for name in ("thinness", "ramp", "wave", "reduction")})
-    shapes, shares = [], []
-    for place in places:
-        work, key = works[place], works[place].compute_keys[0]
-        whole = work.compute_share / work.tiling
-        shares.append(whole / device.pace if _halved(context, key) else own * whole / device.compute_share(key))
-        shapes.append(_shape(ops[place], context))
-    for place, limits in zip(places, product_limits(shapes, shares, peak, context, numbers, tiling), strict=True):
-        found = rated(works[place], context, limits, floor, numbers["sharpness"])
-        works[place] = _where_many(ops[place], works[place], found, context)
+    peak, _ = context.product_rate(math)
+    usual = device.compute_share(device.share_key(math))
+    shapes = [_product(ops[place], works[place], usual, peak, context) for place in places]
+    for place, limits in zip(places, PRODUCTS.all_limits(shapes, math, device, library), strict=True):
+        op = ops[place]
+        assert isinstance(op, Matmul)
+        streams = where(op.m <= context.few_rows, 1.0, 0.0)
+        found = rated(works[place], context, limits, streams=streams)
+        works[place] = _where_many(op, works[place], found, context)
 
 
-def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
-    """Return the product at the library's rate, but for the sizes at which few rows stream narrow weights."""
+def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
+    """Return the product that runs."""
     assert isinstance(op, Matmul)
+    assert work.product is not None
+    narrow = packed_weight(op) is not None
+    m, n, k, batch = (op.m, op.n, op.k, op.batch) if narrow else work.product
+    left, right, result = (tensor.dtype.itemsize for tensor in (op.inputs[0], op.inputs[1], op.outputs[0]))
+    sizes = left, where(_written_out(op, context), left, right), result
+    beside: Real = 0.0
+    if not narrow:
+        operands = batch * (m * k * left + k * n * right + m * n * result)
+        beside = maximum(divide(work.traffic, operands) - 1.0, 0.0)
+    return Product(m, n, k, batch, sizes, work.compute_share / work.tiling / usual, peak, beside)
+
+
+def _where_many(op: Matmul, inside: KernelWork, library: KernelWork, context: Pricing) -> KernelWork:
+    """Return the product at the library's rate, but for the sizes at which few rows stream narrow weights."""
     many = True if packed_weight(op) is None else _as_library(op, context)
     if many is True:
         return library
@@ -141,58 +222,53 @@ def _where_many(op: AbstractOp, inside: KernelWork, library: KernelWork, context
     return replace(inside, **changed)
 
 
-def _halved(context: Pricing, math: str) -> bool:
-    """Whether products add up at half of the rate that the card's units have, which leaves their other limits idle.
-
-    Files state that rate for fp16; bf16 runs on the same units, and always adds up in fp32.
-    """
-    if context.half_accumulation and math == "fp16":
-        return False
-    own = "fp16_fp16" if math == "bf16" else f"{math}_fp16"
-    full, usual = context.device.tensor.get(own), context.device.tensor[math]
-    return full is not None and everywhere(full > HALVED * usual)
-
-
-def _shape(op: AbstractOp, context: Pricing) -> Sizes:
-    """Return m, n, k, batch and bytes per element of both operands and the result of a product."""
-    assert isinstance(op, Matmul)
-    left, right, result = (tensor.dtype.itemsize for tensor in (op.inputs[0], op.inputs[1], op.outputs[0]))
-    right = where(_written_out(op, context), left, right)
-    return op.m, op.n, op.k, op.batch, left, right, result
-
-
 def product_limits(
-    shapes: list[Sizes],
-    shares: list[Real],
+    shapes: Sequence[Sizes],
+    shares: Sequence[Real],
     peak: Real,
-    context: Pricing,
+    device: Device,
     numbers: dict[str, float],
     tiling: Tiling,
 ) -> list[tuple[Real, Real]]:
     """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
-    chip = card(context, peak)
-    plain = all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, peak, chip.bandwidth, chip.cache)
-    if plain:
+    chip = card(device, peak)
+    chips = (peak, chip.bandwidth, chip.cache, chip.compute_units)
+    if all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, *chips):
         columns = [np.array(column) for column in zip(*shapes, strict=True)]
         limits = _limits(columns, np.array(shares), chip, numbers, tiling)
         return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
-    return [_limits(list(shape), share, chip, numbers, tiling) for shape, share in zip(shapes, shares, strict=True)]
+    found = []
+    for shape, share in zip(shapes, shares, strict=True):
+        compute, memory = _limits(list(shape), share, chip, numbers, tiling)
+        found.append((like(compute, *shape, share, *chips), like(memory, *shape, share, *chips)))
+    return found
 
 
 def _limits(
     shape: Sequence[Real], share: Real, chip: Silicon, numbers: dict[str, float], tiling: Tiling
 ) -> tuple[Array, Array]:
-    m, n, k, batch, a, b, c, share = np.broadcast_arrays(*shape, share)
+    m, n, k, batch, a, b, c, share, _ = np.broadcast_arrays(*shape, share, chip.compute_units)
     sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)
     return gemm_limits(sizes, chip, GemmConstants(floor=0.0, compute=share, tiling=tiling, **numbers))
 
 
-def _vector(op: Matmul, work: KernelWork, serving: Serving) -> KernelWork:
+def _vector(op: Matmul, work: KernelWork, context: Pricing) -> KernelWork:
     """Hold products of few rows to what the engine's own kernels for them draw."""
+    library = context.library
     if op.scores:
-        share = serving.engine.attention.cache_read_share if serving.decodes else None
-        return work if share is None else replace(work, bandwidth_share=share)
-    if serving.stream_share is None or serving.engine.matmul.vector_rows < 1.0 or not _weighted(op):
+        share = library.engine.attention.cache_read_share
+        return (
+            work
+            if share is None
+            else replace(work, bandwidth_share=where(op.m <= context.few_rows, share, work.bandwidth_share))
+        )
+    weight = op.inputs[1]
+    if (
+        library.stream_share is None
+        or library.engine.matmul.vector_rows < 1.0
+        or weight.role is not Role.PARAMETER
+        or packed_weight(op)
+    ):
         return work
-    few = op.m <= serving.engine.matmul.vector_rows
-    return replace(work, bandwidth_share=where(few, serving.stream_share, work.bandwidth_share))
+    few = op.m <= library.engine.matmul.vector_rows
+    return replace(work, bandwidth_share=where(few, library.stream_share, work.bandwidth_share))

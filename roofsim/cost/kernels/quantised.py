@@ -7,7 +7,7 @@ writes the weights in 16 bits and the library multiplies those.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.tensor import Tensor
     from roofsim.numeric import Real
-
-#: Rows up to which a product streams its weights.
-FEW_ROWS: Final = 64.0
-#: Vector arithmetic of writing one weight out: unpack, scale, shift, convert (llama-bench prefills of ten cards against
-#: those with fp16 weights: 21-27 cycles of 64 lanes, which is 24 to 48 operations at the usual share of vector peaks).
-EXPANSION_FLOPS: Final = 32.0
-#: Rows of activations that the matrix units take at least (the n of mma.m16n8k16, twice).
-NARROWEST_TILE: Final = 16.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,9 +80,13 @@ def _expanding(
         work,
         launches=work.launches * facts.kernels,
         compute_share=work.compute_share * facts.compute,
-        product=None if facts.tile_rows == 1 else _turned(work),  # one row a block: a kernel for vectors has no tiles
-        bandwidth_share=_bandwidth(work, rows, facts, card.data_share),
-        limit=work.limit if card.stream_limit is None else where(rows <= FEW_ROWS, card.stream_limit, work.limit),
+        product=None
+        if facts.tile_rows == 1
+        else _turned(work, context),  # one row a block: a kernel for vectors has no tiles
+        bandwidth_share=_bandwidth(work, rows, context, facts),
+        limit=work.limit
+        if card.stream_limit is None
+        else where(rows <= context.few_rows, card.stream_limit, work.limit),
     )
     result = op.outputs[0].bytes
     inside = replace(
@@ -110,7 +106,9 @@ def _expanding(
         return (inside, *sums)
     wide = weight.numel * op.inputs[0].dtype.itemsize
     library = replace(work, traffic=work.traffic + wide - weight.bytes)
-    expansion = context.light(EXPANSION_FLOPS * weight.numel, weight.bytes + wide, "cast")
+    expansion = context.light(
+        context.device.constants.physics["expansion_flops"] * weight.numel, weight.bytes + wide, "cast"
+    )
     if isinstance(written, (bool, np.bool_)):
         return (expansion, library)
     share = where(written, 1.0, 0.0)
@@ -150,14 +148,14 @@ def _staged(work: KernelWork, weights: Real, rows: Real, facts: WeightOnly, slot
     return divide(1.0, maximum(divide(1.0, work.compute_share), staged))
 
 
-def _bandwidth(work: KernelWork, rows: Real, facts: WeightOnly, data_share: float) -> Real:
+def _bandwidth(work: KernelWork, rows: Real, context: Pricing, facts: WeightOnly) -> Real:
     """Return the share of the bandwidth: the engine's own where its kernels stream."""
     if facts.bandwidth is None:
         return work.bandwidth_share
-    return where(rows <= FEW_ROWS, facts.bandwidth * data_share, work.bandwidth_share)
+    return where(rows <= context.few_rows, facts.bandwidth * context.quantised.data_share, work.bandwidth_share)
 
 
-def _turned(work: KernelWork) -> tuple[Real, Real, Real, Real] | None:
+def _turned(work: KernelWork, context: Pricing) -> tuple[Real, Real, Real, Real] | None:
     """Return the product as kernels for few rows cut it: weights along the tile's height, its width for the rows.
 
     Fewer rows than that width are multiplied on ordinary units, which compute nothing in vain.
@@ -165,7 +163,7 @@ def _turned(work: KernelWork) -> tuple[Real, Real, Real, Real] | None:
     if work.product is None:
         return None
     m, n, k, batch = work.product
-    return n, maximum(m, NARROWEST_TILE), k, batch
+    return n, maximum(m, context.device.constants.physics["narrowest_tile"]), k, batch
 
 
 def _either(

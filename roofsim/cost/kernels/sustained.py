@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from roofsim.numeric import smooth_shares
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
-
-#: Exponent of the soft maximum of a kernel's time and its limit by power: a controller's corner is sharp.
-CORNER: Final = 16.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,13 +46,13 @@ def window(time: Real, mean: float) -> Real:
     return share
 
 
-def sustained(time: Real, limit: Real, power: Real, share: Real) -> Sustained:
+def sustained(time: Real, limit: Real, power: Real, share: Real, corner: float) -> Sustained:
     """Return what a product's own power makes of its share of time.
 
     `limit` are the seconds in which the card may draw the energy of the product's arithmetic, `power` those of all its
-    energy as the step-wide limit counts it.
+    energy as the step-wide limit counts it, `corner` the exponent of the soft maximum of time and limit.
     """
-    longest, by_time = smooth_shares(time, limit, CORNER)
+    longest, by_time = smooth_shares(time, limit, corner)
     return Sustained(
         alone=time * share, held=longest * share, drawn=longest * (1.0 - by_time) * share, power=power * share
     )

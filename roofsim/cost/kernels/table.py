@@ -1,17 +1,15 @@
-"""Find what the kernels of inference achieve on an architecture."""
+"""Find the constants of a class of kernels on a card: those of its architecture and of the library that an engine runs."""
 
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from roofsim.numeric import real
 from roofsim.points import agreed
-from roofsim.spec import catalog
-from roofsim.spec.reading.source import read_yaml
-from roofsim.units import parse
+from roofsim.spec.constants.kernel_models import Numbers, shipped_models
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
@@ -19,16 +17,24 @@ if TYPE_CHECKING:
 
 #: What a table is called that holds for all kernel generations, or for all architectures.
 ANY, SHARED = "any", "shared"
-#: Cards whose matrix units do fewer FLOP than this per clock, in 16 bits, run other kernels than data-centre cards of their
-#: years: constants of such architectures are lent to those of them that nobody measured.
-WIDE_UNITS: Final = 1500.0
+#: What one is called that is lent to cards with narrow matrix units that nobody measured.
 NARROW: Final = "narrow"
+#: Constants that say how kernels cut a product into tiles.
+TILING: Final = ("thinness", "ramp", "wave", "reduction")
 
 
-@cache
-def _table() -> dict[str, Any]:
-    found: dict[str, Any] = read_yaml(catalog.root() / "hardware" / "constants" / "inference.yaml").data
-    return found
+def arithmetic_of(math_: str) -> str:
+    """Return the arithmetic under which kernels of a number format were measured.
+
+    >>> arithmetic_of("bf16"), arithmetic_of("int8")
+    ('16-bit', 'fp8')
+    """
+    return shipped_models().arithmetic.get(math_, "16-bit")
+
+
+def own_rates() -> tuple[str, ...]:
+    """Return the number formats whose products' share of the peak was measured on single kernels, not in whole steps."""
+    return shipped_models().own_rates
 
 
 def constants_for(
@@ -36,10 +42,11 @@ def constants_for(
 ) -> tuple[bool, dict[str, float]]:
     """Return what `constants_of` does, for a card."""
     rate = device.architecture.flops_per_clock
-    narrow = rate is not None and rate < WIDE_UNITS
-    return constants_of(
+    narrow = rate is not None and rate < device.constants.physics["wide_units"]
+    measured, numbers = constants_of(
         operation, device.architecture.name, generation, arithmetic, card=_measured_card(device), narrow=narrow
     )
+    return measured, dict(numbers)
 
 
 def _measured_card(device: Device) -> str | None:
@@ -47,14 +54,12 @@ def _measured_card(device: Device) -> str | None:
 
     Itself, else the one whose compute units have the most similar share of the memory bandwidth.
     """
-    cards: dict[str, dict[str, Any]] = _table()["cards"]
+    cards = shipped_models().cards
     if device.name in cards:
         return device.name
     clock, units, bandwidth = device.clock, device.compute_units, device.bandwidth
     sisters = {
-        name: float(facts["bytes_per_clock"])
-        for name, facts in cards.items()
-        if facts["architecture"] == device.architecture.name
+        name: card.bytes_per_clock for name, card in cards.items() if card.architecture == device.architecture.name
     }
     if not sisters or clock is None or units is None:
         return None
@@ -73,7 +78,7 @@ def constants_of(
     *,
     card: str | None = None,
     narrow: bool = False,
-) -> tuple[bool, dict[str, float]]:
+) -> tuple[bool, Numbers]:
     """Return whether an architecture's kernels were measured, and the constants of a kernel generation.
 
     The generation's own (on a measured card, else medians over the architecture's), else medians over generations, else over
@@ -82,26 +87,22 @@ def constants_of(
     >>> constants_of("gemm", "hopper", None, "16-bit")[0], constants_of("gemm", "rdna3", None, "16-bit")[0]
     (True, False)
     """
-    table = _table()[operation]
+    table = shipped_models().classes[operation]
     for name in (generation, ANY):
         for place in (card, architecture):
-            own = table.get(place, {}).get(name, {})
+            own = table.get(place or "", {}).get(name or "", {})
             if arithmetic in own:
-                return True, _numbers(own[arithmetic])
+                return True, own[arithmetic]
     lenders = table.get(NARROW, {}).get(ANY, {}) if narrow else {}
-    for lent in (lenders, table[SHARED].get(generation, {})):
+    for lent in (lenders, table[SHARED].get(generation or "", {})):
         if arithmetic in lent:
-            return False, _numbers(lent[arithmetic])
-    return False, _numbers(table[SHARED][ANY][arithmetic])
-
-
-def _numbers(written: dict[str, Any]) -> dict[str, float]:
-    return {name: parse(value, "s") if isinstance(value, str) else float(value) for name, value in written.items()}
+            return False, lent[arithmetic]
+    return False, table[SHARED][ANY][arithmetic]
 
 
 def factor_of(architecture: Architecture, operation: str, generation: str | None) -> float:
     """Return the speed of a kernel generation that nobody measured against those that were."""
-    measured = [name for name in _table()[operation].get(architecture.name, {}) if name != ANY]
+    measured = [name for name in shipped_models().classes[operation].get(architecture.name, {}) if name != ANY]
     if generation is None or generation in measured or not measured:
         return 1.0
     speeds = sorted(architecture.attention_generations.get(name, 1.0) for name in measured)

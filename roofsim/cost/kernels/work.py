@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Final
 
+from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.records import dataclass, field
 from roofsim.spec.mechanisms import ALL, Mechanisms
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
 
-#: Formats that ordinary units of one vendor and matrix units of another have; the two reach different shares.
-_ON_BOTH: Final = ("fp32", "fp64")
 #: Classes that read what no kernel just before them wrote.
 _SCATTERED: Final = ("embedding", "gather", "optimizer")
 #: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
@@ -88,17 +87,22 @@ class KernelWork:
 class Pricing:
     """Context of pricing: the device, the layout of images, and how the engine multiplies.
 
-    `stream_limit` is what a product of few rows draws at most, in bytes per second; `serving` says which kernels run in
-    inference (None: price as a training step).
+    `library` says whose kernels run, `stream_limit` what a product of few rows draws at most, in bytes per second, and
+    `serving` which kernels an engine puts together in inference.
     """
 
     device: Device
     channels_last: bool = False
-    half_accumulation: bool = False
+    library: KernelLibrary = field(default_factory=KernelLibrary)
     quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
     serving: Serving | None = None
     mechanisms: Mechanisms = ALL
+
+    @property
+    def few_rows(self) -> float:
+        """Rows up to which a product streams its weights."""
+        return self.device.constants.physics["few_rows"]
 
     def heavy(
         self,
@@ -115,7 +119,7 @@ class Pricing:
         device = self.device
         math = math or str(op.math or op.inputs[0].dtype)
         peak, on_tensor = self.product_rate(math)
-        key = f"{math}_matrix" if on_tensor and math in _ON_BOTH else math
+        key = device.share_key(math)
         share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
         spared: Real = 1.0
         for name, factor in conditions:
@@ -144,11 +148,7 @@ class Pricing:
 
     def product_rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of products of a format as the engine adds them up, and whether matrix units give it."""
-        return self.device.rate(f"{math}_fp16" if self._adds_in_half(math) else math)
-
-    def _adds_in_half(self, math: str) -> bool:
-        """Whether products of a format are added up in fp16, at a rate of its own (GeForce cards)."""
-        return self.half_accumulation and f"{math}_fp16" in self.device.tensor
+        return self.device.product_rate(math, half=self.library.half_accumulation)
 
     def light(
         self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"

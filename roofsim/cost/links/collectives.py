@@ -20,6 +20,7 @@ from roofsim.errors import NoDataError, did_you_mean
 from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
 from roofsim.points import anywhere
 from roofsim.records import dataclass
+from roofsim.spec.constants.physics import shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,8 +33,6 @@ __all__ = ["KINDS", "CollectiveTime", "Fabric", "collective_time", "fabric_of", 
 KINDS: Final = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send_recv")
 #: How often a message runs round a ring.
 ROUNDS: Final = {"all_reduce": 2.0}
-#: Exponent of the soft maximum of transfer inside nodes and between them.
-OVERLAP: Final = 4.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -323,7 +322,7 @@ def _lesser(a: Real, b: Real, norm: float) -> Real:
 
 def _time(launch: Real, latency: Real, inside: Real, outside: Real, corner: float) -> CollectiveTime:
     """Put the parts of an algorithm together: a launch, then latency and transfer at the same time."""
-    wire, near = smooth_shares(inside, outside, OVERLAP)
+    wire, near = smooth_shares(inside, outside, shipped_physics()["node_overlap"])
     body, waiting = smooth_shares(latency, wire, corner)
     moved = (1.0 - waiting) * body
     return CollectiveTime(

@@ -56,13 +56,11 @@ def _share(model: EncoderDecoderModel, shares: Shares) -> EncoderDecoderModel:
     kv_heads, width = model.num_key_value_heads, model.intermediate_size
     assert kv_heads is not None
     assert width is not None
-    return model.model_copy(
-        update={
-            "num_attention_heads": model.num_attention_heads / shares.tensor,
-            "num_key_value_heads": shares.of_heads(kv_heads),
-            "intermediate_size": shares.of_tensor(width),
-            "vocab_size": shares.of_tensor(model.vocab_size),
-        }
+    return model.with_sizes(
+        num_attention_heads=model.num_attention_heads / shares.tensor,
+        num_key_value_heads=shares.of_heads(kv_heads),
+        intermediate_size=shares.of_tensor(width),
+        vocab_size=shares.of_tensor(model.vocab_size),
     )
 
 
@@ -283,8 +281,7 @@ class _EncoderDecoder:
 
     def _heads(self, *, causal: bool = False) -> Heads:
         model = self.model
-        assert model.head_size is not None
-        assert model.num_key_value_heads is not None
+        assert model.head_size is not None and model.num_key_value_heads is not None  # noqa: PT018
         return Heads(
             heads=model.num_attention_heads,
             kv_heads=model.num_key_value_heads,

@@ -13,6 +13,7 @@ from roofsim.search.fitting.layouts import Fewest, fewest_gpus
 from roofsim.search.fitting.models import LargestModel, family_of, largest_model
 from roofsim.search.fitting.sizes import checked_word, largest_size
 from roofsim.search.fitting.state import State, state_of
+from roofsim.spec import usual
 from roofsim.spec.model.sized import Sized, sized
 from roofsim.spec.scenario.document import with_override
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 SCHEMA: Final = "roofsim/fit/1"
 FEWEST: Final = ("gpus",)
-#: What trains a model that is given by its size, where no engine is named: bf16 with fp32 master parameters.
-USUAL_ENGINE: Final = "megatron-core"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -123,7 +122,7 @@ def _with_engine(document: Document, shape: Sized | None) -> tuple[Document, lis
     unstated = isinstance(workload, dict) and not {"engine", "phase"} & set(workload)
     if shape is None or not unstated:
         return document, []
-    return with_override(document, "engine", USUAL_ENGINE, "fit"), [f"engine: {USUAL_ENGINE}, as none is named"]
+    return with_override(document, "engine", usual.TRAINER, "fit"), [f"engine: {usual.TRAINER}, as none is named"]
 
 
 def _placed(bench: Bench) -> bool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
 from roofsim.spec import catalog
+from roofsim.spec.constants.physics import Physics, shipped_physics
 from roofsim.spec.reading.quantity import Bandwidth, Energy, Seconds
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
@@ -86,6 +87,8 @@ class Constants(_Strict):
         Speed of the L2 cache against memory, for what the kernel before left in it.
     immaturity
         Slowdown of kernels with a library that came out with the chip; it fades over two years (`youth`).
+    physics
+        Constants that belong to no class of kernels alone.
     transposes
         Number format -> share of a read and a write of input and output that a channels-first convolution on matrix
         units adds per pass.
@@ -104,6 +107,7 @@ class Constants(_Strict):
     energy: Energies
     architectures: dict[str, Deviation] = Field(default_factory=dict)
     gpus: dict[str, Deviation] = Field(default_factory=dict)
+    physics: Physics = Field(default_factory=shipped_physics)
     spreads: dict[str, Spreads] = Field(default_factory=dict, description="seen and unseen cards.")
     sources: dict[str, str] = Field(default_factory=dict)
     fitted: dict[str, Text] = Field(default_factory=dict, description="Command, data and residuals of the fit.")
@@ -143,6 +147,10 @@ class Overlay(_Strict):
     kernel_floor: Seconds | None = Field(default=None, description="Device time of the smallest kernel.")
     issue_factor: Annotated[float, Field(gt=0.0, le=20.0)] | None = Field(
         default=None, description="Host time per kernel against the reference host."
+    )
+    physics: dict[str, float] = Field(
+        default_factory=dict,
+        description="Constants of hardware/constants/physics.yaml -> other values, in their units.",
     )
     source: str = ""
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from datetime import date
-from typing import Annotated, Any, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 _DATE: Final = re.compile(r"(\d{4})(?:-(\d{1,2})(?:-(\d{1,2}))?)?")
 _VERSION: Final = re.compile(r"[vb]?\d{1,9}(\.\d{1,9}){0,5}[a-z0-9.-]{0,20}", re.IGNORECASE)
@@ -98,9 +101,34 @@ def older(version: str, other: str) -> bool:
     >>> older("0.1.6", "0.2.0"), older("0.2", "0.2.0"), older("0.10", "0.9"), older("b4000", "b6325")
     (True, False, False, True)
     """
-    one, two = ([int(part) for part in re.findall(r"\d+", text)] for text in (version, other))
+    one, two = _numbers(version), _numbers(other)
     length = max(len(one), len(two))
     return one + [0] * (length - len(one)) < two + [0] * (length - len(two))
+
+
+def is_of(version: str, release: str) -> bool:
+    """Tell whether a version is a release, or one that patches it.
+
+    >>> is_of("0.9.1", "0.9"), is_of("1", "1.0"), is_of("0.90", "0.9")
+    (True, True, False)
+    """
+    one, two = _numbers(version), _numbers(release)
+    return (one + [0] * (len(two) - len(one)))[: len(two)] == two
+
+
+def nearest(version: str, releases: Sequence[str], most: int) -> list[str]:
+    """Return the releases around a version, those before it first; `releases` are in order.
+
+    >>> nearest("2.7", ["1.0", "2.0", "2.5", "3.0", "4.0"], 3)
+    ['2.0', '2.5', '3.0']
+    """
+    after = next((place for place, one in enumerate(releases) if older(version, one)), len(releases))
+    first = min(max(after - most // 2 - 1, 0), max(len(releases) - most, 0))
+    return list(releases[first : first + most])
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def _is_date(text: str) -> bool:

@@ -58,8 +58,8 @@ def path_of(schema: type[BaseModel], name: str) -> Path_ | None:
     """Return where the fact of a flat or dotted name is; what follows a dot may go deeper. None: there is none."""
     head, *rest = name.split(".")
     known, inside = paths(schema), groups(schema)
-    if rest and head in inside and rest[0] in inside[head].model_fields:
-        return (head, *rest)
+    if rest and head in inside:
+        return (head, *rest) if rest[0] in inside[head].model_fields else None
     if head in known:
         return (*known[head], *rest)
     return (head, *rest) if head in schema.model_fields and head not in inside else None
@@ -106,8 +106,7 @@ class Stated:
             name = ".".join(keys)
             where = path_of(schema, name)
             if where is None or where[0] in NO_FACTS:
-                hint = did_you_mean(name, names(schema))
-                raise SpecError(Problem(f"unknown engine fact {name!r}", place(keys), path, hint))
+                raise SpecError(_unknown(schema, name, place(keys), path))
             if where in seen:
                 raise SpecError(Problem(f"{name!r} and {seen[where]!r} state the same engine fact", place(keys), path))
             seen[where] = name
@@ -140,6 +139,15 @@ class Stated:
             if path[:length] in self.written:
                 return replace(problem, path=start + ".".join((self.written[path[:length]], *path[length:])))
         return problem
+
+
+def _unknown(schema: type[BaseModel], name: str, place: Place, path: str) -> Problem:
+    """Return the problem of a fact that there is not; of a group without facts, with how to write one."""
+    if name in groups(schema):
+        fact = next(iter(groups(schema)[name].model_fields))
+        hint = f"State facts of it: {name}: {{{fact}: ...}}, or {name}.{fact}."
+        return Problem(f"{name} is a group of engine facts; expected a mapping", place, path, hint)
+    return Problem(f"unknown engine fact {name!r}", place, path, did_you_mean(name, names(schema)))
 
 
 def leaves(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[tuple[Path_, Any]]:

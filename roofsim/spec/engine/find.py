@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
 from roofsim.spec import catalog
-from roofsim.spec.engine.choice import EngineChoice, decimal_year, older, read_choice
+from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
 from roofsim.spec.engine.schema import Engine, stated_engine
 from roofsim.spec.engine.versions import Before, Releases, Variant
 from roofsim.spec.reading.source import Document
@@ -39,6 +39,7 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     name = catalog.resolve_name("engine", choice.name, place, "workload.engine")
     found = stated_engine(catalog.load("engine", name))
     parts = _releases(found.document) if choice.narrows else Releases()
+    _check_version(choice, parts, name, place)
     notes = [] if catalog.normal(choice.name) == name else [f"engine {choice.name}: {name}"]
     changed: list[str] = []
     for entry in parts.versions:
@@ -70,6 +71,16 @@ def _variant(parts: Releases, wanted: str, name: str, place: Place) -> Variant:
         hint = did_you_mean(wanted, parts.variants) or f"{name} has no variants: leave +{wanted} out."
         raise SpecError(Problem(f"unknown variant {wanted[:40]!r} of {name}", place, "workload.engine", hint))
     return found
+
+
+def _check_version(choice: EngineChoice, parts: Releases, name: str, place: Place) -> None:
+    """Refuse a version that an engine's list of releases does not have; patch releases belong to the one that they patch."""
+    if choice.version is None or not parts.releases or any(is_of(choice.version, one) for one in parts.releases):
+        return
+    near = nearest(choice.version, list(parts.releases), 3)
+    known = ", ".join(f"{one} ({parts.releases[one]})" for one in near)
+    hint = f"Nearest known: {known}. For another, state when it came out: {name}@YYYY-MM."
+    raise SpecError(Problem(f"unknown version {choice.version!r} of {name}", place, "workload.engine", hint))
 
 
 def _is_before(choice: EngineChoice, entry: Before, parts: Releases, name: str, place: Place) -> bool:

@@ -19,9 +19,9 @@ class FusionFacts(Facts):
     groups: Annotated[tuple[FusionGroup, ...], Flat("fusion")] = Field(
         default=(),
         description="pointwise: a compiler merges what is between heavy ops; bias_dropout_add: a library's kernel. "
-        "In training, qkv and gate_up: one matmul; gated_activation: activation and product of a gated MLP in one kernel. "
-        "In inference: these, and residual_norm (residual sum inside the norm). bias_activation (bias and GELU in one "
-        "kernel) changes no price: biases ride in the matmul.",
+        "qkv and gate_up: one matmul; gated_activation: activation and product of a gated MLP in one kernel. In inference "
+        "also residual_norm (residual sum inside the norm). bias_activation (bias and GELU in one kernel) changes no price: "
+        "biases ride in the matmul.",
     )
     compiled: Literal["model", "layers"] = Field(
         default="model",

@@ -196,6 +196,12 @@ def stated_engine(document: Document) -> Stated:
 
 
 @cache
+def unnamed() -> Engine:
+    """Return an engine of default facts."""
+    return Engine(name="unnamed")
+
+
+@cache
 def catalog_engine(name: str) -> Engine:
     """Return an engine of the catalog, as its file says.
 

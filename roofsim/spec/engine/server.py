@@ -59,6 +59,14 @@ class ServerFacts(Strict):
         description="What preallocated_share is a share of: the device's memory, for weights, cache and activations; the "
         "same, for weights and cache alone (static); or what weights and activations leave (free)."
     )
+    options: dict[str, str] = Field(
+        default_factory=dict,
+        description="Options that only this server has, as `serving` takes them -> what is meant by them; what stands "
+        "before a colon is the same in engines that mean the same.",
+    )
+    former_options: dict[str, str] = Field(
+        default_factory=dict, description="Options that earlier versions had -> what takes their place."
+    )
     host_time_per_request: SecondsOrNone = Field(
         default=0.0, description="Seconds between client and scheduler and back, before the first token."
     )

@@ -44,6 +44,10 @@ class PrecisionFacts(Facts):
         default_factory=dict,
         description="Family of `formats` -> GPU architectures that its kernels do not run on: an error; left out: none stated.",
     )
+    stored_only: tuple[FormatFamily, ...] = Field(
+        default=(),
+        description="Families of `formats` whose weights it expands, although cards have arithmetic in that format.",
+    )
     expands_foreign_formats: bool = Field(
         default=False,
         description="Where the card lacks a format's arithmetic (fp8, fp4, int8), its weights are multiplied in 16 bits; "
@@ -80,6 +84,10 @@ class TrainingFacts(Facts):
     )
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
+    )
+    adapter_type: Literal["parameters", "fp32"] = Field(
+        default="parameters",
+        description="Type of adapters beside a 16-bit model, where the scenario states none: the model's, or fp32.",
     )
     loss_metrics: Annotated[int, Field(ge=0, le=10)] = Field(
         default=0, description="Metrics that the trainer computes of every micro batch's logits, each in fp32."

@@ -45,6 +45,11 @@ class Architecture(BaseModel):
     process_energy: Annotated[float, Field(gt=0.1, le=4.0)] = Field(
         default=1.0, description="Energy of an operation against the 7 nm class."
     )
+    matrix_energy: dict[Literal["16-bit", "8-bit"], Energy] = Field(
+        default_factory=dict,
+        description="Energy of a FLOP of matrix arithmetic at full clock, static power included, where it is not that of the "
+        "process: matrix units that are fed from registers.",
+    )
     product_energy: Energy | None = Field(
         default=None,
         description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "

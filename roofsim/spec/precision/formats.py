@@ -36,8 +36,6 @@ class WeightFormat:
         Whether llama.cpp's rules give some tensors more bits.
     wide_vectors
         Whether norms, biases and routers are kept in fp32.
-    engines
-        Engines that read it.
     own
         Encodings of its own beside those of all formats.
     wide, only
@@ -54,7 +52,6 @@ class WeightFormat:
     arithmetic: str | None = None
     mixture: bool = False
     wide_vectors: bool = False
-    engines: tuple[str, ...] = ()
     bits: float | None = None
     own: dict[str, Encoding] = field(default_factory=dict)
     wide: dict[str, float] = field(default_factory=dict)
@@ -78,13 +75,12 @@ class WeightFormat:
 
 QUANTISE: Final = "ggml-org/llama.cpp, src/llama-quant.cpp (llama_tensor_get_type, tensor_allows_quantization)"
 _HEADS_IN_16_BITS: Final = "embedding and head are left out by their quantisers"
-_COMPRESSED: Final = ("vllm", "sglang", "tensorrt-llm")
 
 
 def _gguf(name: str, encoding: str) -> WeightFormat:
     return WeightFormat(
         name=name, encoding=encoding, source=QUANTISE, covers=(LINEAR, HEAD, EMBEDDING), mixture=True,
-        wide_vectors=True, engines=("llama.cpp",),
+        wide_vectors=True,
     )  # fmt: skip
 
 
@@ -99,35 +95,35 @@ FORMATS: Final = {
     found.name: found
     for found in (
         WeightFormat(
-            name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433", engines=(*_COMPRESSED, "torchtitan")
+            name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433"
         ),
-        WeightFormat(name="mxfp8", encoding="mxfp8", arithmetic="fp8", source=OCP, engines=_COMPRESSED),
+        WeightFormat(name="mxfp8", encoding="mxfp8", arithmetic="fp8", source=OCP),
         WeightFormat(
-            name="nvfp4", encoding="nvfp4", arithmetic="fp4", engines=_COMPRESSED,
+            name="nvfp4", encoding="nvfp4", arithmetic="fp4",
             source=f"arXiv 2509.25149; {_HEADS_IN_16_BITS} (NVIDIA TensorRT-Model-Optimizer)",
         ),
         WeightFormat(
-            name="mxfp4", encoding="mxfp4", arithmetic="fp4", engines=(*_COMPRESSED, "llama.cpp"),
+            name="mxfp4", encoding="mxfp4", arithmetic="fp4",
             source=f"{OCP}; {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="int8", encoding="int8", arithmetic="int8", engines=(*_COMPRESSED, "fastertransformer", "huggingface"),
+            name="int8", encoding="int8", arithmetic="int8",
             source=f"weights and activations of 8 bits (arXiv 2211.10438); {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="int4", encoding="int4", engines=(*_COMPRESSED, "autoawq", "exllamav2", "huggingface"),
+            name="int4", encoding="int4",
             source=f"arXiv 2306.00978 (AWQ), 2210.17323 (GPTQ); {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="q4f16_1", encoding="q4f16_1", covers=(LINEAR, HEAD, EMBEDDING), engines=("mlc-llm",),
+            name="q4f16_1", encoding="q4f16_1", covers=(LINEAR, HEAD, EMBEDDING),
             source="mlc-ai/mlc-llm, python/mlc_llm/quantization: linear layers, head and embedding alike",
         ),
         WeightFormat(
-            name="nf4", encoding="nf4", engines=("huggingface",),
+            name="nf4", encoding="nf4",
             source=f"bitsandbytes Linear4bit; {_HEADS_IN_16_BITS} (transformers, modules_to_not_convert)",
         ),
         WeightFormat(
-            name="nf4-dq", encoding="nf4-dq", engines=("huggingface",),
+            name="nf4-dq", encoding="nf4-dq",
             source=f"bitsandbytes with bnb_4bit_use_double_quant (arXiv 2305.14314); {_HEADS_IN_16_BITS}",
         ),
         *(_gguf(name, encoding) for name, encoding in GGUF.items()),
@@ -171,7 +167,6 @@ def weight_format(name: str) -> WeightFormat | None:
         return None
     return WeightFormat(
         name=name, encoding=name, bits=float(matched[1]), covers=(LINEAR, HEAD), others={HEAD: "exl2-head"},
-        engines=("exllamav2",),
         source="turboderp/exllamav2: the name states the mean over the linear layers, scales included; the embedding is fp16",
     )  # fmt: skip
 

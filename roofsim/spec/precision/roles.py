@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Self
+from typing import TYPE_CHECKING, Final, Literal, Self
 
 from roofsim.errors import Problem, SpecError, did_you_mean
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, replace
 from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
-from roofsim.spec.precision.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
+from roofsim.spec.precision.formats import EXL2_RANGE, FORMATS, WeightFormat, format_family, weight_format
+
+if TYPE_CHECKING:
+    from roofsim.spec.engine.state import PrecisionFacts
 
 #: Names without a weight format.
 WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
@@ -102,12 +105,10 @@ class Stack:
         What is run.
     gpu, arithmetic
         The card's name and the number formats that it has a peak for; None: whatever is asked.
-    engine, sixteen
-        The engine's name and the 16-bit type that it computes in beside narrow weights.
-    meanings
-        Precision name -> the weight format that the engine means by it.
-    expands
-        Whether the engine multiplies in 16 bits where the card lacks a format's arithmetic.
+    engine, facts
+        The engine's name and its types; None: nothing is stated of them.
+    sixteen
+        The 16-bit type that is computed in beside narrow weights.
     """
 
     phase: str = "forward"
@@ -115,8 +116,20 @@ class Stack:
     arithmetic: tuple[str, ...] | None = None
     engine: str = ""
     sixteen: str = "fp16"
-    meanings: dict[str, str] = field(default_factory=dict)
-    expands: bool = False
+    facts: PrecisionFacts | None = None
+
+    def meant(self, name: str) -> str:
+        """Return the weight format that the engine means by a precision's name."""
+        return name if self.facts is None else self.facts.weight_formats.get(name, name)
+
+    def stores_only(self, found: WeightFormat) -> bool:
+        """Whether the engine expands a format's weights, whatever the card multiplies in."""
+        return self.facts is not None and format_family(found.name) in self.facts.stored_only
+
+    @property
+    def expands_foreign(self) -> bool:
+        """Whether the engine multiplies in 16 bits where the card lacks a format's arithmetic."""
+        return self.facts is not None and self.facts.expands_foreign_formats
 
     def has(self, name: str) -> bool:
         """Whether the card computes in a format."""
@@ -207,7 +220,7 @@ def named_precision(name: str, recipe: str, gradient_type: str, stack: Stack) ->
     name = name if known_precision(name) else name.lower()
     if not known_precision(name):
         raise SpecError(Problem(f"unknown precision {name!r}", path=PATH, hint=unknown_precision(name)))
-    found = weight_format(stack.meanings.get(name, name))
+    found = weight_format(stack.meant(name))
     if found is not None:
         return formatted_precision(name, found, recipe, gradient_type, stack)
     if name in ("fp32", "tf32"):
@@ -240,10 +253,10 @@ def formatted_precision(name: str, found: WeightFormat, recipe: str, gradient_ty
             )
         )
     arithmetic = found.arithmetic
-    if arithmetic is None or (arithmetic != "fp8" and stack.engine == "llama.cpp"):
+    if arithmetic is None or stack.stores_only(found):
         return _weight_only(name, found, stack, ())
     if not stack.has(arithmetic):
-        if trains or not stack.expands:
+        if trains or not stack.expands_foreign:
             raise no_arithmetic(name, arithmetic, stack)
         note = f"{stack.gpu} has no {arithmetic} arithmetic: {stack.engine} stores {name} weights and multiplies in 16 bits"
         return _weight_only(name, found, stack, (note,))
@@ -268,7 +281,7 @@ def _weight_only(name: str, found: WeightFormat, stack: Stack, notes: tuple[str,
 
 def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Precision:
     """Store the weights of a mapping in a format that its arithmetic does not share."""
-    found = weight_format(stack.meanings.get(name, name))
+    found = weight_format(stack.meant(name))
     assert found is not None
     if stack.phase == "train":
         raise SpecError(

@@ -25,6 +25,7 @@ class ScheduleRules(Protocol):
 
     name: str
     description: str
+    source: str
     virtual_stages: tuple[int, int | None]
 
     def with_virtual_stages(self, virtual: Real) -> ScheduleRules:
@@ -38,7 +39,12 @@ class ScheduleRules(Protocol):
 
 
 def load_schedule(name: str, virtual: Real = 1.0) -> ScheduleRules:
-    """Return the schedule of a name, with so many chunks of layers per stage.
+    """Return the schedule that runs under a name with so many chunks of layers per stage; raises as `schedule_of` does."""
+    return schedule_of(name).with_virtual_stages(virtual)
+
+
+def schedule_of(name: str) -> ScheduleRules:
+    """Return the schedule of a name.
 
     Raises
     ------
@@ -57,7 +63,7 @@ def load_schedule(name: str, virtual: Real = 1.0) -> ScheduleRules:
         schedule = plugin.load(_as_schedule)
         if schedule.name != name:
             raise plugin.refusal(f"calls itself {schedule.name!r}: expected the entry point's name {name!r}")
-    return schedule.with_virtual_stages(virtual)
+    return schedule
 
 
 def _as_schedule(found: Any) -> ScheduleRules | None:

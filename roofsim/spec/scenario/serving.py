@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
 from roofsim.spec.reading.spoken import count
 from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.scenario.serving_words import Count, Share, Words
-
-#: What serves where no engine is named.
-USUAL_ENGINE: Final = "vllm"
 
 
 class _Strict(BaseModel):

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
 from roofsim.spec.reading.quantity import Bytes
 from roofsim.spec.reading.spoken import count
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
-#: Word -> the engine whose option it is, and what is meant, for users of another engine.
-WORDS: Final[dict[str, tuple[str, str]]] = {
-    "parallel": ("llama.cpp", "requests that run at once: max_num_seqs"),
-    "ctx_size": ("llama.cpp", "the room of the cache, which follows from the memory"),
-    "batch_size": ("llama.cpp", "tokens of a step: max_num_batched_tokens"),
-    "ubatch_size": ("llama.cpp", "tokens of a pass: max_num_batched_tokens"),
-    "kv_unified": ("llama.cpp", "one cache for all requests, as it is"),
-    "kv_offloading_size": ("vllm", "a cache of prefixes on the host"),
-    "swap_space": (
-        "vllm V0",
-        "preempted requests are computed again; kv_offloading_size keeps their cache on the host",
-    ),
-    "hicache_ratio": ("sglang", "a cache of prefixes on the host"),
-    "hicache_size": ("sglang", "a cache of prefixes on the host"),
-    "host_cache_size": ("tensorrt-llm", "a cache of prefixes on the host"),
-}
+
+#: Settings of the load, which all servers have.
+PREFIXES: Final = ("num_prefixes", "host_cache_hit_rate")
 
 
 class Words(BaseModel):
@@ -79,11 +63,9 @@ class Words(BaseModel):
         description="Share of the cached tokens of prompts that lie on the host and are copied to the GPU.",
     )
 
-    def stated_words(self) -> Iterator[tuple[str, str, str]]:
-        """Yield the words of single engines that are stated: word, its engine, what is meant."""
-        for word, (engine, meant) in WORDS.items():
-            if getattr(self, word) is not None:
-                yield word, engine, meant
+    def stated_words(self) -> list[str]:
+        """Return the options of single engines that are stated."""
+        return [word for word in Words.model_fields if word not in PREFIXES and getattr(self, word) is not None]
 
     def host_bytes(self, pool: float, gpus: float) -> float:
         """Return the host memory for the cache of one GPU, of a replica of so many GPUs with such pools; 0: none."""

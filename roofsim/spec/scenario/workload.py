@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from roofsim.spec import usual
 from roofsim.spec.engine.choice import EngineChoice
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
@@ -130,7 +131,7 @@ class Workload(_Strict):
         description="Activations that the backward pass computes again instead of keeping them; also {policy: full, every: 2}.",
     )
     engine: str | EngineChoice = Field(
-        default="pytorch-eager",
+        default=usual.ENGINE,
         description="Software stack: which kernels run, how they are fused and launched, what is kept in memory; also name@version "
         "or name@date (autoawq@0.1.6, llama.cpp@2024-05), name+variant, or a mapping of them.",
     )
@@ -328,7 +329,7 @@ class HardwareChoice(_Strict):
     """On what it runs."""
 
     gpu: Annotated[str | dict[str, Any], Named] = Field(
-        default="a100-sxm4-80gb",
+        default=usual.GPU,
         description="GPU: a catalog name such as h100 or rtx4090, or a mapping that describes one.",
     )
     gpus: Positive | None = Field(default=None, description="Number of GPUs. Default: the product of the degrees.")

@@ -102,6 +102,10 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
             Problem(f"{given} was measured on {overlay.gpu}, not on {found.gpu.name}", place, "hardware.calibration")
         )
     gpus = found.constants.gpus | {overlay.gpu: overlay.deviation}
+    try:
+        physics = found.constants.physics.with_values(overlay.physics)
+    except ValueError as error:
+        raise SpecError(Problem(str(error), place, "hardware.calibration")) from error
     architecture, host = found.architecture, found.system.host
     if overlay.kernel_floor is not None:
         architecture = architecture.model_copy(update={"kernel_floor": overlay.kernel_floor})
@@ -109,7 +113,7 @@ def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
         host = host.model_copy(update={"issue_factor": overlay.issue_factor})
     return replace(
         found,
-        constants=found.constants.model_copy(update={"gpus": gpus}),
+        constants=found.constants.model_copy(update={"gpus": gpus, "physics": physics}),
         architecture=architecture,
         system=found.system.model_copy(update={"host": host}),
         origins=((f"constants of {found.gpu.name}", f"file {path}"),),

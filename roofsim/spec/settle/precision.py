@@ -80,8 +80,7 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
         engine=engine.name,
         sixteen="bf16" if engine.precision.default == "bf16" else "fp16",
-        meanings=engine.precision.weight_formats,
-        expands=engine.precision.expands_foreign_formats,
+        facts=engine.precision,
     )
 
 

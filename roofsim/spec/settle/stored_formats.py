@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine
-from roofsim.spec.precision.formats import FormatFamily, format_family, weight_format
+from roofsim.spec.precision.formats import FormatFamily, format_family
 
 if TYPE_CHECKING:
     from roofsim.errors import Place
@@ -24,7 +24,7 @@ def check_loads(
     SpecError
         When the engine states what it loads, and it is not among that, or not on this architecture.
     """
-    family, found = family or format_family(name), weight_format(name)
+    family = family or format_family(name)
     if engine.precision.formats is not None and family not in engine.precision.formats:
         raise SpecError(
             Problem(
@@ -51,7 +51,7 @@ def check_loads(
                 "If yours has them, state workload.engine_facts.formats_not_on: {}.",
             )
         )
-    if engine.precision.formats is None and (found is None or engine.name not in found.engines):
+    if engine.precision.formats is None:
         loaders = ", ".join(_loaders(family))
         return [f"not stated whether {engine.name} loads {name}, as {loaders} do; priced as if it had such kernels"]
     return []

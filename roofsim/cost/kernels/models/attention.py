@@ -36,6 +36,8 @@ class AttentionShape:
         1 where a query sees no later keys, else 0.
     itemsize, cache_itemsize
         Bytes per element of queries and of the key-value cache.
+    seen
+        Mean number of keys that a query sees, where that is not what mask and window say (queries of one of several ranks).
     """
 
     batch: Array
@@ -50,6 +52,7 @@ class AttentionShape:
     latent: Array
     itemsize: Array
     cache_itemsize: Array
+    seen: Array | None = None
 
     def cached_bytes(self) -> Array:
         """Return bytes of keys and values that a call reads once; a window cuts them."""
@@ -66,6 +69,8 @@ class AttentionShape:
 
         With a mask the i-th of q queries sees ``context - q + i`` keys, at most `window` of them.
         """
+        if self.seen is not None:
+            return self.seen
         first = self.context - self.query
         capped = np.clip(self.window, first, self.context)
         masked = ((capped**2 - first**2) / 2.0 + np.minimum(self.window, capped) * (self.context - capped)) / self.query

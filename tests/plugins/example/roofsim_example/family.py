@@ -7,6 +7,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.tensor import INT64
 from roofsim.lower.blocks.convolutional import VisionLayers
+from roofsim.lower.blocks.losses import cross_entropy
 from roofsim.lower.call import Call
 from roofsim.spec.model.base import ModelSpec, Size
 from roofsim.spec.model.plugged import Family
@@ -45,7 +46,7 @@ def lower_mlp_lm(model: MlpLanguageModel, call: Call) -> OpGraph:
         if call.trains:
             rows = call.batch * length
             labels = layers.labels(rows)
-            layers.cross_entropy(layers.view(logits, "reshape", rows, model.vocab_size), labels, x)
+            cross_entropy(layers, layers.view(logits, "reshape", rows, model.vocab_size), labels, x)
     return b.graph()
 
 

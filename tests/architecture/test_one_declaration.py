@@ -21,6 +21,7 @@ OTHERS = {
     "StoredWeights.key_value_cache": "the type of the cache in a checkpoint",
     "Offload.key_value_cache": "where the cache is",
     "AddOptimizerStep.gradient_type": "a number format, of the resolved precision",
+    "AttentionKernelFacts.measured_as": "the kernel by whose measurements another is priced",
     "Autograd.silu_backward": "an option of a pass",
 }
 #: Facts that one call may take out of an engine before it should take the engine, or a group.
