@@ -92,9 +92,11 @@ def _sorted(flags: Mapping[str, Parameter], words: Sequence[str]) -> tuple[dict[
 
 
 def _placed(parameters: Sequence[Parameter], alone: list[str], given: dict[str, list[str]]) -> bool:
-    """Give words without a flag to the arguments, in order; tell whether that came out even."""
+    """Give words without a flag to the arguments, in order; tell whether that came out even, and nothing required is missing."""
     for parameter in parameters:
         if parameter.flags:
+            if parameter.required and parameter.name not in given:
+                return False
             continue
         taken = alone if parameter.many else alone[:1]
         if taken:

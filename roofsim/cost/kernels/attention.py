@@ -101,13 +101,13 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
-    peak, _ = device.rate(math)
+    peak, on_tensor = device.rate(math)
     compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
     rate = device.vector_rate
-    if vectored and rate is not None:
-        # Heads with keys of their own are computed on ordinary units, without padding.
+    if rate is not None and (vectored or not on_tensor):
+        # Ordinary units compute without padding: wider types than matrix units take, and heads with keys of their own.
         own = shape.flops / (rate * device.constants.factors["vector"])
-        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
+        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute) if on_tensor else own)
     return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
