@@ -50,7 +50,9 @@ class _Unset:
 UNSET: Final[Any] = _Unset()
 BOUNDS: Final = ("gt", "ge", "lt", "le")
 #: Options of a field that limit no values, or that `roofsim.schema.accept` knows.
-_KNOWN: Final = frozenset({*BOUNDS, "default", "default_factory", "alias", "description", "examples", "min_length", "strict"})
+_KNOWN: Final = frozenset(
+    {*BOUNDS, "default", "default_factory", "alias", "description", "examples", "min_length", "strict"}
+)
 
 
 class FieldOf:
