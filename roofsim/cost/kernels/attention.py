@@ -76,6 +76,8 @@ ATTENTION: Final = AttentionModel()
 def price_attention(op: Attention, work: KernelWork, context: Pricing) -> KernelWork:
     """Give a fused attention kernel the rates of its model."""
     shape = _shape(op, work, context)
+    if shape.one_query and not work.on_tensor:
+        return work  # nobody measured kernels that read a cache of wider types: they stream it, on ordinary units
     limits = ATTENTION.limits(shape, work.compute_keys[0].removesuffix("_matrix"), context.device, context.library)
     return rated(work, context, limits, streams=1.0 if shape.one_query else 0.0)
 
@@ -101,13 +103,13 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
-    peak, on_tensor = device.rate(math)
+    peak, _ = device.rate(math)
     compute, memory = decode_limits(shape.sizes, card(device, peak), constants)
     rate = device.vector_rate
-    if rate is not None and (vectored or not on_tensor):
-        # Ordinary units compute without padding: wider types than matrix units take, and heads with keys of their own.
+    if vectored and rate is not None:
+        # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
-        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute) if on_tensor else own)
+        compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
     return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
