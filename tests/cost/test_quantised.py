@@ -218,4 +218,5 @@ def test_one_token_more_is_no_cliff(engine, precision):
     """Where nothing is written out, steps of neighbouring sizes are neighbours."""
     for rows in (16, 64, 256, 512):
         less, more = (seconds(precision, engine, "a100", "prefill", prompt_length=count) for count in (rows, rows + 1))
-        assert 0.98 < more / less < 1.45  # from 64 rows to 65, a second row of tiles begins
+        # From 64 rows to 65, a second row of tiles begins; llama.cpp's 513 tokens are two passes, each over all weights.
+        assert 0.98 < more / less < (1.45 if (engine, rows) == ("llama.cpp", 512) else 1.40)
