@@ -216,12 +216,6 @@ class OpGraph:
         lines = [f"    {other.name}" for other in self.ops[max(0, at - 5) : at + 6]]
         return "; around it:\n" + "\n".join(lines)
 
-    def unrolled(self) -> OpGraph:
-        """Return the graph with every block written out as often as it repeats (for tests and small graphs)."""
-        from roofsim.graph.unroll import unroll
-
-        return unroll(self)
-
     def summary(self) -> dict[str, Any]:
         """Return how large the graph is: ops, tensors, blocks."""
         return {

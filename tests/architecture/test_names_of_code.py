@@ -1,7 +1,6 @@
 """Names in the code say what they hold: no result is called `found`, and a class has its name for itself."""
 
 import ast
-from collections import defaultdict
 from pathlib import Path
 
 import pytest

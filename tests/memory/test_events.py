@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roofsim.graph.tensor import Role
+from roofsim.graph.unroll import unroll
 from roofsim.memory.allocator import FREE, AllocatorSettings, simulate
 from roofsim.memory.events import inference, reserved, training
 from roofsim.memory.profile import profile
@@ -31,7 +32,7 @@ def curve(events):
 
 def slack(graph):
     """Return what liveness rounds once and a sequence rounds parameter by parameter."""
-    return 512.0 * 8 * (2 + len(graph.unrolled().parameters()))
+    return 512.0 * 8 * (2 + len(unroll(graph).parameters()))
 
 
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -40,7 +41,7 @@ def slack(graph):
 def test_a_step_has_the_peak_of_liveness(model, recompute, precision):
     graph = graph_of(model, sequence_length=64, micro_batch_size=4, recompute=recompute, precision=precision)
     totals, _ = curve(training(graph))
-    assert max(totals) == pytest.approx(profile(graph.unrolled()).peak, abs=slack(graph))
+    assert max(totals) == pytest.approx(profile(unroll(graph)).peak, abs=slack(graph))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -69,7 +70,7 @@ def test_after_each_step_parameters_and_state_stand(optimizer):
 
 def test_the_state_is_made_at_the_end_of_the_first_step():
     graph = graph_of(TINY, sequence_length=64)
-    parameters = len(graph.unrolled().parameters())
+    parameters = len(unroll(graph).parameters())
     first, second = len(training(graph, steps=1)), len(training(graph, steps=2))
     inputs = 2
     assert first - (second - first) == parameters + 2 * parameters - inputs
@@ -90,7 +91,7 @@ def test_megatrons_buffers_stand_from_the_start():
     graph = request.program.stages[0].graph
     totals, live = curve(training(graph, 2.0))
     assert max(totals) == pytest.approx(request.profiles[0].peak, rel=0.01, abs=slack(graph))
-    assert len(live) > 3 * len(graph.unrolled().parameters())
+    assert len(live) > 3 * len(unroll(graph).parameters())
 
 
 @pytest.mark.parametrize("engine", ["pytorch-eager", "huggingface"])

@@ -12,6 +12,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Elementwise, Fused, Matmul, Normalization, View
 from roofsim.graph.tensor import DTYPES
 from roofsim.graph.text import listing
+from roofsim.graph.unroll import unroll
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares
@@ -211,7 +212,7 @@ def test_sums_are_those_of_the_layers(pipeline):
 def test_a_merged_graph_unrolls():
     passes = [MERGE, TYPES, AddBeforeNorms()]
     graph = run_passes(lowered(TINY_LLAMA, "prefill"), passes)
-    assert graph.unrolled().verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
+    assert unroll(graph).verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
 
 
 def test_gathered_rows_are_converted_once_a_token():

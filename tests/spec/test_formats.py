@@ -11,7 +11,8 @@ from roofsim.errors import SpecError
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, Place
 from roofsim.spec.precision.formats import FORMATS, GGUF, mean_bits, weight_format
 from roofsim.spec.precision.gguf import mixture, more_bits
-from roofsim.spec.precision.roles import NAMES, TRAINING, Stack, resolve_precision
+from roofsim.spec.precision.roles import NAMES, TRAINING
+from roofsim.spec.settle.precision_roles import Stack, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
 

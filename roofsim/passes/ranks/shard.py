@@ -120,8 +120,11 @@ class ReduceGradients:
             )  # fmt: skip
             name = f"{self.group}.copy{number}.{unit}"
             ops.append(
-                Copy(name=name, inputs=current, outputs=written, phase=Phase.BACKWARD, block=block, share=self.share)
-            )
+                Copy(
+                    name=name, inputs=current, outputs=written, phase=Phase.BACKWARD, block=block, share=self.share,
+                    function="into_buffer",
+                )
+            )  # fmt: skip
             current = written
         return ops
 
@@ -318,7 +321,10 @@ class ShardOptimizer:
 def _copy_out(whole: tuple[Tensor, ...], gather: AbstractOp) -> Copy:
     """Return the pass that gives gathered parameters tensors of their own."""
     written = tuple(replace(t, name=f"{t.name}.copy", role=Role.TEMPORARY, base=t, of=t) for t in whole)
-    return Copy(name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block)
+    return Copy(
+        name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block,
+        function="out_of_buffer",
+    )  # fmt: skip
 
 
 def _scaled(op: OptimizerUpdate, factor: Real) -> OptimizerUpdate:

@@ -60,6 +60,9 @@ Positive = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**12), _count
 #: The same, where there may be none.
 NonNegative = Annotated[int, BeforeValidator(count), Field(ge=0, le=10**12), _counts(ge=0, le=10**12)]
 
+#: A setting of a server: requests, slots, tokens of a step.
+Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
+
 
 def _word(words: dict[str, str]) -> BeforeValidator:
     def read(value: Any) -> Any:

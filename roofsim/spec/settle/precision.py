@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError
 from roofsim.records import replace
 from roofsim.spec.precision.formats import weight_format
-from roofsim.spec.precision.roles import (
-    PATH,
-    Precision,
-    PrecisionRoles,
+from roofsim.spec.precision.roles import PATH, Precision, PrecisionRoles, known_precision, unknown_precision
+from roofsim.spec.precision.stored_weights import StoredWeights
+from roofsim.spec.settle.precision_roles import (
     Stack,
     formatted_precision,
-    known_precision,
     named_precision,
     no_arithmetic,
     resolve_precision,
-    unknown_precision,
 )
-from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.settle.stored_formats import check_loads
 
 if TYPE_CHECKING:
