@@ -77,7 +77,7 @@ class Stage:
     in_flight: Real = 1.0
     parts: Real = 1.0
     steady: bool = False
-    grows: bool = False
+    upsamples: bool = False
 
     @property
     def repeats(self) -> Real:
@@ -147,7 +147,9 @@ def _networks(resolved: Resolved) -> Program:
     for one_network in networks:
         passes = inference_passes(wide if one_network.wide else precision, resolved.engine, decodes=False)
         graph = run_passes(_with_maps(resolved, one_network.graph), with_plugged(passes, resolved, "forward"))
-        stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
+        stages.append(
+            Stage(name=one_network.name, graph=graph, times=one_network.times, upsamples=one_network.upsamples)
+        )
     return Program(stages=tuple(stages), networks=True)
 
 

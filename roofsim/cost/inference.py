@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roofsim.cost.kernels.work import KernelWork
-    from roofsim.cost.serving import Serving
+    from roofsim.cost.serving import InferencePass
     from roofsim.graph.base import AbstractOp
 
 Works = list[tuple[int, "KernelWork"]]
 
 
-def served(ops: Sequence[AbstractOp], works: Works, serving: Serving) -> Works:
+def served(ops: Sequence[AbstractOp], works: Works, serving: InferencePass) -> Works:
     """Return the kernels of a pass of inference with what the engine merges, converts and adds."""
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}

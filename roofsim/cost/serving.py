@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Serving:
+class InferencePass:
     """An engine whose kernels run in a pass of inference.
 
     Attributes

@@ -13,7 +13,7 @@ from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.points import Diverged
 from roofsim.records import dataclass, field
-from roofsim.search.axes import Space, read_axes
+from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.resolving import Shared, SharedResolver
 from roofsim.search.stacking import Structure, stacked, structure_of
 from roofsim.search.table import Columns, Evaluated, SweepTable
@@ -67,7 +67,7 @@ def sweep_document(
 @dataclass
 class _Sweep:
     document: Document
-    space: Space
+    space: AxisGrid
     answer: Callable[[Evaluation], Result]
     importer: Importer | None
     wanted: tuple[str, ...] | None

@@ -9,7 +9,7 @@ from roofsim.cost.device import Device, device_of
 from roofsim.cost.kernels.library import KernelLibrary
 from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
-from roofsim.cost.serving import Serving
+from roofsim.cost.serving import InferencePass
 from roofsim.numeric import any_above, maximum
 from roofsim.records import replace
 from roofsim.spec.engine.phase import in_phase
@@ -60,13 +60,13 @@ def _library(resolved: Resolved) -> KernelLibrary:
     )
 
 
-def _serving(resolved: Resolved, phase: str) -> Serving | None:
+def _serving(resolved: Resolved, phase: str) -> InferencePass | None:
     """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
     engine = resolved.engine
     generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.decoder_only())
     if not generates and "train" in engine.phases:
         return None
-    return Serving(
+    return InferencePass(
         engine=in_phase(engine, phase, resolved.architecture.name),
         decodes=phase == "decode",
     )

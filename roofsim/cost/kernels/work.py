@@ -12,7 +12,7 @@ from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
-    from roofsim.cost.serving import Serving
+    from roofsim.cost.serving import InferencePass
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
 
@@ -96,7 +96,7 @@ class Pricing:
     library: KernelLibrary = field(default_factory=KernelLibrary)
     quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
-    serving: Serving | None = None
+    serving: InferencePass | None = None
     mechanisms: Mechanisms = ALL
 
     @property

@@ -128,7 +128,7 @@ def room_of(resolved: Resolved, memory: Memory) -> float:
 
 
 @dataclass
-class Bench:
+class Workbench:
     """One scenario, the attempts that were made with it, and how many changes were refused."""
 
     document: Document

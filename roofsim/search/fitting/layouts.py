@@ -11,7 +11,7 @@ from roofsim.search.fitting.bench import beyond_reach, reach
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from roofsim.search.fitting.bench import Attempt, Bench, Changes
+    from roofsim.search.fitting.bench import Attempt, Changes, Workbench
 
 #: Where the search ends.
 MOST_GPUS: Final = 2**16
@@ -67,7 +67,7 @@ class Fewest:
         }
 
 
-def fewest_gpus(bench: Bench, tokens_per_step: float | None = None) -> Fewest:
+def fewest_gpus(bench: Workbench, tokens_per_step: float | None = None) -> Fewest:
     """Search the smallest number of GPUs: 1, 2, 4, 8, then multiples of a node.
 
     What the scenario states stays; degrees of tensor and pipeline parallelism, sharding and recomputation that it
@@ -78,13 +78,13 @@ def fewest_gpus(bench: Bench, tokens_per_step: float | None = None) -> Fewest:
     tokens_per_step
         What a step should handle, where the scenario states no global batch.
     """
-    return _Search(Space(bench, tokens_per_step)).run()
+    return _LayoutSearch(LayoutSpace(bench, tokens_per_step)).run()
 
 
-class Space:
+class LayoutSpace:
     """The layouts of a number of GPUs."""
 
-    def __init__(self, bench: Bench, tokens_per_step: float | None) -> None:
+    def __init__(self, bench: Workbench, tokens_per_step: float | None) -> None:
         self.bench = bench
         resolved = bench.resolved(self.alone())
         self.resolved = resolved
@@ -175,8 +175,8 @@ def _beyond(attempt: Attempt) -> bool:
     return sum(amount for name, amount in attempt.components.items() if name not in besides) > attempt.capacity
 
 
-class _Search:
-    def __init__(self, space: Space) -> None:
+class _LayoutSearch:
+    def __init__(self, space: LayoutSpace) -> None:
         self.space = space
         self.bench = space.bench
 

@@ -10,7 +10,7 @@ from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.precision.roles import PATH, Precision, PrecisionRoles, known_precision, unknown_precision
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.settle.precision_roles import (
-    Stack,
+    Platform,
     formatted_precision,
     named_precision,
     no_arithmetic,
@@ -68,9 +68,9 @@ def _names_its_own(wanted: str | PrecisionRoles, stored: StoredWeights) -> bool:
     return isinstance(wanted, str) and wanted == stored.label and not known_precision(wanted)
 
 
-def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
+def _stack(phase: str, engine: Engine, gpu: Gpu) -> Platform:
     """Return what a card and an engine make of a precision name."""
-    return Stack(
+    return Platform(
         phase=phase,
         gpu=gpu.name,
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
@@ -80,7 +80,7 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
     )
 
 
-def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Platform) -> Precision:
     """Return the types of inference on a checkpoint's own weights.
 
     Raises
@@ -101,7 +101,7 @@ def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, 
     return replace(given, stored=stored_format, key_value_cache=cache)
 
 
-def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Stack) -> Precision:
+def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Platform) -> Precision:
     """Return a precision whose roles a result wrote out.
 
     Raises

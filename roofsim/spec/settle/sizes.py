@@ -33,7 +33,7 @@ def complete_workload(
     SpecError
         Sizes that the phase or the family does not use, or that do not divide.
     """
-    checker = _Sizes(given, model, document)
+    checker = _DefaultSizes(given, model, document)
     checker.refuse_foreign()
     checker.name_idle()
     update: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def named(model: ModelSpec) -> str:
     return f"{'an' if model.family[0] in 'aeio' else 'a'} {model.family}"
 
 
-class _Sizes:
+class _DefaultSizes:
     def __init__(self, given: Workload, model: ModelSpec, document: Document) -> None:
         self.given = given
         self.model = model
