@@ -9,7 +9,7 @@ from roofsim.records import dataclass
 from roofsim.spec.scenario.workload import ShardedOver
 
 if TYPE_CHECKING:
-    from roofsim.spec.scenario.point import Point
+    from roofsim.spec.scenario.point import Number, Point
     from roofsim.spec.scenario.workload import Parallel
 
 
@@ -100,7 +100,7 @@ def layout_of(parallel: Parallel) -> Layout:
     )
 
 
-def divisors(size: int) -> str:
+def divisors(size: Number) -> str:
     """Return the degrees that divide a size, as a message names them."""
     found = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
     return ", ".join(map(str, found[:12])) + (" ..." if len(found) > 12 else "")

@@ -8,9 +8,11 @@ from roofsim.points import Points, number_at
 from roofsim.records import dataclass, fields, is_dataclass, replace
 
 if TYPE_CHECKING:
+    from roofsim.schema.base import BaseModel
     from roofsim.spec.scenario.workload import Parallel, Workload
 
 T = TypeVar("T")
+M = TypeVar("M", bound="BaseModel")
 
 #: A whole number of one scenario, or `Points` of several; None where nobody states it.
 Number = Any
@@ -86,7 +88,7 @@ class Point:
         return (self.global_batch_size or each) // each
 
 
-def _with(section: Any, numbers: dict[str, Number]) -> Any:
+def _with(section: M, numbers: dict[str, Number]) -> M:
     changed = {name: value for name, value in numbers.items() if value is not getattr(section, name)}
     return section.model_copy(update=changed) if changed else section
 

@@ -140,7 +140,9 @@ class _Sizes:
             self.warn_beyond(length, longest, "sequence_length {} is beyond the model's max_sequence_length {}")
         return {"sequence_length": length} | self._target()
 
-    def _default_length(self, key: str, longest: int | None, *, written: int = 0, takes: str = "the model") -> int:
+    def _default_length(
+        self, key: str, longest: Number | None, *, written: Number = 0, takes: str = "the model"
+    ) -> Number:
         """Return the length where nobody states one: the smaller of `DEFAULT_LENGTH` and what the model has room for.
 
         `written`: tokens that come behind it and need room as well.
@@ -185,19 +187,18 @@ class _Sizes:
         self._check_longest(result, output or 0, encodes=encodes)
         return result | source
 
-    def _check_longest(self, lengths: dict[str, Any], output: int, *, encodes: bool) -> None:
+    def _check_longest(self, lengths: dict[str, Any], output: Number, *, encodes: bool) -> None:
         """Warn of more tokens than the model, or the decoder of an encoder-decoder, has positions for."""
         whole = lengths["context_length"] + lengths["prompt_length"]
         whole = whole + (output if self.words.phase != "prefill" else 0)
         key = "max_target_length" if encodes else "max_sequence_length"
         self.warn_beyond(whole, self._longest(encodes=encodes), f"{{}} tokens are beyond the model's {key} {{}}")
 
-    def _longest(self, *, encodes: bool) -> int | None:
+    def _longest(self, *, encodes: bool) -> Number | None:
         """Return the tokens that the model, or the decoder of an encoder-decoder, has positions for."""
-        longest: int | None = self.traits.longest_target if encodes else self.traits.longest_sequence
-        return longest
+        return self.traits.longest_target if encodes else self.traits.longest_sequence
 
-    def _default_output(self, read: int, *, encodes: bool) -> int:
+    def _default_output(self, read: Number, *, encodes: bool) -> Number:
         """Return the tokens that a request generates where nobody says: `DEFAULT_OUTPUT`, or what is left for them."""
         longest = self._longest(encodes=encodes)
         room = DEFAULT_OUTPUT if longest is None else longest - read if read else longest // 2
@@ -205,7 +206,7 @@ class _Sizes:
         self.note("output_length: {}, the default length", output)
         return output
 
-    def _prompt(self, phase: str, output: int, context: int) -> int:
+    def _prompt(self, phase: str, output: Number, context: Number) -> Number:
         """Return the length of a decoder's prompt, which `sequence_length` may also state."""
         prompt, length = self.given.prompt_length, self.given.sequence_length
         if prompt is None and length is None:
@@ -222,9 +223,9 @@ class _Sizes:
             self.warn_beyond(length, own, "sequence_length {} is beyond the encoder's max_sequence_length {}")
         return {"sequence_length": length}
 
-    def _prefix(self) -> int:
+    def _prefix(self) -> Number:
         """Return the tokens that the decoder of an encoder-decoder starts from."""
-        prompt: int | None = self.given.prompt_length
+        prompt = self.given.prompt_length
         own = self.traits.target_start
         if prompt is None:
             self.note("prompt_length: {} at the decoder's start, the model's own", own)
