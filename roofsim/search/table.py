@@ -99,12 +99,12 @@ class SweepTable(Printed):
         """
         columns = {key: _listed(values, len(self.shape)) for key, values in self.rows.items()}
         states = {name: getattr(self, name).ravel().tolist() for name in ("feasible", "reason", "reason_code")}
-        found = []
+        rows = []
         for place, index in enumerate(np.ndindex(self.shape)):
             point = {path: values[at] for (path, values), at in zip(self.axes.items(), index, strict=True)}
             figures = {key: column[place] for key, column in columns.items()}
-            found.append(point | {name: values[place] for name, values in states.items()} | figures | point)
-        return found
+            rows.append(point | {name: values[place] for name, values in states.items()} | figures | point)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: the axes, and the rows of all points."""
@@ -193,17 +193,17 @@ class Columns:
             return pairs.reshape(*self.space.shape, 2)
         kinds = {_kind(value) for _, value in parts} - {"none"}
         whole = kinds == {"bool"} and sum(np.size(places) for places, _ in parts) == size
-        found: NDArray[Any]
+        column: NDArray[Any]
         if whole:
-            found = np.zeros(size, dtype=bool)
+            column = np.zeros(size, dtype=bool)
         elif kinds <= {"number"}:
-            found = np.full(size, np.nan)
+            column = np.full(size, np.nan)
         else:
-            found = np.full(size, None, dtype=object)
+            column = np.full(size, None, dtype=object)
         for places, value in parts:
             if value is not None:
-                found[places] = value
-        return found.reshape(self.space.shape)
+                column[places] = value
+        return column.reshape(self.space.shape)
 
 
 def _kind(value: Any) -> str:

@@ -89,8 +89,8 @@ def test_degrees_of_many_points_are_those_of_each():
             self.broken = [rule.code for rule in rules if np.any(rule.broken(case))]
 
     case, checks = CASES["dense"], Silent(None)
-    found = complete_degrees(stated, case.parallel, checks)
-    assert found.data.tolist() == [2.0, 3.0, 3.0]
+    completed = complete_degrees(stated, case.parallel, checks)
+    assert completed.data.tolist() == [2.0, 3.0, 3.0]
     assert checks.broken == ["gpus-multiple-of-layout"]
 
 

@@ -102,8 +102,8 @@ def layout_of(parallel: Parallel) -> Layout:
 
 def divisors(size: Number) -> str:
     """Return the degrees that divide a size, as a message names them."""
-    found = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
-    return ", ".join(map(str, found[:12])) + (" ..." if len(found) > 12 else "")
+    degrees = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
+    return ", ".join(map(str, degrees[:12])) + (" ..." if len(degrees) > 12 else "")
 
 
 def nearest(number: int, unit: int) -> str:
