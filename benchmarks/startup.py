@@ -43,7 +43,7 @@ COMMANDS: dict[str, tuple[list[str], float | None]] = {
     "roofsim list gpus": (["-m", "roofsim", "list", "gpus"], None),
 }
 CALCULON = "calculon llm"
-#: The scenario of gpt.yaml in Calculon's words. Its models have no vocabulary, so that the head is left out; float16 is as wide as bf16.
+#: The scenario of gpt.yaml in Calculon's words. Its models have no vocabulary and so no head; float16 is as wide as bf16.
 CALCULON_MODEL = {
     "hidden": 768, "feedforward": 3072, "seq_size": 1024, "attn_heads": 12, "attn_size": 64, "num_blocks": 12,
 }  # fmt: skip

@@ -189,8 +189,7 @@ def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) 
 
 def resolve_document(document: Document, shared: Shared | None = None) -> Resolved:
     """Resolve a request that was read (and perhaps changed by flags) already; `shared` keeps what others like it have as well."""
-    resolver = Resolver(document, _import_model) if shared is None else shared.resolver(document, _import_model)
-    return resolver.run()
+    return (Resolver(document, _import_model) if shared is None else shared.resolver(document, _import_model)).run()
 
 
 def _import_model(given: Path | dict[str, Any], where: str) -> Imported:

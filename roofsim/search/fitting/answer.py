@@ -135,7 +135,7 @@ def _placed(bench: Bench) -> bool:
 def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     tokens = None if shape is None else shape.tokens_per_step
     state = state_of(bench)
-    fewest = fewest_gpus(bench, state, tokens)
+    fewest = fewest_gpus(bench, state.roles, tokens)
     assumed = list(given.pop("assumed"))
     assumed = [note for note in assumed if not note.startswith(("global_batch_size", "gpus:"))]
     if fewest.layouts and not bench.stated("workload.global_batch_size") and fewest.layouts[0].global_batch_size:

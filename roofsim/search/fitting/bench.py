@@ -10,6 +10,7 @@ from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate, unpriced_of
+from roofsim.program import build
 from roofsim.records import dataclass, field
 from roofsim.search.resolving import Shared
 from roofsim.spec.scenario.document import with_override
@@ -89,6 +90,12 @@ class Attempt:
         return usd
 
     @property
+    def price(self) -> str | None:
+        """Whose price it is, and of when, in words."""
+        words: str | None = self._cost["price"]
+        return words
+
+    @property
     def fits(self) -> bool:
         """Whether the memory is within the capacity."""
         return self.memory <= self.capacity
@@ -137,7 +144,7 @@ class Attempt:
             "unit": self.unit,
             "usd_per_hour": self.usd_per_hour,
             "price_date": self._cost["price_date"],
-            "price": self._cost["price"],
+            "price": self.price,
             "components": self.components,
             "changes": self.changes,
             "fits": self.fits,
@@ -184,6 +191,22 @@ def room_of(resolved: Resolved, memory: Memory) -> float:
     }[engine.server.preallocated_of]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """What the first stage of a pipeline takes: the fullest takes no less.
+
+    Attributes
+    ----------
+    memory
+        Bytes of its peak and the context.
+    tensors
+        The same without what only sharding itself takes: whole units it gathers.
+    """
+
+    memory: float
+    tensors: float
+
+
 @dataclass
 class Bench:
     """One scenario, and the attempts that were made with it."""
@@ -195,6 +218,7 @@ class Bench:
     shared: Shared = field(default_factory=Shared)
     ready: dict[str, Resolved] = field(default_factory=dict)
     """Scenarios with changes that are possible, and were not followed yet."""
+    floors: dict[str, Floor | None] = field(default_factory=dict)
 
     def held(self, changes: Mapping[str, Any]) -> Attempt:
         """Return the scenario with changes; its memory was followed, its step is priced when somebody asks.
@@ -211,10 +235,19 @@ class Bench:
                 self.made[key] = _followed(resolved, dict(changes))
             except REFUSALS as error:
                 self.made[key] = error
-        found = self.made[key]
-        if not isinstance(found, Attempt):
-            raise found
-        return found
+        attempt = self.made[key]
+        if not isinstance(attempt, Attempt):
+            raise attempt
+        return attempt
+
+    def floor(self, changes: Mapping[str, Any]) -> Floor | None:
+        """Return what the first stage takes, of a training pipeline with changes that are possible; else None."""
+        key = _key(changes)
+        if key not in self.floors:
+            resolved = self.ready.get(key)
+            trains = resolved is not None and resolved.workload.phase == "train" and resolved.parallel.pipeline > 1
+            self.floors[key] = _floor_of(resolved) if resolved is not None and trains else None
+        return self.floors[key]
 
     def possible(self, changes: Mapping[str, Any]) -> bool:
         """Tell whether changes are allowed, without following their memory."""
@@ -234,11 +267,11 @@ class Bench:
         SpecError, NoDataError
             When they are refused, or cannot be priced.
         """
-        found = self.held(changes)
-        if found.refusal is not None:
-            self.made[_key(changes)] = found.refusal
-            raise found.refusal
-        return found
+        attempt = self.held(changes)
+        if attempt.refusal is not None:
+            self.made[_key(changes)] = attempt.refusal
+            raise attempt.refusal
+        return attempt
 
     def attempted(self, changes: Mapping[str, Any]) -> Attempt | None:
         """Return what `held` does; None where the changes are refused."""
@@ -276,6 +309,18 @@ class Bench:
 
 def _key(changes: Mapping[str, Any]) -> str:
     return repr(sorted(changes.items()))
+
+
+def _floor_of(resolved: Resolved) -> Floor:
+    memory = memory_of(unpriced_of(resolved, program=build(resolved, first_only=True)))
+    least = float(memory.allocated_peak + memory.components["context"])
+    return Floor(memory=least, tensors=beyond_sharding(memory.components))
+
+
+def beyond_sharding(components: Mapping[str, Any]) -> float:
+    """Return the bytes of tensors, without what only sharding itself takes: whole units it gathers."""
+    besides = ("communication_buffers", "context", "fragmentation")
+    return sum(float(amount) for name, amount in components.items() if name not in besides)
 
 
 def _followed(resolved: Resolved, changes: Changes) -> Attempt:

@@ -6,13 +6,12 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
-from roofsim.search.fitting.bench import beyond_reach, reach
+from roofsim.search.fitting.bench import beyond_reach, beyond_sharding, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from roofsim.search.fitting.bench import Attempt, Bench, Changes
-    from roofsim.search.fitting.state import State
 
 #: Where the search ends.
 MOST_GPUS: Final = 2**16
@@ -72,7 +71,7 @@ class Fewest:
         }
 
 
-def fewest_gpus(bench: Bench, state: State | None = None, tokens_per_step: float | None = None) -> Fewest:
+def fewest_gpus(bench: Bench, roles: Mapping[str, float] | None = None, tokens_per_step: float | None = None) -> Fewest:
     """Search the smallest number of GPUs: 1, 2, 4, 8, then multiples of a node.
 
     What the scenario states stays; degrees of tensor and pipeline parallelism, sharding and recomputation that it
@@ -80,12 +79,12 @@ def fewest_gpus(bench: Bench, state: State | None = None, tokens_per_step: float
 
     Parameters
     ----------
-    state
-        What the whole model holds: layouts whose shares of it exceed a card are ruled out by that.
+    roles
+        Bytes that the whole model holds, by role (`State.roles`): layouts whose shares of it exceed a card are ruled out by that.
     tokens_per_step
         What a step should handle, where the scenario states no global batch.
     """
-    return _Search(Space(bench, tokens_per_step), state).run()
+    return _Search(Space(bench, tokens_per_step), roles or {}).run()
 
 
 class Space:
@@ -173,25 +172,19 @@ class Space:
         return max(1, round(self.wanted / unit)) * unit
 
 
-def floor_of(state: State, gpus: int, degrees: tuple[int, int, int], sharding: str | None) -> float:
+def floor_of(roles: Mapping[str, float], gpus: int, degrees: tuple[int, int, int], sharding: str | None) -> float:
     """Return bytes that some rank holds at least when the update runs: the mean over the ranks that share each part of the state.
 
     What is not divided (norms, tables, experts dealt out unevenly) only adds to it. A level of sharding that is not known divides
     everything among all.
     """
     tensor, pipeline, _ = degrees
-    together = _SHARED.get(sharding, state.roles.keys())
-    return sum(amount / (gpus if role in together else tensor * pipeline) for role, amount in state.roles.items())
+    together = _SHARED.get(sharding, roles.keys())
+    return sum(amount / (gpus if role in together else tensor * pipeline) for role, amount in roles.items())
 
 
 def _only(stated: int | None, otherwise: Iterable[int]) -> Iterable[int]:
     return otherwise if stated is None else (stated,)
-
-
-def _beyond(attempt: Attempt) -> bool:
-    """Tell whether tensors alone exceed the memory, without what only sharding itself takes: whole units it gathers."""
-    besides = ("communication_buffers", "context", "fragmentation")
-    return sum(amount for name, amount in attempt.components.items() if name not in besides) > attempt.capacity
 
 
 @dataclass(frozen=True)
@@ -206,21 +199,23 @@ class _Layout:
         What it takes; None where the floor alone is beyond the card.
     counts
         How many layouts it stands for: itself and what it rules out.
+    hopeless
+        Whether it rules out less sharding: a rank then holds more.
     """
 
     changes: Changes
     floor: float
     attempt: Attempt | None
     counts: int
+    hopeless: bool
 
 
 class _Search:
-    def __init__(self, space: Space, state: State | None) -> None:
+    def __init__(self, space: Space, roles: Mapping[str, float]) -> None:
         self.space = space
         self.bench = space.bench
-        self.state = state
+        self.roles = roles
         self.largest = float(space.resolved.gpu.memory.capacity)
-        self.listed: dict[int, list[_Layout]] = {}
 
     def run(self) -> Fewest:
         index, failed = self._gallop()
@@ -282,7 +277,7 @@ class _Search:
 
     def _start(self) -> int:
         """Return the place of the first number over which the state alone could be dealt out."""
-        held = 0.0 if self.state is None else self.state.total
+        held = sum(self.roles.values())
         index = 0
         while self.space.number(index + 1) <= self.space.limit and self.space.number(index) * self.largest < held:
             index += 1
@@ -290,10 +285,8 @@ class _Search:
 
     def _floor(self, gpus: int, degrees: tuple[int, int, int], sharding: str | None) -> float:
         """Return the bytes that a layout takes at least; stated experts are dealt out over ranks of all kinds."""
-        if self.state is None:
-            return 0.0
         dealt = None if (self.space.stated("expert") or 1) > 1 else sharding
-        return floor_of(self.state, gpus, degrees, dealt)
+        return floor_of(self.roles, gpus, degrees, dealt)
 
     def _lean(self, gpus: int) -> Iterator[_Layout]:
         """Return the layouts with the leanest recomputation; those that less sharding makes hopeless are only counted."""
@@ -302,14 +295,24 @@ class _Search:
             levels = space.shardings(degrees[2])
             for at, sharding in enumerate(levels):
                 changes = space.changes(gpus, degrees, sharding, space.recomputes()[0])
-                floor = self._floor(gpus, degrees, sharding)
                 if not self.bench.possible(changes):
                     continue
-                attempt = self.bench.attempted(changes) if floor <= self.largest else None
-                hopeless = attempt is None or _beyond(attempt)  # with less sharding a rank holds more
-                yield _Layout(changes, floor, attempt, len(levels) - at if hopeless else 1)
-                if hopeless:
+                one = self._judged(changes, self._floor(gpus, degrees, sharding), len(levels) - at)
+                yield one
+                if one.hopeless:
                     break
+
+    def _judged(self, changes: Changes, floor: float, levels: int) -> _Layout:
+        """Return a layout, followed as far as it takes to rule it out, or whole; `levels` of sharding are at least as full."""
+        if floor > self.largest:
+            return _Layout(changes, floor, None, levels, hopeless=True)
+        stage = self.bench.floor(changes)
+        if stage is not None and stage.memory > self.largest:
+            hopeless = stage.tensors > self.largest
+            return _Layout(changes, stage.memory, None, levels if hopeless else 1, hopeless)
+        attempt = self.bench.attempted(changes)
+        hopeless = attempt is None or beyond_sharding(attempt.components) > attempt.capacity
+        return _Layout(changes, floor, attempt, levels if hopeless else 1, hopeless)
 
     def _fits(self, gpus: int) -> bool:
         return any(one.attempt is not None and one.attempt.runs for one in self._lean(gpus))
@@ -328,6 +331,19 @@ class _Search:
     def _tried(self, gpus: int) -> int:
         return sum(one.counts for one in self._lean(gpus))
 
+    def _fitting(
+        self, gpus: int, degrees: tuple[int, int, int], sharding: str | None, recompute: str | None
+    ) -> Attempt | None:
+        """Return a layout that fits; None where it does not, or is refused."""
+        changes = self.space.changes(gpus, degrees, sharding, recompute)
+        if self._floor(gpus, degrees, sharding) > self.largest or not self.bench.possible(changes):
+            return None
+        stage = self.bench.floor(changes)
+        if stage is not None and stage.memory > self.largest:
+            return None
+        attempt = self.bench.attempted(changes)
+        return attempt if attempt is not None and attempt.runs else None
+
     def _ranked(self, gpus: int) -> tuple[Attempt, ...]:
         """Return the layouts that fit, by time per sample.
 
@@ -338,12 +354,8 @@ class _Search:
         for degrees in space.degrees(gpus):
             shardings = tuple(level for level in space.shardings(degrees[2]) if level in _RANKED or degrees[2] == 1)
             for recompute in space.recomputes():
-                tried = {
-                    level: self.bench.attempted(space.changes(gpus, degrees, level, recompute))
-                    for level in shardings
-                    if self._floor(gpus, degrees, level) <= self.largest
-                }
-                fitting = {level: one for level, one in tried.items() if one is not None and one.runs}
+                tried = {level: self._fitting(gpus, degrees, level, recompute) for level in shardings}
+                fitting = {level: one for level, one in tried.items() if one is not None}
                 for one in fitting.values():  # recomputation that changes nothing is no layout of its own
                     ranked[repr((degrees, one.layout["sharding"], one.memory, one.step_time))] = one
                 shardings = tuple(fitting)
