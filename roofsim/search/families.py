@@ -51,7 +51,10 @@ def table_of(axis: Axis) -> str | None:
     """Return the part of a scenario that an axis changes numbers of; None where it is no such part."""
     if axis.path[0] == "model" and len(axis.path) > 1:
         return "model"
-    return {("hardware", "override"): "hardware", ("workload", "engine_facts"): "engine"}.get(axis.path[:2])
+    section = ".".join(axis.path[:2])
+    return {"hardware.override": "hardware", "workload.engine_facts": "engine"}.get(
+        section if len(axis.path) > 2 else ""
+    )
 
 
 @dataclass

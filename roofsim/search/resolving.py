@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from roofsim.errors import SpecError
-from roofsim.points import Diverged, Points, points
+from roofsim.points import Diverged, points
 from roofsim.records import dataclass, replace
 from roofsim.search.stacking import form_of, mapped, stack
 from roofsim.spec.resolve import Resolver
@@ -205,7 +205,7 @@ class RowsResolver(SharedResolver):
         del choice  # each row has its own
 
         def find(resolver: SharedResolver, scenario: Scenario) -> Hardware:
-            if not isinstance(gpus, Points):
+            if isinstance(gpus, int):
                 return resolver.hardware(scenario.hardware, gpus)
             fewest, most = (resolver.hardware(scenario.hardware, int(bound(gpus))) for bound in (np.min, np.max))
             same = fewest.system == most.system and fewest.places == most.places

@@ -69,10 +69,13 @@ class Piece:
     resolved
         Their scenarios as one, whose numbers are `Points` in the order of `places`; of one point the scenario itself, or None
         where it is still to be resolved on its own.
+    varies
+        Parts of `resolved` that have numbers of several points.
     """
 
     places: NDArray[np.int64]
     resolved: Resolved | None
+    varies: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.places)
@@ -81,8 +84,10 @@ class Piece:
         """Return some of the points, by their places in this piece."""
         if len(chosen) == len(self):
             return self
-        resolved = None if self.resolved is None or len(chosen) == 1 else taken(self.resolved, chosen)
-        return Piece(self.places[chosen], resolved)
+        if self.resolved is None or len(chosen) == 1:
+            return Piece(self.places[chosen], None)
+        varies = varying(self.resolved) if self.varies is None else self.varies
+        return Piece(self.places[chosen], taken(self.resolved, chosen, varies), varies)
 
     def parts(self, labels: NDArray[Any]) -> list[Piece]:
         """Return the points of each label apart."""
@@ -103,8 +108,10 @@ def alike(labels: NDArray[Any]) -> list[NDArray[Any]]:
     >>> [places.tolist() for places in alike(np.array([3, 1, 3]))]
     [[1], [0, 2]]
     """
-    _, numbers = np.unique(labels, axis=0, return_inverse=True)
-    numbers = numbers.ravel()
+    numbers = np.zeros(len(labels), dtype=np.int64)
+    for column in labels.reshape(len(labels), -1).T:
+        values, index = np.unique(column, return_inverse=True)
+        numbers = numbers * len(values) + index.ravel()
     order = np.argsort(numbers, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
 
@@ -228,9 +235,15 @@ def _numbers(values: list[Any], counts: list[int]) -> Any:
     return points(np.concatenate([np.broadcast_to(value, count) for value, count in zip(values, counts, strict=True)]))
 
 
-def taken(resolved: Resolved, chosen: NDArray[Any]) -> Resolved:
+def varying(resolved: Resolved) -> tuple[str, ...]:
+    """Return the parts of a scenario that have numbers of several points."""
+    parts = {name: getattr(resolved, name) for name in _parts(resolved)}
+    return tuple(name for name, part in parts.items() if mapped(part, lambda _: None) is not part)
+
+
+def taken(resolved: Resolved, chosen: NDArray[Any], varies: Sequence[str]) -> Resolved:
     """Return the scenario of some of its points; degrees and sizes that are the same in all of them are one number."""
-    update = {name: mapped(getattr(resolved, name), lambda numbers: numbers[chosen]) for name in _parts(resolved)}
+    update = {name: mapped(getattr(resolved, name), lambda numbers: numbers[chosen]) for name in varies}
     some = replace(resolved, points=len(chosen), **update)
     point = Point.of(some.parallel, some.workload, some.gpus)
     point = mapped(point, lambda numbers: number_at(numbers, 0) if (numbers == numbers[0]).all() else numbers)

@@ -17,7 +17,7 @@ from roofsim.records import dataclass, field
 from roofsim.search.axes import Space, read_axes
 from roofsim.search.families import families_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
-from roofsim.search.stacking import Piece, Structure, alike, structures_of
+from roofsim.search.stacking import Piece, Structure, alike, structures_of, varying
 from roofsim.search.table import Columns, Evaluated, Refusals, SweepTable
 
 if TYPE_CHECKING:
@@ -100,7 +100,9 @@ class _Sweep:
                 continue
             resolver = RowsResolver(part, self.importer, self.shared)
             try:
-                self._add_piece(Piece(part.places, resolver.run()).part(np.flatnonzero(resolver.checks.open)))
+                resolved = resolver.run()
+                piece = Piece(part.places, resolved, varying(resolved))
+                self._add_piece(piece.part(np.flatnonzero(resolver.checks.open)))
             except NoneLeftError:
                 pass
             except Diverged as diverged:
@@ -197,14 +199,14 @@ class _Sweep:
     def table(self) -> SweepTable:
         """Return all that was found out."""
         codes = self.refusals.codes(self.space.size).reshape(self.space.shape)
-        refused = int((codes != None).sum())  # noqa: E711 - elementwise
+        feasible = np.array([code is None for code in codes.ravel()], dtype=bool).reshape(codes.shape)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
-            feasible=np.equal(codes, None).astype(bool),
+            feasible=feasible,
             reason_code=codes,
             refusals=self.refusals,
-            evaluated=Evaluated(self.together, self.alone, refused, self.structures),
+            evaluated=Evaluated(self.together, self.alone, int((~feasible).sum()), self.structures),
         )
 
 
