@@ -199,7 +199,7 @@ def _training(resolved: Resolved) -> Program:
 
 def _data_parallel(resolved: Resolved) -> DataParallel:
     layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
-    level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
+    level = sharding.level if isinstance(sharding, ShardedOver) else sharding or "none"
     replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 

@@ -27,7 +27,24 @@ class Replicas:
     all: Real
     experts: Real
     shards: Real
-    """Ranks of one complete set of shards: all replicas, or fewer with hybrid sharding."""
+    """Ranks of one complete set of shards: all replicas, or fewer where groups of them share a copy."""
+
+    @property
+    def groups(self) -> Real:
+        """Groups that each have a complete set."""
+        return self.all / self.shards
+
+    def within(self) -> Replicas:
+        """Return those of one group; experts that are not dealt out are sharded as all else is."""
+        return replace(self, all=self.shards, experts=self.shards if self._alike else self.experts)
+
+    def across(self) -> Replicas:
+        """Return those that hold the same shard, one of each group."""
+        return replace(self, all=self.groups, experts=self.groups if self._alike else 1.0)
+
+    @property
+    def _alike(self) -> bool:
+        return same(self.experts, self.all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +66,9 @@ class ReduceGradients:
     kept_in
         Type of the shard; None: that of the wire.
     group
-        ``data``, or ``replica`` for the second sum of hybrid sharding.
+        ``data``, or ``replica`` for the second sum, across groups that each have a complete set of shards.
+    scattered
+        Ranks among which the first sum dealt each gradient out: this one adds up a rank's part.
     rest_together
         Whether what belongs to no layer is one unit, reduced last of all.
     copies
@@ -67,6 +86,7 @@ class ReduceGradients:
     keeps_shard: bool = False
     kept_in: DType | None = None
     group: str = "data"
+    scattered: Real = 1.0
     rest_together: bool = False
     copies: int = 0
 
@@ -135,16 +155,18 @@ class ReduceGradients:
             for t in gradients
             if self.travels_in is not None and self.travels_in is not t.dtype
         )
+        whole = sources if same(self.scattered, 1.0) else outputs
         return Collective(
             name=f"{self.group}.reduce.{unit}", inputs=sources, outputs=(*outputs, *wire),
             function="reduce_scatter" if self.scatters or self.keeps_shard else "all_reduce", group_of=self.group,
-            ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in, whole=sources,
+            ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in, whole=whole,
         )  # fmt: skip
 
     def _result(self, gradient: Tensor, source: Tensor, ranks: Real) -> Tensor:
         if not self.keeps_shard:
             name = f"{gradient.name}.reduced"
-            return Tensor(name, gradient.shape, gradient.dtype, Role.TEMPORARY, base=source, of=gradient)
+            shape = gradient.shape if same(self.scattered, 1.0) else (gradient.numel / self.scattered,)
+            return Tensor(name, shape, gradient.dtype, Role.TEMPORARY, base=source, of=gradient)
         dtype = self.kept_in or self.travels_in or gradient.dtype
         return Tensor(f"{gradient.name}.shard", (gradient.numel / ranks,), dtype, Role.GRADIENT, of=gradient)
 

@@ -19,6 +19,8 @@ TRAINING: Final = (*WIDE, "fp8", "mxfp8", "nvfp4")
 #: All names; ExLlamaV2's (exl2-4.0bpw) state their bits themselves.
 NAMES: Final = (*WIDE, *FORMATS)
 PATH: Final = "workload.precision"
+#: Types in which training keeps the weights of linear layers where products read nothing wider.
+NARROW_PARAMETERS: Final = ("fp8", "mxfp8", "nvfp4")
 
 
 def known_precision(name: str) -> bool:
@@ -61,12 +63,19 @@ class PrecisionRoles(BaseModel):
     ] = Field(description="As a name alone.")
     parameters: str | None = Field(
         default=None,
-        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...).",
+        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...). In training beside "
+        "a narrow compute: fp8, mxfp8 or nvfp4 keeps the layers' weights in that type alone, without a 16-bit copy (Transformer "
+        "Engine's quantized_model_init, Megatron's fp8-param-gather); sharded updates are gathered in it.",
     )
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     master_parameters: Literal["fp32", "none"] | None = None
     optimizer_state: Literal["fp32", "fp16", "bf16"] | None = None
     key_value_cache: Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q4_0"] | None = None
+    attention: Literal["fp8"] | None = Field(
+        default=None,
+        description="Type of queries, keys, values and results of fused attention in training, and of what backward keeps of "
+        "them (Transformer Engine's fp8_dot_product_attention); left out: that of activations.",
+    )
     name: str | None = Field(
         default=None,
         description="Of a scenario as a result holds it: all roles are written out, none follows from another.",
@@ -162,6 +171,8 @@ class Precision:
         That format where it is a checkpoint's own and no name stands for it.
     operands
         Type that the operands of linear layers are converted to, or None: they stay as they are.
+    attention
+        Type that the operands of fused attention are converted to, or None: they stay as they are.
     notes
         What was assumed on the way.
     """
@@ -178,6 +189,7 @@ class Precision:
     weights: str | None = None
     stored: WeightFormat | None = None
     operands: str | None = None
+    attention: str | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -195,12 +207,14 @@ def resolve_precision(
     if isinstance(wanted, str):
         return named_precision(wanted, recipe, gradient_type, stack)
     base = named_precision(wanted.compute, recipe, gradient_type, stack)
+    if wanted.attention is not None:
+        _check_attention(wanted.attention, stack)
     stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
     if stored and wanted.parameters is not None:
         base = _with_weights(base, wanted.compute, wanted.parameters, stack)
     given = {
         role: getattr(wanted, role)
-        for role in ("parameters", "gradients", "optimizer_state", "key_value_cache")
+        for role in ("parameters", "gradients", "optimizer_state", "key_value_cache", "attention")
         if getattr(wanted, role) is not None and not (stored and role == "parameters")
     }
     if "parameters" in given:
@@ -284,13 +298,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
     found = weight_format(stack.meant(name))
     assert found is not None
     if stack.phase == "train":
-        raise SpecError(
-            Problem(
-                f"parameters {name!r} are a format of stored weights, which training cannot update",
-                path=f"{PATH}.parameters",
-                hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
-            )
-        )
+        return _with_narrow_parameters(base, compute, name)
     if base.weights == found.name:
         return base
     if base.operands is not None or compute.endswith("-amp"):
@@ -302,6 +310,42 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
             )
         )
     return replace(base, weights=found.name)
+
+
+def _with_narrow_parameters(base: Precision, compute: str, name: str) -> Precision:
+    """Keep the weights that narrow products read in their narrow type alone."""
+    if base.operands is not None and name in NARROW_PARAMETERS:
+        return replace(base, weights=name)
+    message = f"parameters {name!r} are a format of stored weights, which training cannot update"
+    hint = "Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter)."
+    if name in NARROW_PARAMETERS:
+        message = (
+            f"parameters {name!r} are read by narrow products alone; compute {compute!r} multiplies in {base.math}"
+        )
+        hint = f"Set compute: {name} too, or give fp32, fp16 or bf16."
+    elif base.operands is not None:
+        hint = f"Give bf16, {' or '.join(NARROW_PARAMETERS)}."
+    raise SpecError(Problem(message, path=f"{PATH}.parameters", hint=hint))
+
+
+def _check_attention(name: str, stack: Stack) -> None:
+    """Refuse narrow attention outside of training, and on cards without its arithmetic."""
+    if stack.phase != "train":
+        raise SpecError(
+            Problem(
+                f"attention {name!r} is priced in training; phase {stack.phase} reads keys and values from a cache",
+                path=f"{PATH}.attention",
+                hint=f"Leave it out, or give key_value_cache: {name}.",
+            )
+        )
+    if not stack.has(name):
+        has = ", ".join(stack.arithmetic or ()) or "none"
+        raise SpecError(
+            Problem(
+                f"{stack.gpu} has no peak for {name} arithmetic, in which attention would multiply; it has {has}",
+                path=f"{PATH}.attention", hint="Leave it out.",
+            )
+        )  # fmt: skip
 
 
 def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:

@@ -38,7 +38,7 @@ class Layout:
     virtual_stages: Real
     sequence: bool
     shards: Real
-    """Ranks among which one set of shards is spread: all replicas, or fewer with hybrid sharding."""
+    """Ranks among which one set of shards is spread: all replicas, or fewer where groups of them share a copy."""
 
     @property
     def ranks(self) -> Real:
@@ -93,9 +93,9 @@ def expert_tensor_of(parallel: Parallel) -> Real:
 def layout_of(parallel: Parallel) -> Layout:
     """Return the degrees as numbers."""
     replicas = real(1 if parallel.data is None else parallel.data) * real(parallel.context)
-    hybrid = isinstance(parallel.sharding, ShardedOver)
+    sharding = parallel.sharding
     return Layout(
-        shards=minimum(real(parallel.sharding.full), replicas) if hybrid else replicas,  # type: ignore[union-attr]
+        shards=minimum(real(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas,
         tensor=real(parallel.tensor),
         context=real(parallel.context),
         context_heads=real(_context_heads(parallel)),
@@ -136,8 +136,8 @@ def complete_parallel(given: Parallel, gpus: int | None, document: Document) -> 
     if given.pipeline > 1 and not takes(load_schedule(given.schedule), given.virtual_stages):
         raise problem(document, ("parallel", "schedule"), *_chunks_not_taken(given))
     replicas = (given.data or 1) * given.context
-    if isinstance(given.sharding, ShardedOver) and replicas % given.sharding.full:
-        message = f"full sharding over {given.sharding.full} ranks does not divide data x context = {replicas}"
+    if isinstance(given.sharding, ShardedOver) and replicas % given.sharding.ranks:
+        message = f"{given.sharding.level} sharding over {given.sharding.ranks} ranks does not divide data x context = {replicas}"
         raise problem(document, ("parallel", "sharding"), message, f"Use one of {divisors(replicas)}.")
     return given
 
@@ -269,10 +269,24 @@ def _check_pipeline(parallel: Parallel, model: ModelSpec, workload: Workload, do
         message = (
             f"{schedule.name} stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {unit}"
         )
-        raise problem(document, ("parallel", "virtual_stages"), message, "Leave virtual_stages out.")
+        raise problem(document, ("parallel", "virtual_stages"), message, _even_layers(parallel, layers, unit))
     if workload.phase == "train":
         _check_micro_batches(schedule, parallel, workload, document)
     _check_stages(parallel, layers, document)
+
+
+def _even_layers(parallel: Parallel, layers: int, unit: int) -> str:
+    """Return what makes the layers of a pipeline come out even: embedding and loss counted as layers, or other chunks."""
+    names = ("account_for_embedding", "account_for_loss")
+    for chosen in (names[:1], names):
+        if (layers + len(chosen)) % unit == 0:
+            set_now = [name for name in names if getattr(parallel, name)]
+            others = [name for name in chosen if name not in set_now]
+            drop = [f"{name}: false" for name in set_now if name not in chosen]
+            what = "the embedding" if len(chosen) == 1 else "embedding and loss"
+            words = ", ".join([*(f"{name}: true" for name in others), *drop])
+            return f"Count {what} as {'a layer' if len(chosen) == 1 else 'layers'} ({words}), or leave virtual_stages out."
+    return "Leave virtual_stages out."
 
 
 def _check_micro_batches(schedule: ScheduleRules, parallel: Parallel, workload: Workload, document: Document) -> None:

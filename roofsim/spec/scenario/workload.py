@@ -245,9 +245,32 @@ class Offload(_Strict):
 
 
 class ShardedOver(_Strict):
-    """Full sharding over fewer ranks than there are (hybrid sharding)."""
+    """Sharding over fewer ranks than there are: groups share a copy, and gradients are summed across groups."""
 
-    full: Positive = Field(description="Ranks that share one copy.")
+    full: Positive | None = Field(
+        default=None, description="Ranks that share parameters, gradients and optimizer state (hybrid sharding)."
+    )
+    optimizer: Positive | None = Field(
+        default=None,
+        description="Ranks that share the optimizer's state (Megatron's num-distributed-optimizer-instances, Apex's distributed "
+        "optimizers with redundant groups).",
+    )
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.full is None) == (self.optimizer is None):
+            raise ValueError("expected one of full and optimizer, with the ranks that share a copy, such as {full: 8}")
+        return self
+
+    @property
+    def level(self) -> Literal["full", "optimizer"]:
+        """What is sharded."""
+        return "optimizer" if self.full is None else "full"
+
+    @property
+    def ranks(self) -> int:
+        """Ranks that share one copy."""
+        return self.full or self.optimizer or 1
 
 
 #: How ranks of a context group exchange keys and values.
@@ -310,7 +333,7 @@ class Parallel(_Strict):
     sharding: Annotated[Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None, ShardingWord] = Field(
         default=None,
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
-        "(zero3, fsdp), or {full: 8} for groups of 8. Default: the engine's own.",
+        "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
     offload: Offload = Field(
         default=Offload(),
@@ -318,6 +341,11 @@ class Parallel(_Strict):
     )
 
     structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+
+    @property
+    def shards_fully(self) -> bool:
+        """Whether parameters are sharded too, over all replicas or groups of them."""
+        return self.sharding == "full" or (isinstance(self.sharding, ShardedOver) and self.sharding.level == "full")
 
     @property
     def gpus(self) -> int:
