@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from roofsim.errors import UnsupportedOpError
+from roofsim.errors import Problem, SpecError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import (
@@ -144,7 +144,13 @@ class AssignPrecision:
     attention: DType | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
-        """Return the graph with a type on every tensor, and the casts that this needs."""
+        """Return the graph with a type on every tensor, and the casts that this needs.
+
+        Raises
+        ------
+        SpecError
+            For attention in a narrow type where no fused kernel runs.
+        """
         return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
 
 
@@ -175,6 +181,13 @@ class _Dispatch:
                     self._plain_op(op)
             if block is not None and self.block is not None:
                 self.block.carries = [(self.tensor(a), self.tensor(b)) for a, b in block.carries]
+        if self.plan.attention is not None and not any(isinstance(op, Attention) for op in self.ops):
+            raise SpecError(
+                Problem(
+                    f"attention in {self.plan.attention} is a fused kernel's; nothing here runs in one",
+                    path="workload.precision.attention", hint="Leave it out, or set attention: flash.",
+                )
+            )  # fmt: skip
         cached = tuple(cast for cast in self.weight_casts.values() if not cast.dtype.narrow)
         if cached:
             # The cache of cast weights lives until the autocast context is left; narrow operands are cast per layer.

@@ -8,13 +8,14 @@ from roofsim.graph.tensor import DTYPES, DType
 from roofsim.numeric import same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer.step import AddOptimizerStep
-from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
+from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, ShardOptimizer
 from roofsim.passes.ranks.whole_gradients import CopyIntoBuckets, KeepWholeGradients
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.passes.manager import Pass
+    from roofsim.passes.ranks.replicas import Replicas
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.roles import Precision
 

@@ -9,7 +9,7 @@ from roofsim.numeric import Real, maximum, minimum, real, where
 from roofsim.records import dataclass
 from roofsim.spec.model.registry import families_that
 from roofsim.spec.scenario.schedules import load_schedule, takes, taking
-from roofsim.spec.scenario.workload import ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.spec.model.base import ModelSpec
@@ -269,24 +269,20 @@ def _check_pipeline(parallel: Parallel, model: ModelSpec, workload: Workload, do
         message = (
             f"{schedule.name} stages need layers ({counted}) that are a multiple of pipeline x virtual_stages = {unit}"
         )
-        raise problem(document, ("parallel", "virtual_stages"), message, _even_layers(parallel, layers, unit))
+        raise problem(document, ("parallel", "virtual_stages"), message, _even_layers(layers, unit))
     if workload.phase == "train":
         _check_micro_batches(schedule, parallel, workload, document)
     _check_stages(parallel, layers, document)
 
 
-def _even_layers(parallel: Parallel, layers: int, unit: int) -> str:
-    """Return what makes the layers of a pipeline come out even: embedding and loss counted as layers, or other chunks."""
-    names = ("account_for_embedding", "account_for_loss")
-    for chosen in (names[:1], names):
-        if (layers + len(chosen)) % unit == 0:
-            set_now = [name for name in names if getattr(parallel, name)]
-            others = [name for name in chosen if name not in set_now]
-            drop = [f"{name}: false" for name in set_now if name not in chosen]
-            what = "the embedding" if len(chosen) == 1 else "embedding and loss"
-            words = ", ".join([*(f"{name}: true" for name in others), *drop])
-            return f"Count {what} as {'a layer' if len(chosen) == 1 else 'layers'} ({words}), or leave virtual_stages out."
-    return "Leave virtual_stages out."
+def _even_layers(layers: int, unit: int) -> str:
+    """Return what makes the layers of a pipeline come out even: embedding and loss counted as layers, if that does."""
+    out = "leave virtual_stages out."
+    if (layers + 1) % unit == 0:
+        return f"Set account_for_embedding or account_for_loss, which counts the embedding or the loss as a layer, or {out}"
+    if (layers + 2) % unit == 0:
+        return f"Set account_for_embedding and account_for_loss, which count embedding and loss as layers, or {out}"
+    return out.capitalize()
 
 
 def _check_micro_batches(schedule: ScheduleRules, parallel: Parallel, workload: Workload, document: Document) -> None:

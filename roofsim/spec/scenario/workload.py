@@ -15,6 +15,7 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
+from roofsim.spec.scenario.sharding import ShardedOver
 
 OPTIMIZERS: Final = (
     "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
@@ -242,35 +243,6 @@ class Offload(_Strict):
     def partial(self) -> bool:
         """Whether it is asked for only a part of the weights."""
         return self.layers is not None or self.share is not None
-
-
-class ShardedOver(_Strict):
-    """Sharding over fewer ranks than there are: groups share a copy, and gradients are summed across groups."""
-
-    full: Positive | None = Field(
-        default=None, description="Ranks that share parameters, gradients and optimizer state (hybrid sharding)."
-    )
-    optimizer: Positive | None = Field(
-        default=None,
-        description="Ranks that share the optimizer's state (Megatron's num-distributed-optimizer-instances, Apex's distributed "
-        "optimizers with redundant groups).",
-    )
-
-    @model_validator(mode="after")
-    def _one(self) -> Self:
-        if (self.full is None) == (self.optimizer is None):
-            raise ValueError("expected one of full and optimizer, with the ranks that share a copy, such as {full: 8}")
-        return self
-
-    @property
-    def level(self) -> Literal["full", "optimizer"]:
-        """What is sharded."""
-        return "optimizer" if self.full is None else "full"
-
-    @property
-    def ranks(self) -> int:
-        """Ranks that share one copy."""
-        return self.full or self.optimizer or 1
 
 
 #: How ranks of a context group exchange keys and values.
