@@ -105,7 +105,8 @@ def _wire(precision: Precision, engine: Engine) -> DType | None:
     """Return the type in which gradients travel; None: that in which they are kept."""
     if engine.data_parallel.reduction_type == "gradients":
         return None
-    return DTYPES["fp32" if engine.data_parallel.reduction_type == "fp32" else precision.parameters]
+    types = {"main_gradients": precision.gradients, "parameters": precision.parameters, "fp32": "fp32"}
+    return DTYPES[types[engine.data_parallel.reduction_type]]
 
 
 def _place(passes: list[Pass]) -> int:
