@@ -52,15 +52,15 @@ def test_parameters_in_fp8_have_no_copy_in_16_bits():
 @pytest.mark.parametrize("sharding", ["optimizer", {"optimizer": 4}])
 def test_updated_parameters_are_gathered_in_fp8(sharding):
     """Megatron's fp8-param-gather: a byte of each weight of a linear layer, two of the rest."""
-    found = {}
+    sent = {}
     for name, precision in (("wide", "fp8"), ("narrow", NARROW)):
         evaluation = spread(
             TINY_LLAMA, {"data": 8, "sharding": sharding}, gpu="h100", precision=precision, engine="megatron-core",
             global_batch_size=8, sequence_length=32,
         )  # fmt: skip
         gathers = [op for op in evaluation.program.stages[0].graph if isinstance(op, Collective)]
-        found[name] = sum(op.message() for op in gathers if op.phase is Phase.OPTIMIZER)
-    assert found == {"wide": 2 * (LAYERS * LINEAR + REST), "narrow": LAYERS * LINEAR + 2 * REST}
+        sent[name] = sum(op.message() for op in gathers if op.phase is Phase.OPTIMIZER)
+    assert sent == {"wide": 2 * (LAYERS * LINEAR + REST), "narrow": LAYERS * LINEAR + 2 * REST}
 
 
 def test_a_frozen_base_in_fp8_keeps_neither_inputs_nor_copies():
@@ -129,15 +129,15 @@ def test_the_input_of_a_gated_activation_may_be_kept_in_fp8():
 
 def test_gradients_are_reduced_in_the_type_that_is_stated_for_them():
     """Megatron's buckets are its main gradients: whoever keeps these in bf16 sends as much."""
-    found = {}
+    sent = {}
     for kept in ("fp32", "bf16"):
         evaluation = spread(
             TINY_LLAMA, {"data": 8}, precision={"compute": "bf16", "gradients": kept}, engine="megatron-core",
             global_batch_size=8, sequence_length=32,
         )  # fmt: skip
         sums = [op for op in evaluation.program.stages[0].graph if isinstance(op, Collective)]
-        found[kept] = sum(op.message() * op.count for op in sums)
-    assert found == {"fp32": 4 * (LAYERS * LINEAR + REST), "bf16": 2 * (LAYERS * LINEAR + REST)}
+        sent[kept] = sum(op.message() * op.count for op in sums)
+    assert sent == {"fp32": 4 * (LAYERS * LINEAR + REST), "bf16": 2 * (LAYERS * LINEAR + REST)}
 
 
 @pytest.mark.parametrize(

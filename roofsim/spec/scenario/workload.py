@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec import usual
 from roofsim.spec.engine.choice import EngineChoice
+from roofsim.spec.engine.ranks import ContextCommunication
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
 from roofsim.spec.reading.quantity import Duration
@@ -243,10 +244,6 @@ class Offload(_Strict):
     def partial(self) -> bool:
         """Whether it is asked for only a part of the weights."""
         return self.layers is not None or self.share is not None
-
-
-#: How ranks of a context group exchange keys and values.
-ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
 
 
 class Parallel(_Strict):
