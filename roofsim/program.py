@@ -118,11 +118,11 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved) -> Program:
-    """Lower the model and run the passes of the scenario's phase."""
+def build(resolved: Resolved, *, first_only: bool = False) -> Program:
+    """Lower the model and run the passes of the scenario's phase; `first_only`: of a training pipeline its first stage alone."""
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved)
+        return _training(resolved, first_only)
     if workload.phase == "forward" and resolved.model.networks:
         return _networks(resolved)
     if workload.phase == "forward":
@@ -170,7 +170,7 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved) -> Program:
+def _training(resolved: Resolved, first_only: bool) -> Program:
     workload = resolved.workload
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
@@ -191,9 +191,8 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(
-        _stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph, trains=True)
-    )
+    plans = _stage_plans(resolved, graph, trains=True)[: 1 if first_only else None]
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans)
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
