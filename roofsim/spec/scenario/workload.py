@@ -16,6 +16,7 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
+from roofsim.spec.scenario.sharding import ShardedOver
 from roofsim.spec.strict import Strict
 
 OPTIMIZERS: Final = (
@@ -235,12 +236,6 @@ class Offload(Strict):
         return self.layers is not None or self.share is not None
 
 
-class ShardedOver(Strict):
-    """Full sharding over fewer ranks than there are (hybrid sharding)."""
-
-    full: Positive = Field(description="Ranks that share one copy.")
-
-
 class Parallel(Strict):
     """How the work is spread over GPUs."""
 
@@ -297,7 +292,7 @@ class Parallel(Strict):
     sharding: Annotated[Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None, ShardingWord] = Field(
         default=None,
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
-        "(zero3, fsdp), or {full: 8} for groups of 8. Default: the engine's own.",
+        "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
     offload: Offload = Field(
         default=Offload(),
@@ -305,6 +300,11 @@ class Parallel(Strict):
     )
 
     structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+
+    @property
+    def shards_fully(self) -> bool:
+        """Whether parameters are sharded too, over all replicas or groups of them."""
+        return self.sharding == "full" or (isinstance(self.sharding, ShardedOver) and self.sharding.level == "full")
 
     @property
     def gpus(self) -> int:
