@@ -16,7 +16,7 @@ from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, run_passes, training_passes
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
-from roofsim.passes.ranks.shard import Replicas
+from roofsim.passes.ranks.replicas import Replicas
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.points import anywhere
 from roofsim.records import dataclass, replace
@@ -26,7 +26,8 @@ from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
+from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -198,7 +199,7 @@ def _training(resolved: Resolved, first_only: bool) -> Program:
 
 def _data_parallel(resolved: Resolved) -> DataParallel:
     layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
-    level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
+    level = sharding.level if isinstance(sharding, ShardedOver) else sharding or "none"
     replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
