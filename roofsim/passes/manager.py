@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.formats import WeightFormat
     from roofsim.spec.precision.roles import Precision
+    from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.adapter import Adapter
     from roofsim.spec.scenario.workload import RecomputePlan
 
@@ -126,11 +127,31 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.kernels.packings import PackHeads
 
         passes.append(PackHeads())  # a copy that no compiler sees
+    if engine.matmul.narrow_products != "wide":
+        from roofsim.passes.kernels.narrow_results import NarrowResults
+
+        written, launches = engine.matmul.narrow_products, engine.matmul.narrow_product_launches
+        passes.append(NarrowResults(written=written, launches=launches))  # once it stands what reads results
     if engine.kernels.extra_per_layer:
         from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 
         passes.append(AddExtraKernels(number=engine.kernels.extra_per_layer))
     return passes
+
+
+def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:
+    """Return the passes that state the kernels of products with packed weights: the last of all, once every product stands."""
+    if _stored(precision) is None:
+        return []
+    from roofsim.passes.kernels.packed_weights import ExpandWeights
+
+    return [ExpandWeights(kernels=resolved.engine.matmul.weight_only, written_from=written_from(resolved))]
+
+
+def written_from(resolved: Resolved) -> int | None:
+    """Return the rows from which the engine writes packed weights out on this card; None: never."""
+    units = "fp16" in resolved.gpu.peak
+    return resolved.engine.matmul.expands_from(resolved.architecture.name, matrix_units=units)
 
 
 def _library_kernels(engine: Engine, *, decodes: bool) -> list[Pass]:

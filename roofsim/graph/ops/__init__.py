@@ -2,7 +2,16 @@
 
 from roofsim.graph.ops.communication import Collective
 from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
-from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
+from roofsim.graph.ops.heavy import (
+    Attention,
+    Convolution,
+    Expansion,
+    GroupedMatmul,
+    Matmul,
+    Scan,
+    packed_weight,
+    visible_share,
+)
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (
@@ -31,6 +40,7 @@ __all__ = [
     "Dropout",
     "Elementwise",
     "Embedding",
+    "Expansion",
     "ExtraKernels",
     "Fused",
     "Gather",
@@ -49,6 +59,7 @@ __all__ = [
     "Softmax",
     "Sort",
     "View",
+    "packed_weight",
     "parts_of",
     "visible_share",
 ]
