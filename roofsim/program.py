@@ -260,13 +260,11 @@ def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
     return graph
 
 
-def _served(
-    resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **settings: Any
-) -> list[Stage]:
+def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **more: Any) -> list[Stage]:
     """Return a pass of inference as one stage with these settings, or as the stages of a pipeline.
 
     `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage, `beside`
-    puts adapters beside the layers.
+    puts adapters in.
     """
     engine, layout = resolved.engine, layout_of(resolved.parallel)
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
@@ -276,7 +274,7 @@ def _served(
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
     passes = [*passes, *([] if beside is None else [beside]), *packed_weight_passes(resolved, resolved.precision)]
     passes = with_plugged(passes, resolved, call.phase)
-    settings = {"name": call.phase, "phase": call.phase} | settings
+    settings: dict[str, Any] = {"name": call.phase, "phase": call.phase} | more
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
     stages = []
@@ -382,9 +380,8 @@ def serving_pass(
         its next one: all stages, or the slowest for each batch.
     """
     call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
-    return Program(
-        stages=tuple(_served(resolved, call, beside=adapters, times=in_flight, parts=in_flight, steady=True))
-    )
+    stages = _served(resolved, call, beside=adapters, times=in_flight, parts=in_flight, steady=True)
+    return Program(stages=tuple(stages))
 
 
 def _without_contexts(value: Any) -> Real:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.graph.ops import Expansion, packed_weight
+from roofsim.graph.expansion import Expansion, packed_weight
 from roofsim.numeric import ceil, divide, maximum, where
 from roofsim.records import replace
 

@@ -10,7 +10,7 @@ from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
-from roofsim.graph.ops import packed_weight
+from roofsim.graph.expansion import packed_weight
 from roofsim.numeric import where
 from roofsim.records import dataclass, replace
 

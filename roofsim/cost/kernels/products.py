@@ -10,7 +10,8 @@ from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
-from roofsim.graph.ops import GroupedMatmul, Matmul, packed_weight
+from roofsim.graph.expansion import packed_weight
+from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
 from roofsim.points import Points, anywhere, everywhere, like

@@ -5,11 +5,9 @@ from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, pa
 from roofsim.graph.ops.heavy import (
     Attention,
     Convolution,
-    Expansion,
     GroupedMatmul,
     Matmul,
     Scan,
-    packed_weight,
     visible_share,
 )
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
@@ -40,7 +38,6 @@ __all__ = [
     "Dropout",
     "Elementwise",
     "Embedding",
-    "Expansion",
     "ExtraKernels",
     "Fused",
     "Gather",
@@ -59,7 +56,6 @@ __all__ = [
     "Softmax",
     "Sort",
     "View",
-    "packed_weight",
     "parts_of",
     "visible_share",
 ]

@@ -10,23 +10,8 @@ from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.component import Purpose
+    from roofsim.graph.expansion import Expansion
     from roofsim.graph.tensor import DType, Tensor
-
-
-@dataclass(frozen=True, kw_only=True)
-class Expansion:
-    """How a kernel expands packed weights on their way to the matrix units.
-
-    Attributes
-    ----------
-    tile_rows
-        Rows of a tile, each of which expands the weights anew; 1: a kernel for vectors; None: they are expanded once.
-    slots
-        Issue slots of one lane that a tile takes to stage and expand one weight.
-    """
-
-    tile_rows: float | None = None
-    slots: float = 0.0
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -242,13 +227,6 @@ class Attention(AbstractOp):
 
     def kernels(self) -> Real:
         return 1.0 if self.ring is None else 2.0 * self.shards - 1.0
-
-
-def packed_weight(op: Matmul | GroupedMatmul) -> Tensor | None:
-    """Return the weight that a product must expand, or None: it has none, or multiplies it as it is."""
-    left, right = op.inputs[0], op.inputs[1]
-    wide = left.dtype.floating and not left.dtype.narrow
-    return right if right.dtype.packed and wide else None
 
 
 def visible_share(q_length: Real, kv_length: Real, *, causal: bool, window: Real | None = None) -> Real:

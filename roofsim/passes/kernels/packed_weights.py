@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from roofsim.graph.expansion import Expansion, packed_weight
 from roofsim.graph.naming import name_of_layer
-from roofsim.graph.ops import Cast, Expansion, GroupedMatmul, Matmul, Reduction, packed_weight
+from roofsim.graph.ops import Cast, GroupedMatmul, Matmul, Reduction
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.numeric import exactly, share_of
 from roofsim.records import dataclass, replace
