@@ -123,15 +123,15 @@ def _layers(mapping: Mapping) -> list[tuple[str, tuple[str, ...], list[int]]]:
     dense = int(mapping.get("num_dense_layers") or 0) if experts else depth
     every = mapping.get("full_attention_every") if mapping.get("delta_net") else None
     whole = [at for at in range(depth) if every is None or (at + 1) % every == 0]
-    found: list[tuple[dict[str, tuple[str, ...]], list[int]]] = [
+    layers: list[tuple[dict[str, tuple[str, ...]], list[int]]] = [
         (ATTENTION, whole),
         (DELTA, [at for at in range(depth) if at not in set(whole)]),
     ]
-    found += [(MLP, list(range(dense))), (EXPERTS, list(range(dense, depth)))]
-    found += [(SHARED, list(range(dense, depth)) if mapping.get("num_shared_experts") else [])]
+    layers += [(MLP, list(range(dense))), (EXPERTS, list(range(dense, depth)))]
+    layers += [(SHARED, list(range(dense, depth)) if mapping.get("num_shared_experts") else [])]
     return [
         (layer, spellings, numbers)
-        for table, numbers in found
+        for table, numbers in layers
         for layer, spellings in table.items()
         if numbers and _is_there(layer, mapping)
     ]

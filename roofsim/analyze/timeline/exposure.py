@@ -44,7 +44,7 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
     if resolved.gpus == 1:
         return []
     schedule = schedule_of(resolved)
-    found = []
+    groups = []
     every = messages_of(resolved).traffic(priced.graph, Scales())
     for (phase, group), traffic in every.items():
         shown, others = (schedule.shown(part, cost, micro_batches) for part in _with_and_without(every, phase, group))
@@ -55,8 +55,8 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
         parts = (shown.step, others.step) if once else (shown.micro_batch, others.micro_batch)
         seconds = _number(traffic.seconds, averaged=stage.averaged) * _number(times)
         exposed = max(_number(parts[0].seconds - parts[1].seconds, averaged=stage.averaged), 0.0)
-        found.append(GroupTime(phase=phase, group=group, seconds=seconds, exposed=exposed, once=once))
-    return found
+        groups.append(GroupTime(phase=phase, group=group, seconds=seconds, exposed=exposed, once=once))
+    return groups
 
 
 def _with_and_without(every: Found, phase: str, group: str) -> tuple[Found, Found]:

@@ -72,9 +72,9 @@ def layers_called() -> dict[str, tuple[str, ...]]:
     >>> layers_called()["q_proj"], layers_called()["c_proj"]
     (('query',), ('output', 'down'))
     """
-    found: dict[str, dict[str, None]] = {}
+    by_spelling: dict[str, dict[str, None]] = {}
     for table in (ATTENTION, DELTA, MLP, T5):
         for layer, spellings in table.items():
             for spelling in spellings:
-                found.setdefault(spelling.rpartition(".")[2], {})[layer.rpartition(".")[2]] = None
-    return {name: tuple(layers) for name, layers in found.items()}
+                by_spelling.setdefault(spelling.rpartition(".")[2], {})[layer.rpartition(".")[2]] = None
+    return {name: tuple(layers) for name, layers in by_spelling.items()}

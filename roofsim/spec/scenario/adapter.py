@@ -103,7 +103,7 @@ class Adapter(BaseModel):
         words = (self.targets,) if isinstance(self.targets, str) else self.targets
         if ALL_LINEAR in words:
             return None
-        found: set[str] = set()
+        names: set[str] = set()
         for word in words:
-            found.update(_GROUPS.get(word) or _LIBRARY_NAMES.get(word) or (word,))
-        return frozenset(found)
+            names.update(_GROUPS.get(word) or _LIBRARY_NAMES.get(word) or (word,))
+        return frozenset(names)

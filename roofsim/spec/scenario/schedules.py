@@ -68,9 +68,9 @@ def schedule_of(name: str) -> ScheduleRules:
     return schedule
 
 
-def _as_schedule(found: Any) -> ScheduleRules | None:
+def _as_schedule(value: Any) -> ScheduleRules | None:
     base = importlib.import_module("roofsim.schedule.pipeline.protocol").PipelineSchedule
-    return cast("ScheduleRules", found()) if isinstance(found, type) and issubclass(found, base) else None
+    return cast("ScheduleRules", value()) if isinstance(value, type) and issubclass(value, base) else None
 
 
 def known(name: str) -> str:

@@ -42,9 +42,9 @@ class Stack:
         """Return the weight format that the engine means by a precision's name."""
         return name if self.facts is None else self.facts.weight_formats.get(name, name)
 
-    def stores_only(self, found: WeightFormat) -> bool:
+    def stores_only(self, stored_format: WeightFormat) -> bool:
         """Whether the engine expands a format's weights, whatever the card multiplies in."""
-        return self.facts is not None and format_family(found.name) in self.facts.stored_only
+        return self.facts is not None and format_family(stored_format.name) in self.facts.stored_only
 
     @property
     def expands_foreign(self) -> bool:
@@ -99,9 +99,9 @@ def named_precision(name: str, recipe: str, gradient_type: str, stack: Stack) ->
     name = name if known_precision(name) else name.lower()
     if not known_precision(name):
         raise SpecError(Problem(f"unknown precision {name!r}", path=PATH, hint=unknown_precision(name)))
-    found = weight_format(stack.meant(name))
-    if found is not None:
-        return formatted_precision(name, found, recipe, gradient_type, stack)
+    stored_format = weight_format(stack.meant(name))
+    if stored_format is not None:
+        return formatted_precision(name, stored_format, recipe, gradient_type, stack)
     if name in ("fp32", "tf32"):
         return _uniform(name, "fp32", name)
     if name.endswith("-amp"):
@@ -120,7 +120,9 @@ def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision
 # -- weight formats ---------------------------------------------------------------------------------------------------
 
 
-def formatted_precision(name: str, found: WeightFormat, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def formatted_precision(
+    name: str, stored_format: WeightFormat, recipe: str, gradient_type: str, stack: Stack
+) -> Precision:
     """Return a precision whose linear layers are narrow: in training the arithmetic alone, else the stored weights."""
     trains = stack.phase == "train"
     if trains and name not in TRAINING:
@@ -131,17 +133,19 @@ def formatted_precision(name: str, found: WeightFormat, recipe: str, gradient_ty
                 hint=f"Train in one of {', '.join(TRAINING)}, or adapters beside frozen narrow weights (workload.adapter).",
             )
         )
-    arithmetic = found.arithmetic
-    if arithmetic is None or stack.stores_only(found):
-        return _weight_only(name, found, stack, ())
+    arithmetic = stored_format.arithmetic
+    if arithmetic is None or stack.stores_only(stored_format):
+        return _weight_only(name, stored_format, stack, ())
     if not stack.has(arithmetic):
         if trains or not stack.expands_foreign:
             raise no_arithmetic(name, arithmetic, stack)
         note = f"{stack.gpu} has no {arithmetic} arithmetic: {stack.engine} stores {name} weights and multiplies in 16 bits"
-        return _weight_only(name, found, stack, (note,))
+        return _weight_only(name, stored_format, stack, (note,))
     low = "bf16" if stack.has("bf16") else stack.wide()
     plain = _uniform(name, low, arithmetic)
-    plain = replace(plain, operands=found.encoding, weights=None if trains else found.name, notes=_soft(name, stack))
+    plain = replace(
+        plain, operands=stored_format.encoding, weights=None if trains else stored_format.name, notes=_soft(name, stack)
+    )
     return _with_recipe(plain, recipe, gradient_type)
 
 
@@ -153,15 +157,15 @@ def _soft(name: str, stack: Stack) -> tuple[str, ...]:
     return (f"{stack.gpu} has no units that scale blocks of 32: mxfp8 is priced at its fp8 peak",)
 
 
-def _weight_only(name: str, found: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
+def _weight_only(name: str, stored_format: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
     wide = stack.wide()
-    return replace(_uniform(name, wide, wide), weights=found.name, notes=notes)
+    return replace(_uniform(name, wide, wide), weights=stored_format.name, notes=notes)
 
 
 def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Precision:
     """Store the weights of a mapping in a format that its arithmetic does not share."""
-    found = weight_format(stack.meant(name))
-    assert found is not None
+    stored_format = weight_format(stack.meant(name))
+    assert stored_format is not None
     if stack.phase == "train":
         raise SpecError(
             Problem(
@@ -170,7 +174,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
                 hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
             )
         )
-    if base.weights == found.name:
+    if base.weights == stored_format.name:
         return base
     if base.operands is not None or compute.endswith("-amp"):
         raise SpecError(
@@ -180,7 +184,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
                 hint=f"Weights of {name} are expanded to 16 or 32 bits: compute fp16, bf16, fp32 or tf32.",
             )
         )
-    return replace(base, weights=found.name)
+    return replace(base, weights=stored_format.name)
 
 
 def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
