@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from roofsim.cli.page import ABOUT, VERSION_HELP, WIDEST, group_page, root_page, verb_page
 from roofsim.cli.verbs import VERBS, Verb
-from roofsim.cli.words import Parameter, found_at, parameters_of
+from roofsim.cli.words import Parameter, parameters_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,7 +129,7 @@ def _root(
 def command_of(name: str) -> Any:
     """Import a verb and return its command, or its group of commands."""
     verb = VERBS[name]
-    target = found_at(verb)
+    target = target_of(verb)
     if not isinstance(target, dict):
         return _command(name, verb, target)
     group = typer.Typer(
@@ -138,7 +138,7 @@ def command_of(name: str) -> Any:
     group.callback()(_nothing)
     made: Any = typer.main.get_command(group)
     made.name = name
-    made.commands.update({sub: _command(sub, each, found_at(each)) for sub, each in target.items()})
+    made.commands.update({sub: _command(sub, each, target_of(each)) for sub, each in target.items()})
     return made
 
 
@@ -225,7 +225,7 @@ def _plainly(message: str) -> str:
 
 
 def _has(verb: str, flag: str) -> bool:
-    target = found_at(VERBS[verb])
+    target = target_of(VERBS[verb])
     if isinstance(target, dict):
         return False
     return any(flag in each.flags and not each.declared.hidden for each in parameters_of(target))

@@ -114,7 +114,7 @@ def _unwrapped(kind: Any) -> Any:
     return next((each for each in _alternatives(kind) if typing.get_origin(each) is list), kind)
 
 
-def found_at(verb: Verb) -> Any:
+def target_of(verb: Verb) -> Any:
     """Return what a verb's table names: its function, or the table of a group."""
     module, _, name = verb.home.partition(":")
     return getattr(importlib.import_module(module), name)

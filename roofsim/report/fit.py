@@ -105,7 +105,8 @@ def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
     held = f"largest {name}: {value} takes {_exactly(certificate.memory)}"
     if certificate.next is None or certificate.next_memory is None:
         return f"{held}; the search ends here, and larger ones may fit"
-    return f"{held} of {words.gibibytes(certificate.capacity)}; {words.count(certificate.next)} would take {_exactly(certificate.next_memory)}"
+    beyond = f"{words.count(certificate.next)} would take {_exactly(certificate.next_memory)}"
+    return f"{held} of {words.gibibytes(certificate.capacity)}; {beyond}"
 
 
 def _exactly(amount: float) -> str:

@@ -87,8 +87,8 @@ def _goodput(goodput: Goodput) -> list[tuple[str, str]]:
     rows = [("checkpoints", line)]
     if goodput.mtbf is not None and goodput.daly is not None and goodput.goodput_at_daly is not None:
         line = (
-            f"{words.percent(goodput.goodput)} of the time is progress, with {words.duration(goodput.mtbf)} between failures; the best "
-            f"interval is {words.duration(goodput.daly)}, for {words.percent(goodput.goodput_at_daly)}"
+            f"{words.percent(goodput.goodput)} of the time is progress, with {words.duration(goodput.mtbf)} between failures; "
+            f"the best interval is {words.duration(goodput.daly)}, for {words.percent(goodput.goodput_at_daly)}"
         )
         rows.append(("goodput", line))
     return rows

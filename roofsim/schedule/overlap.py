@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from roofsim.schedule.host import HostShown
     from roofsim.spec.engine.ranks import Overlap
 
-Found = dict[tuple[str, str], Traffic]
+TrafficByGroup = dict[tuple[str, str], Traffic]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Exposed:
 
 
 def exposed(
-    traffics: Found,
+    traffics: TrafficByGroup,
     cost: PassCost,
     overlap: Overlap,
     *,
@@ -50,7 +50,7 @@ def exposed(
 ) -> Exposed:
     """Return what is left of the traffic of one pass after overlapping.
 
-    `found` is by phase and group; `sharded`: parameters are gathered for every micro batch; `reduces_each`: gradients are
+    `traffics` are by phase and group; `sharded`: parameters are gathered for every micro batch; `reduces_each`: gradients are
     reduced behind every micro batch, not behind the last alone; `virtual` stages send as many messages per micro batch.
     """
     micro, step = Traffic(), Traffic()
@@ -83,7 +83,7 @@ def exposed(
     return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
-def _waits(traffics: Found, phase: str, tiled: float, beside: Traffic) -> Real:
+def _waits(traffics: TrafficByGroup, phase: str, tiled: float, beside: Traffic) -> Real:
     """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on.
 
     `tiled` is the share of that group's collectives that remains beside GEMMs.

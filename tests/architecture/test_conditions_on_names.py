@@ -18,7 +18,7 @@ MODULES = sorted([
 OTHERS = frozenset({
     "gpu", "card", "engine", "system", "node", "model", "architecture", "device", "precision", "adapter", "field", "parameter",
     "self", "network", "plugin", "parent", "place", "format", "stored", "now", "change", "row", "case", "link", "host",
-    "found", "dtype",
+    "module_info", "dtype",
 })  # fmt: skip
 #: Methods of texts that ask what is in them.
 ASKING = frozenset({

@@ -123,7 +123,7 @@ def test_a_cache_on_the_host_finds_what_the_gpu_gave_up(engine):
     assert few.plan.hits.on_device == 1.0
     assert 0.0 < many.plan.hits.on_device < 0.5
     assert many.plan.hits.on_host == 0.0
-    assert kept.plan.hits.found == pytest.approx(1.0)
+    assert kept.plan.hits.hit_rate == pytest.approx(1.0)
     first = [one.steady.time_to_first_token for one in (few, kept, many)]
     assert first == sorted(first)
     hits = kept.plan.hits

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.calibrate.kernel_constants import write_fit
+from roofsim.calibrate.kernels.constants import write_fit
 from roofsim_evidence.external_kernels.page import page as filled
 from roofsim_evidence.external_kernels.reader import installed_version
 from roofsim_evidence.external_kernels.scores import examine, scores
@@ -31,8 +31,8 @@ def fit(*, data: Path | None = None, output: Path | None = None, sample: bool = 
 
         return as_csv(data)
     examination = examine(data, refit=True)
-    if output is not None and examination.found is not None and examination.refit is not None:
-        write_fit(output, examination.found, scores(examination.refit))
+    if output is not None and examination.fit is not None and examination.refit is not None:
+        write_fit(output, examination.fit, scores(examination.refit))
     return _page(examination, data).text
 
 

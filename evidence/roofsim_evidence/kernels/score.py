@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_classes import generation
-from roofsim.calibrate.kernel_fit import KernelFit, fit_kernels, halves, predict_lent
-from roofsim.calibrate.kernel_table import Group, KernelTable
-from roofsim.calibrate.kernels import GroupErrors, Mask, errors_by_group, ideal_seconds, rows_of
+from roofsim.calibrate.kernels.classes import generation
+from roofsim.calibrate.kernels.fit import KernelFit, fit_kernels, halves, predict_lent
+from roofsim.calibrate.kernels.scores import GroupErrors, Mask, errors_by_group, ideal_seconds, rows_of
+from roofsim.calibrate.kernels.table import Group, KernelTable
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def without_card(table: KernelTable, fit: KernelFit, gpu: str) -> KernelFit:
 
 
 def transfer(table: KernelTable, fit: KernelFit) -> list[GroupErrors]:
-    """Return the errors on every card with constants lent by the others; `found` was fitted to the first half."""
+    """Return the errors on every card with constants lent by the others; `fit` was fitted to the first half."""
     scores: list[GroupErrors] = []
     fitted = table.select(halves(table, ideal_seconds(table)))
     for gpu in sorted({group.gpu for group in table.groups}):

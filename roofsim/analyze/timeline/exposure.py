@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Real
     from roofsim.program import Stage
-    from roofsim.schedule.overlap import Found
+    from roofsim.schedule.overlap import TrafficByGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +59,7 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
     return groups
 
 
-def _with_and_without(every: Found, phase: str, group: str) -> tuple[Found, Found]:
+def _with_and_without(every: TrafficByGroup, phase: str, group: str) -> tuple[TrafficByGroup, TrafficByGroup]:
     """Return a group's traffic, of replicas' with that of tensor groups, beside which it goes on; and the latter alone."""
     own = {(phase, group): every[phase, group]}
     if group not in ("data", "replica"):

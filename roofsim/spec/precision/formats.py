@@ -92,8 +92,8 @@ GGUF: Final = {
 }  # fmt: skip
 
 FORMATS: Final = {
-    found.name: found
-    for found in (
+    row.name: row
+    for row in (
         WeightFormat(
             name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433"
         ),
