@@ -29,6 +29,8 @@ class Expansion:
 
 def packed_weight(op: AbstractOp) -> Tensor | None:
     """Return the weight that a product must expand, or None: it multiplies that as it is."""
+    if len(op.inputs) < 2:
+        return None
     left, right = op.inputs[0], op.inputs[1]
     wide = left.dtype.floating and not left.dtype.narrow
     return right if right.dtype.packed and wide else None

@@ -146,12 +146,12 @@ def _read_narrow(graph: OpGraph) -> dict[Tensor, DType]:
             if op.kind is not Kind.VIEW:
                 wanted.setdefault(tensor.root, set()).add(op.outputs[0].dtype if _converts(op) else None)
     leaving = {tensor.root for block in graph.blocks for pair in block.carries for tensor in pair}
-    found: dict[Tensor, DType] = {}
+    narrow: dict[Tensor, DType] = {}
     for root, types in wanted.items():
         (dtype, *others) = types
         if dtype is not None and not others and root in graph.producer and root not in leaving and _wide(root):
-            found[root] = dtype
-    return found
+            narrow[root] = dtype
+    return narrow
 
 
 class _Retyping:

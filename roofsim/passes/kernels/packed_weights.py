@@ -52,11 +52,11 @@ class ExpandWeights:
         """Return the graph with the kernels of each such product."""
         ops: list[AbstractOp] = []
         for op in graph:
-            weight = packed_weight(op) if isinstance(op, Matmul | GroupedMatmul) and len(op.inputs) > 1 else None
-            ops += [op] if weight is None or _stated(op) else self._ways(op, weight)
+            packed = isinstance(op, Matmul | GroupedMatmul) and op.expansion is None and packed_weight(op) is not None
+            ops += self._ways(op) if isinstance(op, Matmul | GroupedMatmul) and packed else [op]
         return graph.replaced(ops, *self.ensures)
 
-    def _ways(self, op: Matmul | GroupedMatmul, weight: Tensor) -> list[AbstractOp]:
+    def _ways(self, op: Matmul | GroupedMatmul) -> list[AbstractOp]:
         """Return a product in each way that some size takes; later ones write where the first does."""
         rows = op.m if isinstance(op, Matmul) else op.rows / op.experts_touched()
         ops: list[AbstractOp] = []
@@ -68,7 +68,7 @@ class ExpandWeights:
             )
             one = replace(op, outputs=(out, *op.outputs[1:]), share=op.share * way.share)
             one = replace(one, name=f"{op.name}{way.name}") if ops else one
-            ops += _written(one, weight, way) if way.kernels is None else _inside(one, way.kernels, way.share)
+            ops += _written(one, way) if way.kernels is None else _inside(one, way.kernels, way.share)
         return ops
 
     def _chosen(self, rows: Real) -> list[_Way]:
@@ -82,13 +82,9 @@ class ExpandWeights:
         return [way for way in ways if not (isinstance(way.share, float) and way.share == 0.0)]
 
 
-def _stated(op: AbstractOp) -> bool:
-    return isinstance(op, Matmul | GroupedMatmul) and op.expansion is not None
-
-
-def _written(op: Matmul | GroupedMatmul, weight: Tensor, way: _Way) -> list[AbstractOp]:
+def _written(op: Matmul | GroupedMatmul, way: _Way) -> list[AbstractOp]:
     """Return the kernel that writes the weight out in the type of the other operand, and the library's product with it."""
-    dtype = op.inputs[0].dtype
+    weight, dtype = op.inputs[1], op.inputs[0].dtype
     wide = Tensor(f"{op.name}.{weight.name}.{dtype}", weight.shape, dtype, Role.TEMPORARY, of=weight)
     wide = _in_turn(wide, op, way.share)
     expansion = Cast(
