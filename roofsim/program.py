@@ -16,7 +16,7 @@ from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
-from roofsim.passes.ranks.shard import Replicas
+from roofsim.passes.ranks.replicas import Replicas
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.points import anywhere
 from roofsim.records import dataclass, replace
@@ -26,7 +26,8 @@ from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
+from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -118,11 +119,11 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved) -> Program:
-    """Lower the model and run the passes of the scenario's phase."""
+def build(resolved: Resolved, *, first_only: bool = False) -> Program:
+    """Lower the model and run the passes of the scenario's phase; `first_only`: of a training pipeline its first stage alone."""
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved)
+        return _training(resolved, first_only)
     if workload.phase == "forward" and resolved.model.networks:
         return _networks(resolved)
     if workload.phase == "forward":
@@ -171,7 +172,7 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved) -> Program:
+def _training(resolved: Resolved, first_only: bool) -> Program:
     workload = resolved.workload
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
@@ -192,15 +193,14 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(
-        _stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph, trains=True)
-    )
+    plans = _stage_plans(resolved, graph, trains=True)[: 1 if first_only else None]
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans)
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
 def _data_parallel(resolved: Resolved) -> DataParallel:
     layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
-    level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
+    level = sharding.level if isinstance(sharding, ShardedOver) else sharding or "none"
     replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 

@@ -183,11 +183,15 @@ def training_passes(
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
-    passes.append(assign_precision(precision))  # casts are ops that everything else must see
+    passes.append(assign_precision(precision, trains=True))  # casts are ops that everything else must see
     if adapter is not None:
         passes.append(
             _adapters(adapter, precision, engine)
         )  # on typed layers, and before anything asks what is trained
+    if engine.training.activation_input_type == "fp8":
+        from roofsim.passes.kernels.stored_inputs import StoreActivationInputs
+
+        passes.append(StoreActivationInputs())  # before autograd, which reads what is held
     if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
@@ -232,9 +236,9 @@ def _stored(precision: Precision) -> WeightFormat | None:
     return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
-def assign_precision(precision: Precision) -> AssignPrecision:
-    """Return the precision pass of a resolved precision."""
-    narrow = precision.operands is not None
+def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPrecision:
+    """Return the precision pass of a resolved precision; `trains`: weights are updated, so that they have a type of elements."""
+    narrow, weights = precision.operands is not None, precision.weights
     return AssignPrecision(
         compute=DTYPES[precision.compute],
         parameters=DTYPES[precision.parameters],
@@ -242,7 +246,9 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=_stored(precision),
+        weights=None if trains else _stored(precision),
+        narrow_weights=DTYPES[weights] if trains and weights is not None else None,
+        attention=None if precision.attention is None else DTYPES[precision.attention],
     )
 
 

@@ -65,6 +65,7 @@ OTHER = {
         "packs": True,
     },
     "loss_metrics": 1,
+    "activation_input_type": "fp8",
     "adapter_type": "fp32",
     "stored_only": ["mxfp4"],
     "gather_copies": 1,

@@ -85,6 +85,10 @@ class TrainingFacts(Facts):
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
     )
+    activation_input_type: Literal["compute", "fp8"] = Field(
+        default="compute",
+        description="Type in which the input of a gated activation is kept until backward; fp8: a copy is cast for that, and back.",
+    )
     adapter_type: Literal["parameters", "fp32"] = Field(
         default="parameters",
         description="Type of adapters beside a 16-bit model, where the scenario states none: the model's, or fp32.",

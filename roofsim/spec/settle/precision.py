@@ -120,7 +120,7 @@ def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, sta
         name=name, compute=wanted.compute, math=math, parameters=str(wanted.parameters), gradients=str(wanted.gradients),
         optimizer_state=str(wanted.optimizer_state), master_parameters=wanted.master_parameters,
         key_value_cache=wanted.key_value_cache or wanted.compute, autocast=bool(wanted.autocast), weights=weights, stored=own,
-        operands=wanted.operands,
+        operands=wanted.operands, attention=wanted.attention,
     )  # fmt: skip
 
 
