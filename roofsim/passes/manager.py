@@ -237,8 +237,9 @@ def _stored(precision: Precision) -> WeightFormat | None:
 
 
 def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPrecision:
-    """Return the precision pass of a resolved precision; `trains`: weights are updated, so that they have a type of elements."""
-    narrow, weights = precision.operands is not None, precision.weights
+    """Return the precision pass of a resolved precision; `trains`: weights are updated, in a type of elements, or frozen."""
+    narrow, frozen = precision.operands is not None, precision.stored is not None
+    weights = precision.weights if trains and not frozen else None
     return AssignPrecision(
         compute=DTYPES[precision.compute],
         parameters=DTYPES[precision.parameters],
@@ -246,8 +247,8 @@ def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPre
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=None if trains else _stored(precision),
-        narrow_weights=DTYPES[weights] if trains and weights is not None else None,
+        weights=None if trains and not frozen else _stored(precision),
+        narrow_weights=None if weights is None else DTYPES[weights],
         attention=None if precision.attention is None else DTYPES[precision.attention],
     )
 
@@ -256,6 +257,7 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
     """Return the pass that freezes the model."""
     wide = (adapter.weights or engine.training.adapter_type) == "fp32"
     storage = adapter.storage
+    integer = storage == "int8" or (precision.stored is not None and precision.stored.arithmetic == "int8")
     return AddAdapters(
         rank=real(adapter.rank),
         targets=adapter.layers,
@@ -263,7 +265,7 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
         weights=DTYPES["fp32" if wide else precision.parameters],
         storage=None if storage is None else DType(storage, ENCODINGS[storage].bits / 8.0, floating=False, packed=True),
         scales=4.0 if storage == "int8" else 0.0,
-        keeps_input=storage == "int8" if adapter.keeps_input is None else adapter.keeps_input,
+        keeps_input=integer if adapter.keeps_input is None else adapter.keeps_input,
     )
 
 
