@@ -58,7 +58,7 @@ def table_of(axis: Axis) -> str | None:
 
 
 @dataclass
-class Family:
+class ScenarioFamily:
     """Scenarios with the same words.
 
     Attributes
@@ -102,7 +102,7 @@ class Family:
 class Rows:
     """Some points of a family: which points of the space they are, and the place of each on every axis."""
 
-    family: Family
+    family: ScenarioFamily
     places: NDArray[np.int64]
     at: tuple[NDArray[np.int64], ...]
 
@@ -158,10 +158,10 @@ def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
         document = base
         for place, axis in enumerate(space.axes):
             document = axis.put(document, axis.values[at.get(place, 0)])
-        yield from _rows(Family(document, space, numbers, tables), inner, at)
+        yield from _rows(ScenarioFamily(document, space, numbers, tables), inner, at)
 
 
-def _rows(family: Family, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
+def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
     """Yield the points of a family: those of all values of the `inner` axes, `at` one value of each other."""
     shape = [len(axis.values) for axis in family.space.axes]
     sizes = [shape[place] for place in inner]
