@@ -63,7 +63,17 @@ CATALOG: Final = {
     "sdxl_unet": "sdxl-unet",
     "dit_xl2": "dit-xl2",
     "sd3_medium": "sd3-medium",
+    "llama_1b": "llama3.2-1b",
+    "swin_tiny": "swin-tiny-patch4-window7-224",
+    "mixtral_tiny": "mixtral-8x7b",
 }
+
+#: Models of the tables that have the code of a model in the catalog and sizes of their own.
+SIZES: Final[dict[str, dict[str, int]]] = {
+    "mixtral_tiny": {
+        "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4, "head_size": 64, "intermediate_size": 3584,
+    },
+}  # fmt: skip
 
 #: Families whose library code takes the loss on the logits as they come; the others widen them first.
 NATIVE_LOSS: Final = frozenset({"encoder", "encoder-decoder"})
@@ -87,7 +97,8 @@ def rows(table: str) -> tuple[Row, ...]:
 def model(oracle_name: str) -> ModelSpec:
     """Return the catalog's model of an oracle name."""
     document = catalog.load("model", CATALOG[oracle_name])
-    return validate(family_schema(document.data["family"]), document)
+    found = validate(family_schema(document.data["family"]), document)
+    return found.model_copy(update=SIZES[oracle_name]) if oracle_name in SIZES else found
 
 
 @cache
