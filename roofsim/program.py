@@ -112,10 +112,10 @@ class Program:
 
     def phases(self) -> dict[str, list[int]]:
         """Return the places of the stages of each phase; a phase begins when the one before it has ended."""
-        found: dict[str, list[int]] = {}
+        phases: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
-            found.setdefault(stage.phase, []).append(place)
-        return found
+            phases.setdefault(stage.phase, []).append(place)
+        return phases
 
 
 def build(resolved: Resolved) -> Program:

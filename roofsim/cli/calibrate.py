@@ -62,8 +62,8 @@ def fit(
 
     checked_path(output, ".yaml")
     table, skipped = load_kernels(data)
-    found = fit_kernels(table)
-    scores = held_out(table)[1] if hold_out else fit_scores(table, found)
+    fitted = fit_kernels(table)
+    scores = held_out(table)[1] if hold_out else fit_scores(table, fitted)
     title = "Errors on rows that were not fitted" if hold_out else "Errors on the rows that were fitted"
     lines = [
         f"{len(table)} rows, {skipped} left out because no model covers them",
@@ -72,7 +72,7 @@ def fit(
     ]
     write_text("\n".join(lines) + "\n")
     if output is not None:
-        write_fit(output, found, scores)
+        write_fit(output, fitted, scores)
 
 
 #: The verbs of the group.
@@ -108,6 +108,6 @@ def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
     rows = read_rows(data)
     if not rows:
         raise SpecError(Problem("has no rows", Place(str(data))))
-    found = overlay_of(rows, gpu or rows[0]["gpu"])
-    save_text(target, to_yaml(found))
-    print(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")
+    measured = overlay_of(rows, gpu or rows[0]["gpu"])
+    save_text(target, to_yaml(measured))
+    print(f"wrote {target}; use it with --gpu {measured['gpu']} --calibration {target}")

@@ -60,14 +60,14 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
     """
     passes = list(passes)
     each = bool(os.environ.get("ROOFSIM_VERIFY"))
-    found = _passed(graph, passes, verify=each)
-    if found is not graph and not each:
+    passed = _passed(graph, passes, verify=each)
+    if passed is not graph and not each:
         try:
-            found.verify()
+            passed.verify()
         except GraphError:
             _passed(graph, passes, verify=True)  # says which pass broke it
             raise
-    return found
+    return passed
 
 
 def _passed(graph: OpGraph, passes: Sequence[Pass], *, verify: bool) -> OpGraph:

@@ -136,15 +136,15 @@ class _Sweep:
 
     def _put(self, places: Any, result: Result) -> None:
         """Keep the wanted figures of some points."""
-        found, wanted = figures_of(result), self.wanted
+        figures, wanted = figures_of(result), self.wanted
         if wanted is not None:
-            unknown = next((key for key in wanted if not any(_is_of(name, key) for name in found)), None)
+            unknown = next((key for key in wanted if not any(_is_of(name, key) for name in figures)), None)
             if unknown is not None:
                 raise SpecError(
-                    Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, found))
+                    Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, figures))
                 )
-            found = {name: value for name, value in found.items() if any(_is_of(name, key) for key in wanted)}
-        self.columns.put(places, found)
+            figures = {name: value for name, value in figures.items() if any(_is_of(name, key) for key in wanted)}
+        self.columns.put(places, figures)
 
     def table(self) -> SweepTable:
         """Return what was found."""
@@ -168,10 +168,10 @@ def _is_of(name: str, key: str) -> bool:
 def _parts(members: list[tuple[int, Resolved]], labels: Any) -> list[list[tuple[int, Resolved]]]:
     if len(labels) != len(members):
         return [members]
-    found: dict[int, list[tuple[int, Resolved]]] = {}
+    groups: dict[int, list[tuple[int, Resolved]]] = {}
     for label, member in zip(labels.tolist(), members, strict=True):
-        found.setdefault(label, []).append(member)
-    return list(found.values())
+        groups.setdefault(label, []).append(member)
+    return list(groups.values())
 
 
 def figures_of(result: Result) -> dict[str, Any]:

@@ -91,12 +91,12 @@ class SweepTable(Printed):
         """
         columns = {key: _listed(values, len(self.shape)) for key, values in self.rows.items()}
         feasible, reason = self.feasible.ravel().tolist(), self.reason.ravel().tolist()
-        found = []
+        rows = []
         for place, index in enumerate(np.ndindex(self.shape)):
             point = {path: values[at] for (path, values), at in zip(self.axes.items(), index, strict=True)}
             figures = {key: column[place] for key, column in columns.items()}
-            found.append(point | {"feasible": feasible[place], "reason": reason[place]} | figures | point)
-        return found
+            rows.append(point | {"feasible": feasible[place], "reason": reason[place]} | figures | point)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: the axes, and the rows of all points."""
@@ -185,17 +185,17 @@ class Columns:
             return pairs.reshape(*self.space.shape, 2)
         kinds = {_kind(value) for _, value in parts} - {"none"}
         whole = kinds == {"bool"} and sum(np.size(places) for places, _ in parts) == size
-        found: NDArray[Any]
+        column: NDArray[Any]
         if whole:
-            found = np.zeros(size, dtype=bool)
+            column = np.zeros(size, dtype=bool)
         elif kinds <= {"number"}:
-            found = np.full(size, np.nan)
+            column = np.full(size, np.nan)
         else:
-            found = np.full(size, None, dtype=object)
+            column = np.full(size, None, dtype=object)
         for places, value in parts:
             if value is not None:
-                found[places] = value
-        return found.reshape(self.space.shape)
+                column[places] = value
+        return column.reshape(self.space.shape)
 
 
 def _kind(value: Any) -> str:

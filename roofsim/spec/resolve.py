@@ -179,7 +179,7 @@ class Resolver:
         places: dict[catalog.Kind, tuple[str, ...]] = {
             "engine": ("workload", "engine"), "gpu": ("hardware", "gpu"), "system": ("hardware", "system"),
         }  # fmt: skip
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for kind, path in places.items():
             at: Any = self.document.data
             for part in path:
@@ -189,8 +189,8 @@ class Resolver:
                     name = at.partition("@")[0].partition("+")[0] if kind == "engine" else at
                     catalog.resolve_name(kind, name, self.document.place(path), ".".join(path))
                 except SpecError as error:
-                    found += error.problems
-        return found
+                    problems += error.problems
+        return problems
 
     # -- model --------------------------------------------------------------------------------------------------
 
@@ -238,10 +238,10 @@ class Resolver:
         if self.importer is None:
             message = f"{where} is not a model that roofsim builds"
             raise SpecError(Problem(message, self.document.place(("model",)), "model"))
-        found = self.importer(given, where)
-        self.assumed += found.assumed
-        self.warnings += found.warnings
-        return from_mapping(found.mapping, where)
+        imported = self.importer(given, where)
+        self.assumed += imported.assumed
+        self.warnings += imported.warnings
+        return from_mapping(imported.mapping, where)
 
     def _model_name(self, given: str) -> str:
         """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
@@ -263,12 +263,12 @@ class Resolver:
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data
         if not isinstance(data, dict) or "family" not in data:
-            found = "no 'family' key" if isinstance(data, dict) else f"a {type(data).__name__}"
+            got = "no 'family' key" if isinstance(data, dict) else f"a {type(data).__name__}"
             from roofsim.spec.model.registry import FAMILIES
 
             raise SpecError(
                 Problem(
-                    f"expected a model with a family; found {found}",
+                    f"expected a model with a family; found {got}",
                     document.place(()),
                     prefix,
                     f"Families: {', '.join(FAMILIES)}.",
@@ -318,10 +318,10 @@ class Resolver:
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
-        found, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
+        precision, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
         self.assumed += assumed
         self.warnings += warnings
-        return found
+        return precision
 
     def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
         """Write out batch and lengths, and check what must divide what."""

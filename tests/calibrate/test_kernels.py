@@ -54,9 +54,9 @@ def test_the_table_holds_what_its_readme_says(table):
     assert tuple(rows[0]) == ("source", "gpu", "op", *SIZES, "other", "dtype", "time_us")
     text = (measurements() / "README.md").read_text(encoding="utf-8").partition("## collectives")[0]
     stated = {name: int(count.replace(",", "")) for name, count in re.findall(r"`(\w+):` \| ([\d,]+)", text)}
-    found = {name: sum(row["source"].startswith(f"{name}:") for row in rows) for name in stated}
-    assert stated == found
-    assert sum(found.values()) == len(rows)
+    counted = {name: sum(row["source"].startswith(f"{name}:") for row in rows) for name in stated}
+    assert stated == counted
+    assert sum(counted.values()) == len(rows)
     assert len({group.gpu for group in table.groups}) == 24
     assert len(table) == len(rows)
 
@@ -362,9 +362,9 @@ def test_a_fit_recovers_the_times_that_known_constants_make(table):
     known = {"floor": 6e-6, "compute": 0.55, "bandwidth": 0.7, **{p.name: p.expected for p in kernel.shared}}
     (group,) = {part.groups[i] for i in part.group}
     made = predict(part, kernel, {group: known})
-    found = fit_kernels(type(part)(part.groups, part.group, part.sizes, part.other, made))
-    assert np.median(np.abs(predict(part, kernel, fitted_constants(part, kernel, found)) / made - 1.0)) < 0.01
-    assert found.own[group]["compute"] == pytest.approx(0.55, rel=0.1)
+    fit = fit_kernels(type(part)(part.groups, part.group, part.sizes, part.other, made))
+    assert np.median(np.abs(predict(part, kernel, fitted_constants(part, kernel, fit)) / made - 1.0)) < 0.01
+    assert fit.own[group]["compute"] == pytest.approx(0.55, rel=0.1)
 
 
 #: Median errors, over all rows of a class, that the shipped constants keep on the rows they were fitted to.
@@ -404,14 +404,14 @@ def test_shipped_constants_are_physical(shipped):
 
 def test_lent_constants_come_from_the_nearest_cards(table):
     part = table.select(np.array([g.engine == "vidur" and g.op == "gemm" for g in table.groups])[table.group])
-    found = fit_kernels(part)
+    fit = fit_kernels(part)
     kernel = class_of("gemm")
-    (a40,) = {g for g in found.own if g.gpu == "A40"}
-    found.own.pop(a40)
-    (lent,) = lend(a40, kernel, found)
-    (a100,) = {g for g in found.own if g.gpu == "A100-SXM-80GB"}
-    assert lent["floor"] == found.own[a100]["floor"]
-    assert lend(Group("A40", "bmm", "fp16", "vidur"), kernel, found) == []
+    (a40,) = {g for g in fit.own if g.gpu == "A40"}
+    fit.own.pop(a40)
+    (lent,) = lend(a40, kernel, fit)
+    (a100,) = {g for g in fit.own if g.gpu == "A100-SXM-80GB"}
+    assert lent["floor"] == fit.own[a100]["floor"]
+    assert lend(Group("A40", "bmm", "fp16", "vidur"), kernel, fit) == []
 
 
 def test_usable_drops_backward_and_unknown_rows():

@@ -48,19 +48,19 @@ def check(base, axes):
     return table
 
 
-def agrees(key, found, expected):
+def agrees(key, actual, expected):
     """Tell whether a figure is the same: to nine digits, but for what difference quotients of the step lose."""
     if isinstance(expected, tuple | list):
-        same = found is not None and len(found) == len(expected)
-        return same and all(agrees(key, a, b) for a, b in zip(found, expected, strict=True))
-    if isinstance(expected, bool | str | None) or found is None:
-        return found == expected
+        same = actual is not None and len(actual) == len(expected)
+        return same and all(agrees(key, a, b) for a, b in zip(actual, expected, strict=True))
+    if isinstance(expected, bool | str | None) or actual is None:
+        return actual == expected
     expected = float(expected)
     if math.isnan(expected):
-        return found is None
+        return actual is None
     if key.startswith("elasticity."):
-        return found == pytest.approx(expected, rel=1e-9, abs=1e-10)
-    return found == pytest.approx(expected, rel=1e-6 if key.endswith("headroom") else 1e-9, abs=1e-12)
+        return actual == pytest.approx(expected, rel=1e-9, abs=1e-10)
+    return actual == pytest.approx(expected, rel=1e-6 if key.endswith("headroom") else 1e-9, abs=1e-12)
 
 
 #: Of each family a width, and where its samples have a length that length, with values to try.

@@ -125,17 +125,17 @@ GENERATIONS: Final = {
 }
 
 
-def write_constants(found: KernelFit, scores: Sequence[GroupErrors]) -> None:
+def write_constants(fit: KernelFit, scores: Sequence[GroupErrors]) -> None:
     """Write kernels.yaml and kernel_models.yaml, a part of it, into the catalog's folder of constants."""
     folder = constants_folder()
-    save_text(folder / "kernels.yaml", kernels_text(found, scores, head=KERNELS))
-    save_text(folder / "kernel_models.yaml", models_text(found))
+    save_text(folder / "kernels.yaml", kernels_text(fit, scores, head=KERNELS))
+    save_text(folder / "kernel_models.yaml", models_text(fit))
 
 
-def models_text(found: KernelFit) -> str:
+def models_text(fit: KernelFit) -> str:
     """Return what steps are priced with as YAML."""
     tree: dict[str, dict[str, dict[str, dict[str, Constants]]]] = {}
-    for place, constants in _served(found).items():
+    for place, constants in _served(fit).items():
         op, architecture, kernels, kind = place
         tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
     lines = ["meanings:"]
@@ -143,7 +143,7 @@ def models_text(found: KernelFit) -> str:
         lines.append(f"  {op}:")
         lines += [f"    {name}: {text}" for name, text in _meanings(op)]
     lines.append("cards:")
-    for group in sorted({_card_of(group) for group in _several(found)}):
+    for group in sorted({_card_of(group) for group in _several(fit)}):
         rate = units_per_bandwidth(group)
         if rate is not None:
             lines.append(
@@ -177,17 +177,17 @@ def _meanings(op: str) -> Iterable[tuple[str, str]]:
         yield parameter.name, f"{{meaning: '{meaning}', unit: {quoted}, range: [{', '.join(ends)}]}}"
 
 
-def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
+def _served(fit: KernelFit) -> dict[tuple[str, ...], Constants]:
     """Return medians by operation, architecture, kernel generation and arithmetic."""
     gathered: dict[tuple[str, ...], list[Constants]] = {}
-    several = _several(found)
-    for group in sorted(found.own):
+    several = _several(fit)
+    for group in sorted(fit.own):
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
             continue
         if kind == "fp32" and group.op != "gemm":
             continue
-        constants = _at_full_clock(group, found.constants(class_of(group.op), group))
+        constants = _at_full_clock(group, fit.constants(class_of(group.op), group))
         if group.op == "gemm" and kind in IN_STEPS:
             constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
@@ -207,9 +207,9 @@ def _served(found: KernelFit) -> dict[tuple[str, ...], Constants]:
     return {place: median_of(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
 
 
-def _several(found: KernelFit) -> set[Group]:
+def _several(fit: KernelFit) -> set[Group]:
     """Return the groups that steps are priced with, of architectures of which several cards were measured there."""
-    groups = {group for group in found.own if group.op in SERVED and group.engine in ENGINES}
+    groups = {group for group in fit.own if group.op in SERVED and group.engine in ENGINES}
     cards: dict[str, set[str]] = {}
     for group in groups:
         cards.setdefault(generation(group), set()).add(card(group.gpu).name)

@@ -124,11 +124,11 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
 
 def _merged(rows: Iterable[list[Any]]) -> list[list[Any]]:
     """Put equal kernels together: the layers of a network repeat theirs."""
-    found: dict[str, list[Any]] = {}
+    merged: dict[str, list[Any]] = {}
     for row in rows:
-        same = found.setdefault(repr(row[1:]), [0.0, *row[1:]])
+        same = merged.setdefault(repr(row[1:]), [0.0, *row[1:]])
         same[0] += row[0]
-    return list(found.values())
+    return list(merged.values())
 
 
 def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:

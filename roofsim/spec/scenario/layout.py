@@ -358,8 +358,8 @@ def _divides(document: Document, name: str, degree: int, size: int | None, what:
 
 def divisors(size: int) -> str:
     """Return the degrees that divide a size, as a message names them."""
-    found = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
-    return ", ".join(map(str, found[:12])) + (" ..." if len(found) > 12 else "")
+    degrees = [n for n in range(1, min(size, 1024) + 1) if size % n == 0]
+    return ", ".join(map(str, degrees[:12])) + (" ..." if len(degrees) > 12 else "")
 
 
 def _nearest(gpus: int, unit: int) -> str:
