@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from roofsim.graph.base import AbstractOp, Kind, Phase
+from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.fuse import LIBRARY, fused_kernel, in_order
 from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused, View
 from roofsim.graph.tensor import Role
@@ -51,7 +51,8 @@ class FusePointwise:
                 ops += body
                 continue
             # What is checkpointed runs again as a whole; other than that, what is computed again belongs to its readers.
-            joined = "partitioned" in graph.facts and all(_fusible(op) for op in body if op.phase is Phase.RECOMPUTE)
+            checkpointed = any(op.phase is Phase.RECOMPUTE and op.group in HEAVY_KINDS for op in body)
+            joined = "partitioned" in graph.facts and not checkpointed
             for phase_run in _phase_runs(body, joined=joined):
                 ops += _fused_run(phase_run, readers)
         return graph.replaced(ops, *self.ensures)

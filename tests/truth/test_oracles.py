@@ -38,7 +38,9 @@ def ids(table, *keys, keep=lambda _row: True):
 
 
 def test_the_catalog_has_every_model():
-    names = {row["model"] for table in ("params", "flops", "activations", "ops_bytes") for row in rows(table)}
+    names = {
+        row["model"] for table in ("params", "flops", "activations", "ops_bytes", "compile") for row in rows(table)
+    }
     assert names == set(CATALOG)
     assert not set(CATALOG.values()) - set(catalog.names("model"))
 

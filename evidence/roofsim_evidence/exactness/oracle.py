@@ -19,6 +19,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.flavour import Flavour
 from roofsim.passes.autograd import Autograd
+from roofsim.passes.partition import Partition
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.spec import catalog
@@ -97,8 +98,8 @@ def rows(table: str) -> tuple[Row, ...]:
 def model(oracle_name: str) -> ModelSpec:
     """Return the catalog's model of an oracle name."""
     document = catalog.load("model", CATALOG[oracle_name])
-    found = validate(family_schema(document.data["family"]), document)
-    return found.model_copy(update=SIZES[oracle_name]) if oracle_name in SIZES else found
+    spec = validate(family_schema(document.data["family"]), document)
+    return spec.model_copy(update=SIZES[oracle_name]) if oracle_name in SIZES else spec
 
 
 @cache
@@ -142,6 +143,12 @@ def step_of(row: Row, **changes: Any) -> OpGraph:
         "checkpointed": row.get("grad_ckpt", "0"),
     }
     return step(row["model"], float(row["batch"]), float(row["size"]), **{**given, **changes})
+
+
+def compiled_step_of(row: Row) -> OpGraph:
+    """Return the training step of a row of the table of torch.compile, cut as its partitioner cuts it."""
+    layers = None if row["layers"] == "full" else int(row["layers"])
+    return Partition()(step_of(row, layers=layers)).verify()
 
 
 def inference_of(row: Row) -> OpGraph:

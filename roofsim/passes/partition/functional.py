@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 def traced(graph: OpGraph, *, only_layers: bool) -> OpGraph:
     """Return the graph with equal conversions merged (fx_graph_cse), and with pooled windows' offsets of one byte.
 
+    Operands in narrow types, which come with scales, stay as many as they are: no trace of them was at hand.
     Inductor keeps the place of a maximum within its window (torch/_inductor/fx_passes, _low_memory_max_pool_with_offsets).
     """
     writer = Rewiring()
@@ -26,7 +27,7 @@ def traced(graph: OpGraph, *, only_layers: bool) -> OpGraph:
         if only_layers and op.block is None:
             writer.add(op)
             continue
-        if isinstance(op, Cast) and not op.dequantises:
+        if isinstance(op, Cast) and not (op.dequantises or op.outputs[0].dtype.narrow):
             key = (writer.twin(op.inputs[0]), op.outputs[0].dtype, op.block, op.phase)
             if key in first:
                 writer.put({op.outputs[0]: first[key]})

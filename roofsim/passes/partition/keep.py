@@ -6,6 +6,7 @@ The rules are those of torch/_functorch/partitioners.py, `solve_min_cut`, with i
 from __future__ import annotations
 
 import heapq
+from math import inf
 from typing import TYPE_CHECKING, Final
 
 from roofsim.passes.partition.cut import Network
@@ -36,7 +37,9 @@ def kept(joint: Joint, sizes: list[float]) -> set[Value]:
             continue
         if value.given or value in banned:
             network.connect(source, entry)
-        network.connect(entry, leaving, _weight(value, sizes[value.number], distances))
+        # What the backward pass alone makes stays there, though it needs no gradient.
+        movable = value.forward or value.given
+        network.connect(entry, leaving, _weight(value, sizes[value.number], distances) if movable else inf)
         for user in value.users:
             network.connect(leaving, 2 * user.number)
     behind = network.behind_the_cut(source, sink)
@@ -126,18 +129,16 @@ def _long_chains(forward: list[Value], banned: set[Value]) -> set[Value]:
     """Add a value to those that are not made again wherever a chain of merged ops becomes long."""
     banned, visited = set(banned), set()
     for start in forward:
-        waiting = [start]
-        heap = [(start.number, start)]
-        while heap:
-            _, current = heapq.heappop(heap)
+        waiting = [(start.number, start)]
+        while waiting:
+            _, current = heapq.heappop(waiting)
             if current in visited:
                 continue
             visited.add(current)
-            if current.number > start.number + LONG_CHAIN and not heap:
+            if current.number > start.number + LONG_CHAIN and not waiting:
                 banned.add(current)
                 break
             for user in current.users:
                 if user.forward and current.merges_into(user) and user not in banned:
-                    heapq.heappush(heap, (user.number, user))
-        del waiting
+                    heapq.heappush(waiting, (user.number, user))
     return banned

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import singledispatch
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import Cast, Copy, Dropout, Elementwise, Gather, Loss, Normalization, Pool, Resize, Softmax

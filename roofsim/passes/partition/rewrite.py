@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from roofsim.errors import PassError
 from roofsim.graph.base import Phase
+from roofsim.graph.naming import numbered
 from roofsim.graph.ops import View
 from roofsim.graph.tensor import Role
 from roofsim.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Set as AbstractSet
+    from collections.abc import Iterable
+    from collections.abc import Set as AbstractSet
 
     from roofsim.graph.base import AbstractOp, Block
     from roofsim.graph.opgraph import OpGraph
@@ -86,8 +89,8 @@ class _Repeats:
             return tensor
         assert value.piece is not None
         made = value.piece.op
-        if not value.piece.repeatable or not value.reads and value.fixed:
-            raise AssertionError(f"{tensor} is needed and neither kept nor made again")
+        if not value.piece.repeatable or (not value.reads and value.fixed):
+            raise PassError(f"partition: the backward pass reads {tensor}, which is neither kept nor made again")
         inputs = tuple(self._at_hand(source) for source in made.inputs)
         if isinstance(made, View) and inputs == made.inputs:
             return tensor
@@ -104,11 +107,10 @@ class _Repeats:
             for tensor in wanted
         }  # fmt: skip
         self.again.update(twins)
-        self.names[op.name] += 1
-        times = self.names[op.name]
+        name = numbered(f"{op.name}.again", self.names)
         self.ops.append(
             replace(
-                op, name=f"{op.name}.again{f'.{times}' if times > 1 else ''}", inputs=inputs, outputs=tuple(twins.values()), holds=(),
+                op, name=name, inputs=inputs, outputs=tuple(twins.values()), holds=(),
                 phase=Phase.RECOMPUTE, block=self.block, origin=op,
             )
         )  # fmt: skip
