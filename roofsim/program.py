@@ -254,6 +254,7 @@ def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
                             f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
                             path="workload.image_size",
                             hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                            code="image-size",
                         )
                     )
     return graph

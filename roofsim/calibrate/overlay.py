@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import yaml
 
-from roofsim.calibrate.kernel_table import kernel_table
+from roofsim.calibrate.kernels.table import kernel_table
 from roofsim.cost.kernels.models.gemm import Tiling, tile_efficiency
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import Problem, SpecError

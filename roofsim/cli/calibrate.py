@@ -56,9 +56,9 @@ def fit(
     if overlay is not None:
         _write_overlay(data, overlay, gpu)
         return
-    from roofsim.calibrate.kernel_constants import write_fit
-    from roofsim.calibrate.kernel_fit import fit_kernels
-    from roofsim.calibrate.kernels import fit_scores, held_out, load_kernels, report
+    from roofsim.calibrate.kernels.constants import write_fit
+    from roofsim.calibrate.kernels.fit import fit_kernels
+    from roofsim.calibrate.kernels.scores import fit_scores, held_out, load_kernels, report
 
     checked_path(output, ".yaml")
     table, skipped = load_kernels(data)
@@ -99,7 +99,7 @@ VERBS: Final = {
 
 
 def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
-    from roofsim.calibrate.kernel_table import read_rows
+    from roofsim.calibrate.kernels.table import read_rows
     from roofsim.calibrate.overlay import overlay as overlay_of
     from roofsim.calibrate.overlay import to_yaml
     from roofsim.errors import Place, Problem, SpecError

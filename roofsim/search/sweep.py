@@ -74,7 +74,7 @@ class _Sweep:
     shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
     groups: dict[Structure, list[tuple[int, Resolved]]] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)
     together: int = 0
     alone: int = 0
     structures: int = 0
@@ -87,7 +87,7 @@ class _Sweep:
         try:
             resolved = SharedResolver(self.space.document(self.document, place), self.importer, self.shared).run()
         except RoofsimError as error:
-            self.reasons[place] = error.reason
+            self.reasons[place] = error.reason, error.code
             return
         self.groups.setdefault(structure_of(resolved, self.forms), []).append((place, resolved))
 
@@ -129,7 +129,7 @@ class _Sweep:
         try:
             result = self.answer(evaluate(resolved))
         except RoofsimError as error:
-            self.reasons[place] = error.reason
+            self.reasons[place] = error.reason, error.code
             return
         self._put(place, result)
         self.alone += 1
@@ -148,14 +148,15 @@ class _Sweep:
 
     def table(self) -> SweepTable:
         """Return what was found."""
-        reason = np.full(self.space.size, None, dtype=object)
-        for place, text in self.reasons.items():
-            reason[place] = text
+        reason, code = (np.full(self.space.size, None, dtype=object) for _ in range(2))
+        for place, said in self.reasons.items():
+            reason[place], code[place] = said
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
             feasible=np.array([text is None for text in reason], dtype=bool).reshape(self.space.shape),
             reason=reason.reshape(self.space.shape),
+            reason_code=code.reshape(self.space.shape),
             evaluated=Evaluated(self.together, self.alone, len(self.reasons), self.structures),
         )
 

@@ -15,10 +15,10 @@ from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import families_that
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.rules.sizes import named
 from roofsim.spec.scenario.document import with_override
 from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.workload import SERVING, Scenario
-from roofsim.spec.settle.sizes import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import roofsim
-from roofsim.calibrate.kernel_table import COLUMNS
+from roofsim.calibrate.kernels.table import COLUMNS
 from roofsim.calibrate.overlay import overlay
 from roofsim.cli.app import main
 from roofsim.errors import SpecError

@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofsim.calibrate.kernel_fit import class_of, predict
-from roofsim.calibrate.kernel_table import SIZES, Group
+from roofsim.calibrate.kernels.fit import class_of, predict
+from roofsim.calibrate.kernels.table import SIZES, Group
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim_evidence.external_kernels import reader as aiconfigurator
@@ -417,7 +417,7 @@ def test_rows_to_fit_are_drawn(write, evidence):
     folder = write("gemm_perf", products("h200-sxm-141gb", "trtllm", "h100-sxm5-80gb", rows=60), system="h200_sxm")
     code, out, _ = evidence("fit", "external-kernels", "--data", folder, "--sample")
     assert code == 0
-    assert out.startswith("aiconfigurator:trtllm-1.0.0,H200-SXM,gemm,")
+    assert out.startswith("aiconfigurator:trtllm-1.0.0,h200-sxm-141gb,gemm,")
 
 
 def test_a_folder_that_is_not_there_is_named(evidence):

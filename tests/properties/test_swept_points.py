@@ -28,9 +28,9 @@ def scenario(model, *, gpu="h100", parallel=None, hardware=None, **workload):
 def run(base, point):
     """Return the figures of a run, or why it is refused."""
     try:
-        return figures_of(roofsim.run(base, **point)), None
+        return figures_of(roofsim.run(base, **point)), (None, None)
     except RoofsimError as error:
-        return {}, error.reason
+        return {}, (error.reason, error.code)
 
 
 def check(base, axes):
@@ -38,12 +38,13 @@ def check(base, axes):
     table = roofsim.sweep(base, axes)
     for row, values in zip(table.to_rows(), itertools.product(*axes.values()), strict=True):
         point = dict(zip(axes, values, strict=True))
-        expected, reason = run(base, point)
-        assert (row["feasible"], row["reason"]) == (reason is None, reason), point
+        expected, refusal = run(base, point)
+        assert (row["reason"], row["reason_code"]) == refusal, point
+        assert row["feasible"] == (refusal == (None, None)), point
         for key, value in expected.items():
             if key not in axes:
                 assert agrees(key, row[key], value), (key, row[key], value, point)
-        others = set(row) - set(expected) - set(axes) - {"feasible", "reason"}
+        others = set(row) - set(expected) - set(axes) - {"feasible", "reason", "reason_code"}
         assert all(row[key] is None for key in others), (others, point)
     return table
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_fit import class_of
-from roofsim.calibrate.kernel_table import read_rows
+from roofsim.calibrate.kernels.fit import class_of
+from roofsim.calibrate.kernels.table import read_rows
 from roofsim.units import humanize, parse
 from roofsim_evidence.external_kernels.scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim_evidence.kernels.score import measured_file

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import compute_units, peak
-from roofsim.calibrate.kernel_table import Group, KernelTable
+from roofsim.calibrate.kernels.classes import compute_units, peak
+from roofsim.calibrate.kernels.table import Group, KernelTable
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog

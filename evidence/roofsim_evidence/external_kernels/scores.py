@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from roofsim.calibrate.kernel_constants import SECONDS
-from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
-from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, read_rows
-from roofsim.calibrate.kernels import GroupErrors, load_kernels
+from roofsim.calibrate.kernels.constants import SECONDS
+from roofsim.calibrate.kernels.fit import KernelFit, class_of, fit_kernels, lend, predict
+from roofsim.calibrate.kernels.scores import GroupErrors, load_kernels
+from roofsim.calibrate.kernels.table import SIZES, Group, KernelTable, card, engine_of, read_rows
 from roofsim.records import dataclass, field
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from roofsim.calibrate.kernel_classes import KernelClass
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.classes import KernelClass
+    from roofsim.calibrate.kernels.least_squares import Constants
     from roofsim.numeric import Array
 
 #: Rows of a group in one file that a fresh fit sees, evenly spread over the logarithm of size.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.calibrate.kernel_constants import write_fit
+from roofsim.calibrate.kernels.constants import write_fit
 from roofsim_evidence.external_kernels.page import page as filled
 from roofsim_evidence.external_kernels.reader import installed_version
 from roofsim_evidence.external_kernels.scores import examine, scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_classes import (
+from roofsim.calibrate.kernels.classes import (
     architecture_of,
     arithmetic,
     generation,
@@ -14,9 +14,9 @@ from roofsim.calibrate.kernel_classes import (
     units_per_bandwidth,
     wide_units,
 )
-from roofsim.calibrate.kernel_constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
-from roofsim.calibrate.kernel_fit import KernelFit, class_of
-from roofsim.calibrate.kernel_table import Group, card
+from roofsim.calibrate.kernels.constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
+from roofsim.calibrate.kernels.fit import KernelFit, class_of
+from roofsim.calibrate.kernels.table import Group, card
 from roofsim.cost.kernels.models.silicon import full_clock_share
 from roofsim.cost.kernels.table import NARROW
 from roofsim.output import save_text
@@ -27,8 +27,8 @@ from roofsim_evidence.places import constants as constants_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.calibrate.kernels import GroupErrors
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.least_squares import Constants
+    from roofsim.calibrate.kernels.scores import GroupErrors
 
 COMMAND: Final = "evidence fit kernels --write"
 KERNELS: Final = f"""\

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_classes import generation
-from roofsim.calibrate.kernel_fit import KernelFit, fit_kernels, halves, predict_lent
-from roofsim.calibrate.kernel_table import Group, KernelTable
-from roofsim.calibrate.kernels import GroupErrors, Mask, errors_by_group, ideal_seconds, rows_of
+from roofsim.calibrate.kernels.classes import generation
+from roofsim.calibrate.kernels.fit import KernelFit, fit_kernels, halves, predict_lent
+from roofsim.calibrate.kernels.scores import GroupErrors, Mask, errors_by_group, ideal_seconds, rows_of
+from roofsim.calibrate.kernels.table import Group, KernelTable
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:

@@ -97,7 +97,7 @@ def taking(virtual: int) -> list[str]:
     return [name for name in SCHEDULES if takes(load_schedule(name, virtual), virtual, name)]
 
 
-def takes(schedule: ScheduleRules, virtual: int, name: str | None = None) -> bool:
-    """Tell whether a schedule, and one of this name, takes so many chunks of layers per stage."""
+def takes(schedule: ScheduleRules, virtual: Any, name: str | None = None) -> Any:
+    """Tell whether a schedule, and one of this name, takes so many chunks of layers per stage; elementwise for arrays."""
     least, most = schedule.virtual_stages
-    return name in (None, schedule.name) and least <= virtual and (most is None or virtual <= most)
+    return (name in (None, schedule.name)) & (virtual >= least) & (most is None or virtual <= most)

@@ -84,7 +84,8 @@ def check_offload(
     if refusal is not None:
         part, message, hint = refusal
         path = ("parallel", "offload", part)
-        raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
+        code = f"offload-{part.replace('_', '-')}"
+        raise SpecError(Problem(message, document.place(path), ".".join(path), hint, code))
 
 
 def _part(offload: Offload, workload: Workload, model: ModelSpec) -> tuple[str, str, str] | None:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import arithmetic, generation
-from roofsim.calibrate.kernel_fit import KernelFit, class_of
-from roofsim.calibrate.kernel_table import Group, card
+from roofsim.calibrate.kernels.classes import arithmetic, generation
+from roofsim.calibrate.kernels.fit import KernelFit, class_of
+from roofsim.calibrate.kernels.table import Group, card
 from roofsim.output import save_text
 from roofsim.units import humanize
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.kernels import GroupErrors
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.least_squares import Constants
+    from roofsim.calibrate.kernels.scores import GroupErrors
 
 #: Constants in seconds; the others are plain numbers.
 SECONDS: Final = ("floor", "block", "row", "walk", "expert")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.calibrate.kernel_fit import (
+from roofsim.calibrate.kernels.fit import (
     KernelFit,
     fit_kernels,
     fitted_constants,
@@ -15,8 +15,8 @@ from roofsim.calibrate.kernel_fit import (
     predict,
     usable,
 )
-from roofsim.calibrate.kernel_shapes import CLASSES
-from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, read_rows
+from roofsim.calibrate.kernels.shapes import CLASSES
+from roofsim.calibrate.kernels.table import Group, KernelTable, kernel_table, read_rows
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.kernel_classes import KernelClass
+    from roofsim.calibrate.kernels.classes import KernelClass
     from roofsim.numeric import Array
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import (
+from roofsim.calibrate.kernels.classes import (
     ITEMSIZES,
     KernelClass,
     arithmetic,
@@ -16,9 +16,9 @@ from roofsim.calibrate.kernel_classes import (
     power_cap,
     units_per_bandwidth,
 )
-from roofsim.calibrate.kernel_shapes import CLASSES
-from roofsim.calibrate.kernel_table import Group, KernelTable, card
-from roofsim.calibrate.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.calibrate.kernels.shapes import CLASSES
+from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Family = tuple[str, ...]
 
 UNKNOWN_YEAR: Final = 2020
-#: What counts as much as a doubling of matrix units when donors are sought (`python -m roofsim.calibrate.kernels --transfer`:
+#: What counts as much as a doubling of matrix units when donors are sought (`evidence score kernels --transfer`:
 #: two, three and four do alike; none makes L40S and RTX PRO 6000 twice as far off).
 YEARS_A_DOUBLING: Final = 3.0
 #: Highest carried speed of a cache against memory: that of the kernel classes.
