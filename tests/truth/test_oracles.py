@@ -154,15 +154,15 @@ def test_bytes_saved_by_one_layer_are_equal(row):
 
 def test_what_torch_compile_keeps():
     """Bytes that a compiled forward pass hands to its backward pass, as PyTorch's partitioner cut the same steps."""
-    found: dict[str, list[float]] = {}
+    families: dict[str, list[float]] = {}
     for row in rows("compile"):
-        found.setdefault(row["family"], []).append(abs(kept_by_compiler(row)))
-    errors = [error for family in found.values() for error in family]
+        families.setdefault(row["family"], []).append(abs(kept_by_compiler(row)))
+    errors = [error for family in families.values() for error in family]
     assert len(errors) == 84
     assert statistics.median(errors) <= 0.001
     assert sum(error <= 0.03 for error in errors) >= 77
     assert {
-        family: statistics.median(values) for family, values in found.items() if statistics.median(values) > 0.01
+        family: statistics.median(values) for family, values in families.items() if statistics.median(values) > 0.01
     } == {}
 
 

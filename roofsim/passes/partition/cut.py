@@ -71,14 +71,14 @@ class Network:
         return True
 
     def _reaching(self, sink: int) -> list[bool]:
-        found = [False] * len(self.edges)
-        found[sink] = True
+        reaching = [False] * len(self.edges)
+        reaching[sink] = True
         waiting = [sink]
         while waiting:
             node = waiting.pop()
             for edge in self.edges[node]:  # its reverse is the edge that enters the node
                 tail = self.heads[edge]
-                if not found[tail] and self.left[edge ^ 1] > 0.0:
-                    found[tail] = True
+                if not reaching[tail] and self.left[edge ^ 1] > 0.0:
+                    reaching[tail] = True
                     waiting.append(tail)
-        return found
+        return reaching

@@ -143,13 +143,13 @@ class Joint:
         return value.piece is not None and value.generated and value.piece.op.block is not block and not value.fixed
 
     def _source(self, tensor: Tensor, block: Block | None) -> Value:
-        found = self.read(tensor, block)
-        if found is None:  # parameters, inputs, and what a later op makes (the gradients that a block carries)
-            found = self._of[tensor] = self._new(tensor, None, [])
+        value = self.read(tensor, block)
+        if value is None:  # parameters, inputs, and what a later op makes (the gradients that a block carries)
+            value = self._of[tensor] = self._new(tensor, None, [])
             made = self._producer.get(tensor)
             if made is not None and made.phase is Phase.FORWARD:
-                found.size = tensor.numel * tensor.dtype.itemsize * made.repeats
-        return found
+                value.size = tensor.numel * tensor.dtype.itemsize * made.repeats
+        return value
 
     def _new(self, tensor: Tensor | None, piece: Piece | None, reads: list[Value]) -> Value:
         made = Value(number=len(self.values), tensor=tensor, piece=piece)

@@ -58,10 +58,10 @@ def _weight(value: Value, size: float, distances: dict[Value, int]) -> float:
 
 def _distances(joint: Joint) -> dict[Value, int]:
     """Return for each value how many ops lie between it and the backward pass."""
-    found: dict[Value, int] = {}
+    steps: dict[Value, int] = {}
     for value in reversed(joint.values):
-        found[value] = min((found[user] + 1 for user in value.users), default=MOST_STEPS) if value.forward else 0
-    return found
+        steps[value] = min((steps[user] + 1 for user in value.users), default=MOST_STEPS) if value.forward else 0
+    return steps
 
 
 def _banned(joint: Joint, sizes: list[float]) -> set[Value]:
@@ -96,14 +96,14 @@ def _written_in_backward(value: Value) -> bool:
 
 def _used_far_apart(joint: Joint) -> set[Value]:
     """Return users of a value that come after a product has read what was made of it: no kernel serves them all."""
-    found: set[Value] = set()
+    apart: set[Value] = set()
     for value in joint:
         users = [user for user in value.users if user.forward]
         if not (value.forward or value.given) or not users:
             continue
         first = _first_unmerged(users)
-        found.update(user for user in users if user.number > first and value.merges_into(user))
-    return found
+        apart.update(user for user in users if user.number > first and value.merges_into(user))
+    return apart
 
 
 def _first_unmerged(users: list[Value]) -> int:

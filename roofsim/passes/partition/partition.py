@@ -47,5 +47,5 @@ class Partition:
         """Return the blocks whose ops are compiled together; None: what stands between them."""
         again = {op.block for op in graph if op.phase is Phase.RECOMPUTE and op.block is not None}
         apart = again | {block.mirror for block in again}
-        found: set[Block | None] = {block for block in graph.blocks if block not in apart}
-        return frozenset(found if self.only_layers else found | {None})
+        together: set[Block | None] = {block for block in graph.blocks if block not in apart}
+        return frozenset(together if self.only_layers else together | {None})
