@@ -282,6 +282,20 @@ def test_gathered_rows_are_converted_once_a_token():
     assert copy.bytes_written() == 2 * 64 * 64
 
 
+@pytest.mark.parametrize("ranks", [1.0, 4.0])
+def test_gathered_rows_take_room_only_where_ranks_send_them(ranks):
+    scenario = resolved(TINY_EXPERTS, engine="vllm", **SIZES["prefill"])
+    call = replace(call_of(scenario, "prefill"), shares=Shares(expert=ranks))
+    graph = run_passes(lower(scenario.model, call), [TYPES, OrderTokens(rows="gathered")])
+    shown = [op for op in graph if isinstance(op, View) and op.function == "gather"]
+    (sent,) = {any(reader.kind is Kind.COLLECTIVE for reader in graph.readers[op.outputs[0]]) for op in shown}
+    assert sent is (ranks > 1.0)
+    for op in shown:
+        rows, tokens = op.outputs[0], op.inputs[0]
+        assert rows.bytes == rows.numel * 2.0 == 2.0 * tokens.bytes
+        assert (rows.root is tokens.root) is not sent
+
+
 # -- packed weights and 8-bit results ---------------------------------------------------------------------------------
 
 
