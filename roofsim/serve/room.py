@@ -136,7 +136,7 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
 
     Notes say whether the host holds that.
     """
-    largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
+    largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
     weights: Away = {
         place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
@@ -145,10 +145,10 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     parameters = parts.pop("parameters")
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
-        parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
+        parameters += float(Passes(plan.draft).held_in_decode(1.0, 1.0).profiles[0].components["parameters"])
     notes = host_notes(largest, weights)
     if plan.resolved.parallel.offload.key_value_cache != "none":
-        cached = Passes(plan.resolved).decode(1.0, plan.limits.context or plan.prompt + plan.output)
+        cached = Passes(plan.resolved).held_in_decode(1.0, plan.limits.context or plan.prompt + plan.output)
         for place, held in memory_of(cached).away.items():
             kept = float(held.get("key_value_cache", 0.0))
             weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
@@ -158,9 +158,9 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:
     """Return the bytes of the cache of one request at several contexts."""
-    total = _bytes(Passes(plan.resolved).decode(1.0, contexts).profiles[0], contexts)
+    total = _bytes(Passes(plan.resolved).held_in_decode(1.0, contexts).profiles[0], contexts)
     if plan.draft is not None:
-        total = total + _bytes(Passes(plan.draft).decode(1.0, contexts).profiles[0], contexts)
+        total = total + _bytes(Passes(plan.draft).held_in_decode(1.0, contexts).profiles[0], contexts)
     cache_bytes: list[float] = total.tolist()
     return cache_bytes
 
