@@ -9,8 +9,8 @@ import numpy as np
 
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.numeric import maximum, minimum
-from roofsim.program import serving_pass
 from roofsim.records import dataclass, replace
+from roofsim.structures import pass_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -162,15 +162,11 @@ class Passes:
         batch = maximum(tokens / new, 1.0)
         return self._built("prefill", batch, length, (cached + length + prompt) / 2.0, batch)
 
-    def _built(
-        self, phase: str, batch: Real, length: Real, context: Real, requests: Real
-    ) -> tuple[Resolved, Program]:
+    def _built(self, phase: str, batch: Real, length: Real, context: Real, requests: Real) -> tuple[Resolved, Program]:
         engine = self.resolved.engine
         silent: dict[str, Any] = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
         if phase == "decode" and float(np.max(batch)) > self._graphed:
             silent |= {"decode_launch": engine.launch.mode, "decode_launch_on": {}}
         resolved = replace(self.resolved, engine=engine.changed(**silent))
-        adapters = None if self.adapters is None else replace(self.adapters, requests=requests)
-        return resolved, serving_pass(
-            resolved, phase, batch=batch, length=length, context=context, adapters=adapters, in_flight=self.in_flight
-        )
+        sizes = {"batch": batch, "length": length, "context": context, "in_flight": self.in_flight}
+        return resolved, pass_of(resolved, phase, sizes, requests, self.adapters)
