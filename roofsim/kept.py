@@ -63,9 +63,7 @@ def remembered(method: Callable[..., T]) -> Callable[..., T]:
     name = f"_remembered_{method.__name__}"
 
     def ask(self: Any, *arguments: Any) -> T:
-        answers: dict[tuple[Any, ...], T] | None = self.__dict__.get(name)
-        if answers is None:
-            answers = self.__dict__[name] = {}
+        answers: dict[tuple[Any, ...], T] = self.__dict__.setdefault(name, {})
         answer = answers.get(arguments)
         if answer is None:
             answer = answers[arguments] = method(self, *arguments)
