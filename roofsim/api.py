@@ -244,7 +244,7 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     precision = resolved.precision
     roles = (
         "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
-        "weights", "operands", "autocast",
+        "weights", "operands", "attention", "autocast",
     )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}

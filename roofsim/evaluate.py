@@ -30,7 +30,6 @@ from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
 from roofsim.structures import priced_of, profile_of, program_of
 
@@ -352,7 +351,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
     layout = layout_of(parallel)
     # Shards that are kept whole from the first micro batch of a pipeline to the last travel once a step.
     kept = engine.data_parallel.pipelined_shards == "kept" and not one(layout.pipeline)
-    full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
+    full = parallel.shards_fully
     return Schedule(
         pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,

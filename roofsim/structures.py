@@ -9,6 +9,7 @@ import numpy as np
 from roofsim.cost.pricing import PricedGraph
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.passes.manager import written_from
 from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
 
@@ -64,7 +65,7 @@ def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T], *oth
     try:
         key = key_of(
             resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
-            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, *others,
+            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, written_from(resolved), *others,
         )  # fmt: skip
     except NoKeyError:  # sizes are arrays
         return make(resolved)
