@@ -12,8 +12,8 @@ def in_phase(engine: Engine, phase: str, architecture: str | None = None) -> Eng
     """Return the engine as it runs a phase on a GPU architecture: facts that differ elsewhere are those that hold here.
 
     ``attention.generation``, ``launch.mode`` and ``cache.write_kernels`` are those of the phase and card, and
-    ``attention.decode_generation`` is null outside of decode steps. Facts of training alone are at their defaults in inference,
-    and the other way round.
+    ``attention.decode_generation`` is null outside of decode steps. Facts of inference alone are at their defaults in training;
+    what an engine's model code does in training, it does in a forward pass.
     """
     decodes, training = phase == "decode", phase == "train"
     facts: dict[str, Any] = {}
@@ -26,12 +26,11 @@ def in_phase(engine: Engine, phase: str, architecture: str | None = None) -> Eng
         facts["cache_write_kernels"] = engine.cache.decode_write_kernels
     else:
         facts["decode_attention"] = None
-    facts |= _defaults(engine, INFERENCE_ONLY if training else TRAINING_ONLY)
+    facts |= _defaults(engine, INFERENCE_ONLY) if training else {}
     return engine.changed(**facts)
 
 
-#: Facts that only training, or only inference, shows.
-TRAINING_ONLY: Final = ("grouped_heads", "attention_unpads", "loss_metrics", "sync_batch_norm")
+#: Facts that only inference shows: no backward pass is written for them.
 INFERENCE_ONLY: Final = ("attention_copies", "router")
 
 
