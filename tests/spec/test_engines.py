@@ -67,6 +67,7 @@ OTHER = {
     "loss_metrics": 1,
     "activation_input_type": "fp8",
     "adapter_type": "fp32",
+    "frozen_formats": ["int4"],
     "stored_only": ["mxfp4"],
     "gather_copies": 1,
     "reduction_copies": 2,

@@ -215,7 +215,10 @@ class FullyShard:
     def _shard(self, tensor: Tensor, experts: set[Tensor]) -> Tensor:
         ranks = self._ranks(tensor, experts)
         name, shape = f"{tensor.name}.shard", (tensor.numel / ranks,)
-        return replace(tensor, shape=shape, dtype=self.stored, name=name, of=tensor)
+        dtype = (
+            tensor.dtype if tensor.dtype.packed else self.stored
+        )  # frozen, and quantised: nothing updates its shards
+        return replace(tensor, shape=shape, dtype=dtype, name=name, of=tensor)
 
     def _ranks(self, tensor: Tensor, experts: set[Tensor]) -> Real:
         return self.replicas.experts if tensor.owner in experts else self.replicas.shards
