@@ -49,7 +49,7 @@ class Room:
     shortfall
         Bytes that one request lacks, or a cache that is allocated at start.
     away
-        Weights that lie elsewhere, by place and part.
+        Weights off the device, by place and part.
     notes
         Whether the host holds them.
     """
@@ -78,7 +78,7 @@ class Room:
         data = asdict(self) | {"fits": self.fits}
         del data["notes"]  # among the warnings
         if not self.off_device:
-            del data["away"]
+            del data["off_device"]
         return data
 
 
@@ -133,7 +133,7 @@ def _allocated(plan: ServerPlan) -> float:
 
 
 def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...]]:
-    """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
+    """Return the bytes of all weights on the device, what the largest step needs beside them and the cache, and what is off it.
 
     Notes say whether the host holds that.
     """
