@@ -48,8 +48,8 @@ class Room:
         Tokens of one request that have room when it is alone.
     shortfall
         Bytes that one request lacks, or a cache that is allocated at start.
-    away
-        Weights off the device, by place and part.
+    off_device
+        Weights that lie elsewhere, by place and part.
     notes
         Whether the host holds them.
     """
@@ -133,7 +133,7 @@ def _allocated(plan: ServerPlan) -> float:
 
 
 def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...]]:
-    """Return the bytes of all weights on the device, what the largest step needs beside them and the cache, and what is off it.
+    """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
     Notes say whether the host holds that.
     """
