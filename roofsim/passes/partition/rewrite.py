@@ -107,7 +107,7 @@ class _Repeats:
             for tensor in wanted
         }  # fmt: skip
         self.again.update(twins)
-        name = numbered(f"{op.name}.again", self.names)
+        name = numbered(f"{op.name}.in_backward", self.names)
         self.ops.append(
             replace(
                 op, name=name, inputs=inputs, outputs=tuple(twins.values()), holds=(),
