@@ -111,7 +111,7 @@ class _Repeats:
         self.ops.append(
             replace(
                 op, name=name, inputs=inputs, outputs=tuple(twins.values()), holds=(),
-                phase=Phase.RECOMPUTE, block=self.block, origin=op,
+                phase=Phase.BACKWARD, block=self.block, origin=op,
             )
         )  # fmt: skip
         return twins
