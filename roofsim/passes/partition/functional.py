@@ -47,8 +47,9 @@ class _Conversions:
         """Return the result of an equal conversion that ran before, if there is one; else remember this one.
 
         Of operands in narrow types, which come with scales, each product of the forward pass converts its own, and the
-        backward pass reads the first of them instead of converting what it was made of again; but weights it converts
-        again (torchao's ``force_recompute_fp8_weight_in_bwd``, which torchtitan sets).
+        backward pass reads the first of them instead of converting what it was made of again. Weights it converts again, as
+        under torchao's option ``force_recompute_fp8_weight_in_bwd`` for sharded ones; without that the compiler may keep them in
+        fp8 (pytorch/ao, pull request 936).
         """
         result, block = op.outputs[0], op.block
         narrow = result.dtype.narrow
