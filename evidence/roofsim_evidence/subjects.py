@@ -89,6 +89,13 @@ SUBJECTS: Final = {
         document="docs/multi-gpu-accuracy.md",
         constants=("many_gpus.yaml",),
     ),
+    "power": MeasuredSubject(
+        about="the energy of long products, in steps on several GPUs that run at the limit of their cards",
+        home="roofsim_evidence.multi_gpu.power_verbs",
+        verbs=("fit",),
+        measurements="multi-gpu.jsonl",
+        constants=("product_energy of hardware/architectures",),
+    ),
     "mechanisms": MeasuredSubject(
         about="the same steps, with one mechanism at a time switched off",
         home="roofsim_evidence.multi_gpu.mechanism_verbs",
