@@ -39,9 +39,9 @@ class _Counted:
         return self
 
     def _price(self, *numbers: Any) -> Any:
-        found = self._own(*numbers)
-        self.elements += int(np.size(found.time))
-        return found
+        price = self._own(*numbers)
+        self.elements += int(np.size(price.time))
+        return price
 
     def __exit__(self, *_: object) -> None:
         pricing.price = self._own

@@ -69,7 +69,7 @@ def _seconds(ask: Callable[[], object]) -> float:
 
 def measure(repeats: int = 5) -> dict[str, float]:
     """Return the processor's seconds of each case, new and again."""
-    found: dict[str, float] = {}
+    medians: dict[str, float] = {}
     for name, (verb, model, others) in CASES.items():
 
         def ask(verb: str = verb, model: Any = model, others: dict[str, Any] = others) -> None:
@@ -81,8 +81,8 @@ def measure(repeats: int = 5) -> dict[str, float]:
             _forget()
             new.append(_seconds(ask))
             again.append(_seconds(ask))
-        found |= {f"{name}: new": statistics.median(new), f"{name}: again": statistics.median(again)}
-    return found
+        medians |= {f"{name}: new": statistics.median(new), f"{name}: again": statistics.median(again)}
+    return medians
 
 
 def main() -> None:

@@ -286,15 +286,15 @@ def _stated_hardware(resolved: Resolved) -> dict[str, Any]:
 def _of_runs(resolved: Resolved) -> dict[str, float]:
     """Return what the scenario says of failures and stragglers."""
     stated = resolved.reliability
-    found = {} if stated.mtbf is None else {"mtbf": stated.mtbf, "restart": stated.restart}
-    return found | ({"jitter": stated.jitter} if stated.jitter else {})
+    failures = {} if stated.mtbf is None else {"mtbf": stated.mtbf, "restart": stated.restart}
+    return failures | ({"jitter": stated.jitter} if stated.jitter else {})
 
 
 def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
     resolved, step = evaluation.resolved, evaluation.step.step
     samples, units, unit = units_per_step(resolved)
     tokens = divide(units, step) if unit == "tokens" else None
-    found: dict[str, Real | None] = {
+    rates: dict[str, Real | None] = {
         "tokens_per_second": tokens,
         "samples_per_second": divide(samples, step * _steps_per_sample(resolved)),
         "tokens_per_second_per_gpu": None if tokens is None else tokens / real(resolved.gpus),
@@ -304,13 +304,13 @@ def _throughput(evaluation: Evaluation) -> dict[str, Real | None]:
     }
     if resolved.workload.phase in ("prefill", "generate"):
         prompt = samples * tokens_read(resolved)
-        found["prefill_tokens_per_second"] = divide(prompt, evaluation.stage_time("prefill"))
+        rates["prefill_tokens_per_second"] = divide(prompt, evaluation.stage_time("prefill"))
     if resolved.workload.phase in ("decode", "generate"):
         decode = evaluation.stage_time("decode")
-        found["decode_tokens_per_second"] = None if _is_zero(decode) else divide(samples, decode)
+        rates["decode_tokens_per_second"] = None if _is_zero(decode) else divide(samples, decode)
     if resolved.workload.phase == "generate":
-        found["output_tokens_per_second"] = divide(units, step)
-    return found
+        rates["output_tokens_per_second"] = divide(units, step)
+    return rates
 
 
 def _steps_per_sample(resolved: Resolved) -> Real:
@@ -324,16 +324,16 @@ def _is_zero(value: Real) -> bool:
 
 def _latency(evaluation: Evaluation) -> dict[str, Real | None]:
     phase, step = evaluation.resolved.workload.phase, evaluation.step.step
-    found: dict[str, Real | None] = {"time_to_first_token": None, "time_per_output_token": None, "end_to_end": None}
+    latencies: dict[str, Real | None] = {"time_to_first_token": None, "time_per_output_token": None, "end_to_end": None}
     if phase == "train":
-        return found
-    found["end_to_end"] = step
+        return latencies
+    latencies["end_to_end"] = step
     if phase in ("prefill", "generate"):
-        found["time_to_first_token"] = evaluation.stage_time("prefill")
+        latencies["time_to_first_token"] = evaluation.stage_time("prefill")
     if phase in ("decode", "generate"):
         decode = evaluation.stage_time("decode")
-        found["time_per_output_token"] = None if _is_zero(decode) else decode
-    return found
+        latencies["time_per_output_token"] = None if _is_zero(decode) else decode
+    return latencies
 
 
 def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
@@ -344,26 +344,26 @@ def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
 
 def _basis(evaluation: Evaluation) -> list[str]:
     """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
-    resolved, served, found = evaluation.resolved, inference_is_measured(evaluation), []
+    resolved, served, notes = evaluation.resolved, inference_is_measured(evaluation), []
     level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
     if resolved.hardware_changed:
-        found.append("the hardware was changed, so the interval is that of GPUs without measured steps")
+        notes.append("the hardware was changed, so the interval is that of GPUs without measured steps")
     elif not level.startswith("gpu"):
         width = ", with the interval of measured inference" if served else ", with the interval of unseen GPUs"
-        found.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}{width}")
+        notes.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}{width}")
     table = many_gpus.shipped()
     known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
     if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
-        found.append(
+        notes.append(
             f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured; the interval is 1.5 times "
             "as wide as that of measured GPUs and engines"
         )
     if resolved.workload.phase not in ("train", "forward") and not served:
-        found.append(
+        notes.append(
             f"too few runs of {resolved.workload.phase} with {resolved.engine.name} on such GPUs were measured; the "
             "interval is 1.5 times as wide as the measurements alone suggest"
         )
-    return found
+    return notes
 
 
 def _unpriced(resolved: Resolved) -> list[str]:
@@ -380,20 +380,20 @@ def _unpriced(resolved: Resolved) -> list[str]:
 
 def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
     resolved = evaluation.resolved
-    found = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
-    found += schedule_notes(evaluation)
+    notes = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
+    notes += schedule_notes(evaluation)
     if not resolved.architecture.measured:
-        found.append(
+        notes.append(
             f"no kernel was measured on architecture {resolved.architecture.name}; its achieved fractions are assumed"
         )
     if evaluation.device.vector_rate is None:
-        found.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
+        notes.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
     if nearly_full(memory, resolved.constants.physics["nearly_full"]):
-        found.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
+        notes.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
     if resolved.model.denoises and resolved.workload.phase == "forward":
         pipeline = resolved.model.traits().whole_pipeline
         whole = f"; for whole images, use model {pipeline}" if pipeline else ""
-        found.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
+        notes.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
     if resolved.engine.launch.mode == "graphs":
-        found.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
-    return found
+        notes.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
+    return notes

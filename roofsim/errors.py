@@ -35,6 +35,14 @@ MOST_PROBLEMS: Final = 25
 class RoofsimError(Exception):
     """Anything roofsim raises on purpose."""
 
+    #: Names the kind of error in tables.
+    kind = "error"
+
+    @property
+    def code(self) -> str:
+        """What names the reason in tables."""
+        return self.kind
+
     @property
     def reason(self) -> str:
         """What is wrong in one line, without where it stands: for tables, whose rows say where."""
@@ -68,12 +76,13 @@ class Place:
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: where, what was expected, what was found, and the way out."""
+    """One thing that is wrong: where, what was expected, what was found, and the way out; `code` names the rule that is broken."""
 
     message: str
     place: Place | None = None
     path: str = ""
     hint: str = ""
+    code: str = ""
 
     def __str__(self) -> str:
         place = shortened(str(self.place), LONGEST_PLACE) if self.place else ""
@@ -85,6 +94,8 @@ class Problem:
 
 class SpecError(RoofsimError):
     """What the user wrote is wrong; carries every problem found, not only the first."""
+
+    kind = "scenario"
 
     def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
         if isinstance(problems, str):
@@ -101,21 +112,34 @@ class SpecError(RoofsimError):
         said = [f"{problem.message.rstrip('.')}. {problem.hint}".rstrip(" .") for problem in self.problems]
         return "; ".join(said)
 
+    @property
+    def code(self) -> str:
+        """The code of the first broken rule; without one, the kind of the error."""
+        return next((problem.code for problem in self.problems if problem.code), self.kind)
+
 
 class UnitError(SpecError):
     """A quantity without a unit, or with one of another kind."""
+
+    kind = "unit"
 
 
 class UnknownNameError(SpecError):
     """A name that no catalog has; lists near matches."""
 
+    kind = "unknown-name"
+
 
 class PluginError(SpecError):
     """An installed plug-in that cannot be used; names its distribution."""
 
+    kind = "plugin"
+
 
 class NoDataError(RoofsimError):
     """The catalog has the thing, but not the number that was asked for."""
+
+    kind = "no-data"
 
 
 class OutputError(RoofsimError):

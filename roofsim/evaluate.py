@@ -78,8 +78,8 @@ class Evaluation:
     def stage_time(self, name: str) -> Real:
         """Return the seconds of one run of a phase, of a prefill those of all its pieces: what `step` holds of it."""
         costs, shown = stage_costs(self.resolved, self.program, self.priced, Scales())
-        found = phases_of(self.resolved, self.program, self.priced, costs, shown).get(name)
-        return 0.0 if found is None else _surrounded(self.resolved, found, Scales()).step
+        times = phases_of(self.resolved, self.program, self.priced, costs, shown).get(name)
+        return 0.0 if times is None else _surrounded(self.resolved, times, Scales()).step
 
 
 def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
@@ -167,7 +167,7 @@ def ways_of(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], costs: list[PassCost], shown: list[Exposed]
 ) -> list[Real]:
     """Return how often each stage stands on the longest way of one pass: once, but for pipelines of inference."""
-    found: list[Real] = [1.0] * len(costs)
+    ways: list[Real] = [1.0] * len(costs)
     for chain in program.chains():
         stages = [program.stages[place] for place in chain]
         seconds, positions = _seconds(chain, costs, shown), [stage.positions for stage in stages]
@@ -176,8 +176,8 @@ def ways_of(
             issue=_issue(resolved, [(program.stages[place], priced[place]) for place in chain]),
         )  # fmt: skip
         for place, number in zip(chain, often, strict=True):
-            found[place] = number
-    return found
+            ways[place] = number
+    return ways
 
 
 def _issue(resolved: Resolved, stages: list[tuple[Stage, PricedGraph]]) -> Issue:
@@ -245,8 +245,8 @@ def _shown(
     schedule, shown = schedule_of(resolved), []
     links: Links = {}
     for (stage, graph), cost in zip(stages, costs, strict=True):
-        found = _traffic(resolved, stage, graph.graph, scales, links) if several else {}
-        shown.append(schedule.shown(_with_scatter(resolved, found, stage, cost), cost, program.num_micro_batches))
+        traffic = _traffic(resolved, stage, graph.graph, scales, links) if several else {}
+        shown.append(schedule.shown(_with_scatter(resolved, traffic, stage, cost), cost, program.num_micro_batches))
     if not offloads:
         return shown
     return [
@@ -260,19 +260,19 @@ def _traffic(
 ) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
     messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
-    found = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
-    return {key: traffic.mapped(mean_over_contexts) for key, traffic in found.items()} if stage.averaged else found
+    totals = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
+    return {key: traffic.mapped(mean_over_contexts) for key, traffic in totals.items()} if stage.averaged else totals
 
 
 def _with_scatter(
-    resolved: Resolved, found: dict[tuple[str, str], Traffic], stage: Stage, cost: PassCost
+    resolved: Resolved, traffic: dict[tuple[str, str], Traffic], stage: Stage, cost: PassCost
 ) -> dict[tuple[str, str], Traffic]:
     """Add what collectives of tensor ranks wait for the slowest of them, where the engine's ranks are not alike."""
     scatter, key = resolved.engine.communication.rank_wait.scatter, ("forward", "tensor")
-    if scatter == 0.0 or stage.phase == "step" or key not in found:
-        return found
+    if scatter == 0.0 or stage.phase == "step" or key not in traffic:
+        return traffic
     waits = scatter * largest_of(layout_of(resolved.parallel).tensor) * (cost.device_time("forward") - stage.overhead)
-    return found | {key: found[key].plus(Traffic(intra_node=waits))}
+    return traffic | {key: traffic[key].plus(Traffic(intra_node=waits))}
 
 
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:

@@ -41,7 +41,7 @@ def visible(text: str) -> str:
     >>> visible("gpt\x1b[2J")
     'gpt\\x1b[2J'
     """
-    return _COMMANDS.sub(lambda found: found.group().encode("unicode_escape").decode("ascii"), text)
+    return _COMMANDS.sub(lambda command: command.group().encode("unicode_escape").decode("ascii"), text)
 
 
 def encoded(text: str, encoding: str) -> bytes:

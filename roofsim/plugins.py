@@ -80,13 +80,13 @@ def _loaded(plugin: Plugin, check: Callable[[Any], T | None]) -> T:
     from importlib.metadata import EntryPoint
 
     try:
-        found = EntryPoint(plugin.name, plugin.value, GROUPS[plugin.kind][0]).load()
-        wanted = check(found)
+        value = EntryPoint(plugin.name, plugin.value, GROUPS[plugin.kind][0]).load()
+        wanted = check(value)
     except Exception as error:  # whatever the code of others raises
         said = str(error).strip().split("\n", 1)[0][:200]
         raise plugin.refusal(f"cannot be loaded: {type(error).__name__}{f': {said}' if said else ''}") from error
     if wanted is None:
-        raise plugin.refusal(f"is {type(found).__name__} {found!r:.80}; expected {GROUPS[plugin.kind][1]}")
+        raise plugin.refusal(f"is {type(value).__name__} {value!r:.80}; expected {GROUPS[plugin.kind][1]}")
     return wanted
 
 
@@ -95,14 +95,14 @@ def installed(kind: Kind) -> tuple[Plugin, ...]:
     """Return what is plugged in of a kind, sorted by name and distribution."""
     from importlib.metadata import entry_points
 
-    found = []
+    plugins = []
     for point in entry_points(group=GROUPS[kind][0]):
         owner = point.dist
         name, version = ("", "") if owner is None else (owner.name, owner.version)
-        found.append(
+        plugins.append(
             Plugin(kind=kind, name=point.name, value=point.value, distribution=name or "unnamed", version=version or "")
         )
-    return tuple(sorted(found, key=lambda one: (one.name, one.distribution)))
+    return tuple(sorted(plugins, key=lambda one: (one.name, one.distribution)))
 
 
 def plugged(kind: Kind, own: Collection[str]) -> dict[str, Plugin]:

@@ -96,6 +96,16 @@ def together(values: Sequence[Any]) -> Any:
     return first if all(value == first for value in values) else points(values)
 
 
+def number_at(values: Points, place: int) -> Any:
+    """Return the number of one point; a whole number as an int.
+
+    >>> number_at(points([1.0, 2.5]), 0), number_at(points([1.0, 2.5]), 1)
+    (1, 2.5)
+    """
+    value = np.asarray(values)[place].item()
+    return int(value) if value == int(value) else value
+
+
 def agreed(values: Any) -> Any:
     """Return the value that all points have.
 

@@ -112,10 +112,10 @@ class Program:
 
     def phases(self) -> dict[str, list[int]]:
         """Return the places of the stages of each phase; a phase begins when the one before it has ended."""
-        found: dict[str, list[int]] = {}
+        phases: dict[str, list[int]] = {}
         for place, stage in enumerate(self.stages):
-            found.setdefault(stage.phase, []).append(place)
-        return found
+            phases.setdefault(stage.phase, []).append(place)
+        return phases
 
 
 def build(resolved: Resolved) -> Program:
@@ -254,6 +254,7 @@ def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
                             f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
                             path="workload.image_size",
                             hint="Its usual size, or a multiple of what its stages divide by, fits.",
+                            code="image-size",
                         )
                     )
     return graph

@@ -50,8 +50,8 @@ def profile_of(graph: OpGraph) -> MemoryProfile:
     """Return what is alive when, without its curve; of a graph that is kept, worked out once."""
     if "profile" not in graph.kept:
         graph.kept["profile"] = profile(graph)
-    found: MemoryProfile = graph.kept["profile"]
-    return found
+    known: MemoryProfile = graph.kept["profile"]
+    return known
 
 
 def priced_of(graph: OpGraph, pricing: Pricing) -> PricedGraph:

@@ -174,8 +174,8 @@ class MemoryLedger(Table):
         row["allocator"] = None if self.allocation is None else self.allocation.to_dict()
         if self.measured is not None:
             row["snapshot"] = self.measured.to_dict()
-        found: dict[str, Any] = plain(row)
-        return found
+        data: dict[str, Any] = plain(row)
+        return data
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

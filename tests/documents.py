@@ -25,8 +25,8 @@ REFUSED = re.compile(r"^\(exit code \d+\)$", re.MULTILINE)
 
 def documents() -> list[Path]:
     """Return the documents that have examples."""
-    found = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    return [path for path in found if BLOCK.search(path.read_text(encoding="utf-8"))]
+    paths = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    return [path for path in paths if BLOCK.search(path.read_text(encoding="utf-8"))]
 
 
 def scratch() -> Path:
@@ -91,16 +91,16 @@ def _kept(output: str, shown: str) -> str:
 
 def examples(path: Path) -> list[tuple[str, str, str]]:
     """Return (kind, block as written, block as it runs now) of every example."""
-    found = []
+    blocks = []
     space: dict[str, object] = {}
     for match in BLOCK.finditer(path.read_text(encoding="utf-8")):
         kind, block = match.groups()
         if kind.startswith("console"):
-            found.append((kind, block, rerun(block)))
+            blocks.append((kind, block, rerun(block)))
         else:
             exec(compile(block, str(path), "exec"), space)
-            found.append((kind, block, block))
-    return found
+            blocks.append((kind, block, block))
+    return blocks
 
 
 def main() -> None:

@@ -46,17 +46,17 @@ def test_an_answer_is_the_same_whatever_was_asked_before():
 def test_answers_of_threads_are_those_of_one():
     alone = [fresh(case) for case in CASES]
     forget()
-    found = {}
+    answers = {}
 
     def ask(place):
-        found[place] = roofsim.run(CASES[place % len(CASES)]).to_dict()
+        answers[place] = roofsim.run(CASES[place % len(CASES)]).to_dict()
 
     threads = [threading.Thread(target=ask, args=(place,)) for place in range(2 * len(CASES))]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert [found[place] for place in range(2 * len(CASES))] == alone * 2
+    assert [answers[place] for place in range(2 * len(CASES))] == alone * 2
 
 
 def test_a_structure_is_built_once_for_all_cards(monkeypatch):

@@ -23,15 +23,15 @@ def line_of(case: dict, gpu: str) -> str:
     if "error" in measured:
         return f"{head} not measured: {measured['error']}"
     try:
-        found = roofsim.run(scenario).to_dict()
+        predicted = roofsim.run(scenario).to_dict()
     except SpecError as error:
         return f"{head} refused: {error}"
-    low, high = found["step_time_interval"]
+    low, high = predicted["step_time_interval"]
     inside = "inside" if low <= measured["step_time_s"] <= high else "OUTSIDE"
-    memory, kept = found["memory"], measured["kept_after_forward"]
+    memory, kept = predicted["memory"], measured["kept_after_forward"]
     saved = f"{memory['saved_activations'] / kept:.3f}" if kept else "-"
     return (
-        f"{head} time {found['step_time'] / measured['step_time_s']:5.2f} {inside:8} allocated "
+        f"{head} time {predicted['step_time'] / measured['step_time_s']:5.2f} {inside:8} allocated "
         f"{memory['allocated_peak'] / measured['allocated_peak']:.3f} saved {saved}"
     )
 

@@ -101,7 +101,7 @@ class Meter:
         """Yield a mapping that holds the means once the block ends."""
         power: list[float] = []
         clock: list[float] = []
-        stop, found = threading.Event(), {}
+        stop, means = threading.Event(), {}
 
         def read() -> None:
             while not stop.wait(0.05):
@@ -111,13 +111,13 @@ class Meter:
         thread = threading.Thread(target=read)
         thread.start()
         try:
-            yield found
+            yield means
         finally:
             stop.set()
             thread.join()
             half = len(power) // 2  # the sensor averages over a second: the later half is the steady part
             if power[half:]:
-                found |= {"power_w": statistics.mean(power[half:]), "sm_mhz": statistics.median(clock[half:])}
+                means |= {"power_w": statistics.mean(power[half:]), "sm_mhz": statistics.median(clock[half:])}
 
 
 def precision_of(name: str) -> tuple[torch.dtype, torch.dtype | None]:
@@ -223,7 +223,7 @@ def timed(step: Callable[[], Any], case: dict[str, Any], meter: Meter) -> dict[s
     torch.cuda.reset_peak_memory_stats()
     marks = [torch.cuda.Event(enable_timing=True)]
     walls, began = [], time.perf_counter()
-    with meter.reading() as found:
+    with meter.reading() as means:
         marks[0].record()
         while len(marks) < 400 and (time.perf_counter() - began < TIMED or len(marks) < 4):
             start = time.perf_counter()
@@ -241,7 +241,7 @@ def timed(step: Callable[[], Any], case: dict[str, Any], meter: Meter) -> dict[s
         "step_time_s": statistics.median(times), "step_time_iqr_s": times[-1 - quarter] - times[quarter],
         "wall_s": wall, "host_s": statistics.median(walls), "steps": len(times), "warm_up_s": warm_up,
         "allocated_peak": torch.cuda.max_memory_allocated(), "reserved_peak": torch.cuda.max_memory_reserved(),
-        "kept_after_forward": kept[-1], **found,
+        "kept_after_forward": kept[-1], **means,
     }  # fmt: skip
 
 
@@ -369,14 +369,14 @@ def main() -> None:
         torch.cuda.empty_cache()
         try:
             step = decoding(case) if case.get("decode") else prepared(case)
-            found = timed(step, case, meter)
+            measured = timed(step, case, meter)
         except Exception as error:  # one case that fails must not lose the others
-            found = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"}
+            measured = {"error": f"{type(error).__name__}: {str(error).strip().splitlines()[0][:200]}"}
         shown = {name: value for name, value in case.items() if not name.startswith("_")}
         case.pop("_kept", None)
         with options.output.open("a") as file:
-            file.write(json.dumps({**shown, "measured": found, **facts}) + "\n")
-        sys.stderr.write(f"{case['scenario']['model']} {case['scenario']['workload']} {found}\n")
+            file.write(json.dumps({**shown, "measured": measured, **facts}) + "\n")
+        sys.stderr.write(f"{case['scenario']['model']} {case['scenario']['workload']} {measured}\n")
 
 
 if __name__ == "__main__":

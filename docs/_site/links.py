@@ -1,4 +1,7 @@
-"""Send links that leave the documentation to the repository, where the site is built; in a checkout they work as they are."""
+"""Send links that leave the documentation to the repository, where the site is built; in a checkout they work as they are.
+
+The environment variable ``ROOFSIM_REPOSITORY`` says where the repository is (mkdocs.yml); without it such links become text.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import posixpath
 import re
 from typing import Any
 
-_LINK = re.compile(r"\]\((\.\./[^)#\s]+)(#[^)\s]*)?\)")
+_LINK = re.compile(r"\[(?P<text>(?:[^\[\]]|\[[^\[\]]*\])*)\]\((?P<path>\.\./[^)#\s]+)(?P<anchor>#[^)\s]*)?\)")
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
@@ -14,9 +17,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     folder = posixpath.dirname(page.file.src_uri)
 
     def absolute(link: re.Match[str]) -> str:
-        target = posixpath.normpath(posixpath.join("docs", folder, link[1]))
+        target = posixpath.normpath(posixpath.join("docs", folder, link["path"]))
         if target.startswith("docs/"):
             return link[0]
-        return f"]({config.repo_url}/blob/main/{target}{link[2] or ''})"
+        if not config.repo_url:
+            return link["text"]
+        return f"[{link['text']}]({config.repo_url}/blob/main/{target}{link['anchor'] or ''})"
 
     return _LINK.sub(absolute, markdown)

@@ -48,8 +48,8 @@ class MeasuredSubject:
 
     def function(self, verb: str) -> Callable[..., Any]:
         """Return what a verb calls."""
-        found: Callable[..., Any] = getattr(importlib.import_module(self.home), verb)
-        return found
+        called: Callable[..., Any] = getattr(importlib.import_module(self.home), verb)
+        return called
 
     def options(self, verb: str) -> list[str]:
         """Return the options that a verb takes for this subject."""
@@ -156,11 +156,11 @@ def subject(name: str, verb: str) -> MeasuredSubject:
     if name not in SUBJECTS:
         hint = did_you_mean(name, tuple(SUBJECTS))
         raise UnknownNameError(Problem(f"unknown subject {name[:80]!r}. {hint}", Place("SUBJECT")))
-    found = SUBJECTS[name]
-    if verb not in found.verbs:
+    chosen = SUBJECTS[name]
+    if verb not in chosen.verbs:
         able = one_of(other for other, one in SUBJECTS.items() if verb in one.verbs)
-        raise SpecError(Problem(f"{name} has no {verb!r}; {able} has", hint=f"{name} has: {', '.join(found.verbs)}."))
-    return found
+        raise SpecError(Problem(f"{name} has no {verb!r}; {able} has", hint=f"{name} has: {', '.join(chosen.verbs)}."))
+    return chosen
 
 
 def call(name: str, verb: str, options: dict[str, Any]) -> Any:

@@ -35,10 +35,10 @@ def lines(name: str, rows: Sequence[Prediction]) -> list[dict[str, str]]:
 
 
 def _numbers(rows: Sequence[Prediction]) -> dict[str, str]:
-    found = score(rows)
-    values = {head: getattr(found, head) for head in HEADS[3:]}
+    scored = score(rows)
+    values = {head: getattr(scored, head) for head in HEADS[3:]}
     return {
-        "n": str(found.n),
+        "n": str(scored.n),
         **{head: "" if value is None else f"{value:.{DIGITS}f}" for head, value in values.items()},
     }
 

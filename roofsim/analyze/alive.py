@@ -52,20 +52,20 @@ def alive_rows(evaluation: Evaluation, *, by: str) -> list[dict[str, Any]]:
     _scalars(evaluation)
     place = fullest_stage(evaluation)
     stage = evaluation.program.stages[place]
-    found = inventory(stage.graph, stage.in_flight)
+    at_peak = inventory(stage.graph, stage.in_flight)
     ledger = _alone(evaluation, place)
     allocated, idle = last_of(ledger.allocated_peak), 0.0
     if evaluation.program.networks:
         idle = last_of(ledger.components["parameters"]) - sum(
-            alive.bytes for alive in found.entries if alive.category == "parameters"
+            alive.bytes for alive in at_peak.entries if alive.category == "parameters"
         )
     rows: dict[str, dict[str, Any]] = {}
-    for alive in found.entries:
+    for alive in at_peak.entries:
         _add(rows, _key(alive, by), alive)
     if idle > 1.0:
         rows["other networks"] = {"name": "other networks", "bytes": idle, "storages": 1.0, "of": {"parameters"}}
-    if allocated - idle - found.peak > 1.0:
-        more = allocated - idle - found.peak
+    if allocated - idle - at_peak.peak > 1.0:
+        more = allocated - idle - at_peak.peak
         rows["workspace"] = {"name": "workspace", "bytes": more, "storages": 1.0, "of": {"temporary"}}
     return [
         {
@@ -103,7 +103,7 @@ def _add(rows: dict[str, dict[str, Any]], key: str, alive: Alive) -> None:
 def _scalars(evaluation: Evaluation) -> None:
     """Refuse arrays of sizes: there is no single peak to list."""
     averaged = [stage.averaged for stage in evaluation.program.stages]
-    peaks = [found.peak for found, over in zip(evaluation.profiles, averaged, strict=True) if not over]
+    peaks = [profile.peak for profile, over in zip(evaluation.profiles, averaged, strict=True) if not over]
     if not is_scalar(*peaks):
         raise SpecError(Problem("sizes are arrays; what is alive at the peak is only listed for single sizes"))
 
@@ -196,8 +196,8 @@ class _Lives:
         self.last: dict[Tensor, AbstractOp] = {}
         for op in self.graph:
             self.last |= dict.fromkeys((*op.inputs, *op.holds), op)
-        found = inventory(self.graph, self.stage.in_flight)
-        self.alive = {entry.tensor: entry for entry in found.entries}
+        at_peak = inventory(self.graph, self.stage.in_flight)
+        self.alive = {entry.tensor: entry for entry in at_peak.entries}
 
     def of(self, tensors: list[Tensor]) -> list[dict[str, Any]]:
         return [self._one(tensor) for tensor in tensors]
@@ -245,8 +245,8 @@ class _Lives:
 def curve_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Return one row an instant of allocation: stage, op, phase, what is alive in all and by category."""
     rows = []
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
-        for index, (op, phase, live) in enumerate(found.curve):
+    for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        for index, (op, phase, live) in enumerate(profile.curve):
             amounts = {"allocated": sum(live.values()), **live}
             rows.append({"stage": stage.name, "index": index, "op": op, "phase": phase, **amounts})
     if not rows:

@@ -43,21 +43,21 @@ class Allocation:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        found: dict[str, Any] = {"kind": self.kind}
+        data: dict[str, Any] = {"kind": self.kind}
         for name in ("native", "expandable"):
             result: AllocatorResult = getattr(self, name)
-            found[name] = {
+            data[name] = {
                 "allocated_peak": result.allocated_peak,
                 "reserved": result.reserved_peak,
                 "fragmentation": result.fragmentation,
                 "segments": result.segments,
             }
-        found["within_capacity"] = {
+        data["within_capacity"] = {
             "out_of_memory": self.within.out_of_memory is not None,
             "retries": self.within.retries,
             "reserved": self.within.reserved_peak,
         }
-        return found
+        return data
 
 
 def allocation_of(evaluation: Evaluation) -> Allocation | None:
@@ -112,10 +112,10 @@ class Measured:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, without the record of events."""
         names = ("source", "device", "segments", "reserved", "allocated", "active", "fragmentation", "expandable")
-        found: dict[str, Any] = {name: getattr(self.snapshot, name) for name in names}
-        found["pools"] = [asdict(pool) for pool in self.snapshot.pools]
-        found["largest"] = [asdict(block) for block in self.snapshot.largest]
-        return found | {"comparison": list(self.comparison), "notes": list(self.notes)}
+        data: dict[str, Any] = {name: getattr(self.snapshot, name) for name in names}
+        data["pools"] = [asdict(pool) for pool in self.snapshot.pools]
+        data["largest"] = [asdict(block) for block in self.snapshot.largest]
+        return data | {"comparison": list(self.comparison), "notes": list(self.notes)}
 
 
 def measured_of(snapshot: Snapshot, ledger: Memory | None = None, allocation: Allocation | None = None) -> Measured:

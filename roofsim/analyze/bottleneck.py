@@ -107,8 +107,8 @@ def _named(names: Sequence[str], places: Any) -> Any:
 def leverage_of(name: str, step: StepTime, reprice: Reprice) -> Real:
     """Return the leverage of one resource, also where sizes are arrays: one pricing with a trifle more of it."""
     more = reprice(Scales(**dict.fromkeys(RATES_OF[name], float(np.exp(_STEP)))))
-    found: Real = (np.log(step.step) - np.log(more.step)) / _STEP
-    return found
+    leverage: Real = (np.log(step.step) - np.log(more.step)) / _STEP
+    return leverage
 
 
 def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
@@ -127,9 +127,9 @@ def bottleneck(step: StepTime, reprice: Reprice) -> Bottleneck:
     scan = _Scan(names, _leverage(elasticity, step, names).argmax(axis=0))
     same = np.array_equal(scan.bound, likely.bound)
     priced = priced.part(len(sides)) if same else priced_at(reprice, scan.points(at))
-    found = scan.takeovers(at, scan.worth(priced, at), reprice)
-    runners, headrooms = np.array([name for name, _ in found], dtype=object), [factor for _, factor in found]
-    single = len(found) == 1
+    takeovers = scan.takeovers(at, scan.worth(priced, at), reprice)
+    runners, headrooms = np.array([name for name, _ in takeovers], dtype=object), [factor for _, factor in takeovers]
+    single = len(takeovers) == 1
     return Bottleneck(
         _named(names, scan.bound),
         unwrapped(runners),
@@ -183,14 +183,14 @@ class _Scan:
     def takeovers(self, at: Array, worth: Array, reprice: Reprice) -> list[tuple[str, float | None]]:
         """Return of each point what `_takeover` says; what their searches ask for is priced together."""
         searches = [_takeover(self.names, int(own), at, worth[..., place]) for place, own in enumerate(self.bound)]
-        found: dict[int, tuple[str, float | None]] = {}
+        takeovers: dict[int, tuple[str, float | None]] = {}
         asked: dict[int, Array] = {}
 
         def go(place: int, answer: Array | None) -> None:
             try:
                 asked[place] = searches[place].send(answer)
             except StopIteration as done:
-                found[place] = done.value
+                takeovers[place] = done.value
 
         for place in range(len(searches)):
             go(place, None)
@@ -202,7 +202,7 @@ class _Scan:
             for place in sorted(asked):
                 del asked[place]
                 go(place, worth[..., place])
-        return [found[place] for place in range(len(searches))]
+        return [takeovers[place] for place in range(len(searches))]
 
 
 def _takeover(
@@ -233,8 +233,8 @@ def _takeover(
 
 def _lead(worth: Array, own: int) -> Array:
     """Return by how much what binds is worth more than the best other resource."""
-    found: Array = worth[:, own] - np.delete(worth, own, axis=1).max(axis=1)
-    return found
+    lead: Array = worth[:, own] - np.delete(worth, own, axis=1).max(axis=1)
+    return lead
 
 
 def _next_best(row: Array, own: int) -> int:
@@ -261,11 +261,11 @@ def _crossing(at: Array, lead: Array, upper: int) -> float | None:
 
 def _zero(at: Array, lead: Array) -> float:
     """Return where a falling lead becomes nothing: the polynomial through the points, as a function of the lead."""
-    found = 0.0
+    crossing = 0.0
     for place, value in enumerate(lead):
         others = np.delete(lead, place)
-        found += float(at[place] * np.prod(others / (others - value)))
-    return found
+        crossing += float(at[place] * np.prod(others / (others - value)))
+    return crossing
 
 
 def _members(name: str) -> Array:

@@ -90,8 +90,8 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
         problem = f"unknown catalog {what!r}" if kind is None else f"expected the name of a {kind} to show"
         hint = did_you_mean(what, KINDS) if kind is None else f"`roofsim list {kind}s` shows all."
         raise UnknownNameError(Problem(problem, hint=hint))
-    found = catalog.resolve_name(cast("catalog.Kind", kind), name)
-    return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), found).data}
+    full_name = catalog.resolve_name(cast("catalog.Kind", kind), name)
+    return {"kind": kind, **catalog.load(cast("catalog.Kind", kind), full_name).data}
 
 
 def _physics(name: str | None) -> dict[str, Any]:

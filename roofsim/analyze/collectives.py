@@ -38,13 +38,13 @@ def system_and_gpu(system: str, gpu: str | None) -> tuple[System, Gpu]:
     SpecError
         For unknown names, systems that take any GPU when none is named, and those that cannot hold the GPU.
     """
-    found = validate(System, catalog.load("system", system, Place("--system")))
-    name = gpu or found.gpu
+    loaded = validate(System, catalog.load("system", system, Place("--system")))
+    name = gpu or loaded.gpu
     if name is None:
-        raise SpecError(Problem(f"{found.name} can hold any GPU", Place("--gpu"), hint="Name one with --gpu."))
+        raise SpecError(Problem(f"{loaded.name} can hold any GPU", Place("--gpu"), hint="Name one with --gpu."))
     card = validate(Gpu, catalog.load("gpu", name, Place("--gpu")))
-    refuse_misfit(card, found, Place("--system"))
-    return found, card
+    refuse_misfit(card, loaded, Place("--system"))
+    return loaded, card
 
 
 def usual_ranks(system: System) -> list[int]:
@@ -132,10 +132,10 @@ def _check(system: System, ranks: Sequence[int], sizes: Sequence[float], stride:
     problems += [problem for count in ranks if (problem := _bad_ranks(count, members, system.name))]
     for size in sizes:
         if not 0.0 < size <= LARGEST:
-            found = humanize(size, "B", 4, binary=False)
+            printed = humanize(size, "B", 4, binary=False)
             problems.append(
                 Problem(
-                    f"expected more than 0 B and at most {humanize(LARGEST, 'B', binary=False)}; got {found}",
+                    f"expected more than 0 B and at most {humanize(LARGEST, 'B', binary=False)}; got {printed}",
                     Place("--sizes"),
                 )
             )

@@ -124,14 +124,14 @@ def _lookup(data: dict[str, Any], figure: str) -> Any:
 
 
 def _keys(data: dict[str, Any], prefix: str = "") -> list[str]:
-    found = []
+    keys = []
     for key, value in data.items():
         if key in ("scenario", "provenance", "schema", "assumed", "warnings"):
             continue
-        found.append(f"{prefix}{key}")
+        keys.append(f"{prefix}{key}")
         if isinstance(value, dict):
-            found += _keys(value, f"{prefix}{key}.")
-    return found
+            keys += _keys(value, f"{prefix}{key}.")
+    return keys
 
 
 def _seconds(value: float) -> str:
@@ -297,8 +297,8 @@ def _dimensions(op: AbstractOp) -> str:
         "rows",
         "experts",
     )
-    found = [f"{name}={_text(getattr(op, name))}" for name in names if hasattr(op, name)]
-    return ", ".join(found)
+    dimensions = [f"{name}={_text(getattr(op, name))}" for name in names if hasattr(op, name)]
+    return ", ".join(dimensions)
 
 
 def _memory(evaluation: Evaluation, result: Result, figure: str, value: Any) -> Explanation:

@@ -93,8 +93,8 @@ def goodput_of(evaluation: Evaluation) -> Goodput | None:
     late = writing if plan.background else 0.0
     interval = max(interval, late)
     share = blocking / (interval + blocking)
-    found = 1.0 - share if mtbf is None else progress(interval, blocking, mtbf, restart + late)
-    if found < HOPELESS:
+    goodput = 1.0 - share if mtbf is None else progress(interval, blocking, mtbf, restart + late)
+    if goodput < HOPELESS:
         message = (
             f"a failure every {humanize(float(mtbf or 0.0), 's', 3)} on average, {humanize(interval + blocking, 's', 3)} between "
             f"checkpoints and {humanize(restart + late, 's', 3)} to restart: the job never makes progress"
@@ -109,9 +109,9 @@ def goodput_of(evaluation: Evaluation) -> Goodput | None:
     return Goodput(
         checkpoint_bytes=size, write_time=writing, read_time=reading, blocking_time=blocking, interval=interval,
         checkpoint_share=share, mtbf=mtbf, restart=None if mtbf is None else restart,
-        young=None if mtbf is None else young(blocking, mtbf), daly=best, goodput=found,
+        young=None if mtbf is None else young(blocking, mtbf), daly=best, goodput=goodput,
         goodput_at_daly=None if mtbf is None or best is None else progress(max(best, late), blocking, mtbf, restart + late),
-        step_time=float(divide(step, found)),
+        step_time=float(divide(step, goodput)),
     )  # fmt: skip
 
 

@@ -20,16 +20,18 @@ Away = dict[str, dict[str, Real]]
 
 def away_of(evaluation: Evaluation) -> Away:
     """Return the bytes that one GPU has on its host and in storage, by part: of the stage that has most there."""
-    found = [_of_stage(stage) for stage in evaluation.program.stages]
-    return max(found, key=lambda away: sum(float(np.max(each)) for parts in away.values() for each in parts.values()))
+    by_stage = [_of_stage(stage) for stage in evaluation.program.stages]
+    return max(
+        by_stage, key=lambda away: sum(float(np.max(each)) for parts in away.values() for each in parts.values())
+    )
 
 
 def _of_stage(stage: Stage) -> Away:
     """Return what one stage has elsewhere, a decode at its last context."""
-    found = away_bytes(stage.graph, stage.in_flight)
+    parts_by_place = away_bytes(stage.graph, stage.in_flight)
     if not stage.averaged:
-        return found
-    return {place: {part: last_of(size) for part, size in parts.items()} for place, parts in found.items()}
+        return parts_by_place
+    return {place: {part: last_of(size) for part, size in parts.items()} for place, parts in parts_by_place.items()}
 
 
 def last_of(value: Real) -> Real:

@@ -50,8 +50,8 @@ def shares(evaluation: Evaluation) -> dict[str, Any]:
     for seconds in busy.values():
         kernels = kernels + seconds
     rest = maximum(1.0 - launch - power, 0.0)
-    found = {name: divide(rest * seconds, kernels) for name, seconds in busy.items()}
-    return found | {"launch": launch, "power": power}
+    kernel_shares = {name: divide(rest * seconds, kernels) for name, seconds in busy.items()}
+    return kernel_shares | {"launch": launch, "power": power}
 
 
 def _mean(seconds: Real) -> Real:
@@ -173,10 +173,10 @@ def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[floa
         return None
     widths = memory_spreads.shipped().widths(regime_of(resolved.workload.phase))
     factor = 1.0 if memory_is_measured(resolved) else resolved.constants.physics["unmeasured_width"]
-    found: dict[str, tuple[float, float]] = {}
+    intervals: dict[str, tuple[float, float]] = {}
     low = high = sum(float(memory.components[name]) for name in ("parameters", "key_value_cache"))
     for name in memory_spreads.FIGURES:
         value, width = float(getattr(memory, name)), float(getattr(widths, name)) * factor
         low, high = max(low, value * float(np.exp(-width))), max(high, value * float(np.exp(width)))
-        found[name] = low, high
-    return found
+        intervals[name] = low, high
+    return intervals

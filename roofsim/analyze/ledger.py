@@ -81,8 +81,8 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
     components = {name: where(higher, 0.0, amount) for name, amount in profile.components.items()}
     components["parameters"] = where(higher, weights, profile.components["parameters"])
     components["temporary"] = where(higher, parts, profile.components["temporary"])
-    found = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
-    return replace(found, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else found
+    loading = replace(profile, peak=maximum(profile.peak, weights + parts), components=components)
+    return replace(loading, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else loading
 
 
 def _decoder(evaluation: Evaluation) -> Cached | None:
@@ -98,8 +98,12 @@ def _or_decoder(profile: MemoryProfile, decoder: Cached, name: str) -> MemoryPro
     more: Any = maximum(profile.components["parameters"] + decoder.allocated - profile.peak, 0.0)
     components = dict(profile.components)
     components["temporary"] = components["temporary"] + more
-    found = replace(profile, peak=profile.peak + more, components=components)
-    return replace(found, peak_op=f"{name}, a convolution's workspace") if bool(np.all(more > 0.0)) else found
+    with_decoder = replace(profile, peak=profile.peak + more, components=components)
+    return (
+        replace(with_decoder, peak_op=f"{name}, a convolution's workspace")
+        if bool(np.all(more > 0.0))
+        else with_decoder
+    )
 
 
 def communicators(resolved: Resolved) -> Real:
@@ -128,18 +132,18 @@ def _workspace(evaluation: Evaluation) -> Real:
 def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) -> Real:
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
-    found = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
+    unusable = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)
     if evaluation.resolved.engine.memory.communication_pools and any_above(evaluation.resolved.gpus, 1.0):
-        found = found + apart(graph)
-    return found
+        unusable = unusable + apart(graph)
+    return unusable
 
 
 def _of_ranks(stage: Stage, profile: MemoryProfile) -> MemoryProfile:
     """Return the profile of a stage, of a decode at its last context; no bytes where no rank has such a stage."""
-    found = at_last_context(profile) if stage.averaged else profile
+    at_end = at_last_context(profile) if stage.averaged else profile
     if is_scalar(stage.positions):
-        return found
-    return replace(found, peak=where(stage.positions > 0.0, found.peak, 0.0))
+        return at_end
+    return replace(at_end, peak=where(stage.positions > 0.0, at_end.peak, 0.0))
 
 
 def _fuller(first: MemoryProfile, later: MemoryProfile, fuller: Any) -> MemoryProfile:

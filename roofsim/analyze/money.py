@@ -63,5 +63,5 @@ def quote_of(gpu: Gpu, system: System, gpus: Real) -> Quote | None:
 
 def _source(sources: dict[str, str]) -> str | None:
     """Return where the price of an hour comes from; ``as FIELD`` stands for the source of another field."""
-    found = sources.get("price.hourly") or sources.get("price")
-    return sources.get(found.removeprefix("as "), found) if found else None
+    source = sources.get("price.hourly") or sources.get("price")
+    return sources.get(source.removeprefix("as "), source) if source else None

@@ -35,11 +35,11 @@ def _seconds(evaluation: Evaluation) -> list[Real]:
     """Return the seconds of each network in the step; the step's waits for slower ranks and for samples are of no network."""
     program, step = evaluation.program, evaluation.step
     costs, shown = stage_costs(evaluation.resolved, program, evaluation.priced, Scales())
-    found = []
+    seconds = []
     for place, (stage, cost) in enumerate(zip(program.stages, costs, strict=True)):
         once = cost.lasting(step.stretch) + (waited(shown[place]) if shown else 0.0)
-        found.append(once * stage.times / stage.parts * program.num_micro_batches * step.pace)
-    return found
+        seconds.append(once * stage.times / stage.parts * program.num_micro_batches * step.pace)
+    return seconds
 
 
 def _row(evaluation: Evaluation, place: int, stage: Stage, seconds: Real) -> dict[str, Any]:

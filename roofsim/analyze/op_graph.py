@@ -103,12 +103,12 @@ class _Times:
 
     def nodes(self, part: Part, before: str) -> Nodes:
         """Return the ops of a graph that do something, with identifiers that begin with `before`."""
-        found: Nodes = {}
+        nodes: Nodes = {}
         for cost, times, seconds in part.kernels():
             if is_node(cost.op):
-                attributes = self._attributes(part, cost, times, seconds, len(found))
-                found[cost.op] = f"{before}{cost.op.name}", attributes
-        return found
+                attributes = self._attributes(part, cost, times, seconds, len(nodes))
+                nodes[cost.op] = f"{before}{cost.op.name}", attributes
+        return nodes
 
     def _attributes(self, part: Part, cost: OpCost, times: float, seconds: float, order: int) -> dict[str, Plain]:
         op = cost.op
@@ -162,13 +162,13 @@ def _written_out(part: Part, nodes: Nodes) -> tuple[Any, Nodes]:
         graph, copy_of = written_out(part.stage.graph)
     except GraphError as error:
         raise SpecError(Problem(str(error), path="--unrolled")) from error
-    found: Nodes = {}
+    written: Nodes = {}
     for copy, (op, iteration) in copy_of.items():
         if op in nodes:
             identifier, attributes = nodes[op]
             times = part.over(op.repeats)
             each: dict[str, Plain] = {name: float(attributes[name]) / times for name in (*_FROM_ROW, "share", "beside")}
             suffix = "" if op.block is None else f"[{iteration}]"
-            own: dict[str, Plain] = {"name": copy.name, "repeat": 1.0, "iteration": iteration, "order": len(found)}
-            found[copy] = f"{identifier}{suffix}", {**attributes, **each, **own}
-    return graph, found
+            own: dict[str, Plain] = {"name": copy.name, "repeat": 1.0, "iteration": iteration, "order": len(written)}
+            written[copy] = f"{identifier}{suffix}", {**attributes, **each, **own}
+    return graph, written

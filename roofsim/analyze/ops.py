@@ -116,15 +116,15 @@ def _waits(evaluation: Evaluation, made: Made) -> list[dict[str, Any]]:
     """Return a row for each thing that a step waits for."""
     resources = evaluation.step.resources
     feeds = ("storage", "host_link", "host_compute")
-    found = []
+    rows = []
     for name, seconds in made.waits.items():
         if abs(seconds) <= NEGLIGIBLE * made.step:
             continue
         text, bound = WAIT_NAMES[name]
         if name == "input":
             bound = max(feeds, key=lambda one: float(resources.get(one, 0.0)))
-        found.append(_row({**_NOTHING, "name": text}, "wait", seconds, made.step, bound))
-    return found
+        rows.append(_row({**_NOTHING, "name": text}, "wait", seconds, made.step, bound))
+    return rows
 
 
 def _row(row: dict[str, Any], kind: str, seconds: float, whole: float, bound: str | None) -> dict[str, Any]:

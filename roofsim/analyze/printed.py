@@ -67,7 +67,7 @@ def flattened(row: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     >>> flattened({"a": {"b": 1}, "c": [1, 2]})
     {'a.b': 1, 'c': [1, 2]}
     """
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for key, value in row.items():
-        found |= flattened(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
-    return found
+        flat |= flattened(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat

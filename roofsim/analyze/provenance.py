@@ -58,9 +58,9 @@ def _card(gpu: Gpu, math: str) -> list[dict[str, Any]]:
 def _source(gpu: Gpu, path: str) -> str:
     parts = path.split(".")
     for length in range(len(parts), 0, -1):
-        found = gpu.sources.get(".".join(parts[:length]))
-        if found:
-            return found
+        source = gpu.sources.get(".".join(parts[:length]))
+        if source:
+            return source
     return "stated without a source"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import yaml
 
-from roofsim.calibrate.kernel_table import kernel_table
+from roofsim.calibrate.kernels.table import kernel_table
 from roofsim.cost.kernels.models.gemm import Tiling, tile_efficiency
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import Problem, SpecError
@@ -47,25 +47,25 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
     kernel_table(rows)  # refuses times and sizes that are none
     gpu: Gpu = validate(Gpu, catalog.load("gpu", catalog.resolve_name("gpu", name, loosely=False)))
     compute = {dtype: value for dtype in _formats(rows) if (value := _compute(rows, gpu, dtype)) is not None}
-    found: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
+    deviation: dict[str, Any] = {"compute": compute, "stream": _stream(rows, gpu)}
     floor, issue = _launch(rows), _issue(rows)
-    if not compute and found["stream"] is None and floor is None and issue is None:
+    if not compute and deviation["stream"] is None and floor is None and issue is None:
         raise SpecError(
             Problem("no row says anything of the card", hint="`roofsim calibrate measure` writes such tables.")
         )
     return {
         "schema": 1,
         "gpu": gpu.name,
-        "deviation": {key: value for key, value in found.items() if value},
+        "deviation": {key: value for key, value in deviation.items() if value},
         **({} if floor is None else {"kernel_floor": humanize(floor, "s", 3)}),
         **({} if issue is None else {"issue_factor": round(issue / REFERENCE_ISSUE, 3)}),
         "source": rows[0]["source"] + ", " + rows[0]["gpu"],
     }
 
 
-def to_yaml(found: dict[str, Any]) -> str:
+def to_yaml(data: dict[str, Any]) -> str:
     """Return the overlay as a file."""
-    text: str = yaml.safe_dump(found, sort_keys=False, allow_unicode=True)
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True)
     return text
 
 
@@ -129,8 +129,8 @@ _MOVED: Final = {"copy": 2.0, "triad": 3.0}
 
 
 def _other(row: dict[str, str]) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(row["other"] or "{}")
-    return found
+    facts: dict[str, Any] = json.loads(row["other"] or "{}")
+    return facts
 
 
 def _launch(rows: list[dict[str, str]]) -> float | None:

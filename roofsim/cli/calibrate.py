@@ -56,14 +56,14 @@ def fit(
     if overlay is not None:
         _write_overlay(data, overlay, gpu)
         return
-    from roofsim.calibrate.kernel_constants import write_fit
-    from roofsim.calibrate.kernel_fit import fit_kernels
-    from roofsim.calibrate.kernels import fit_scores, held_out, load_kernels, report
+    from roofsim.calibrate.kernels.constants import write_fit
+    from roofsim.calibrate.kernels.fit import fit_kernels
+    from roofsim.calibrate.kernels.scores import fit_scores, held_out, load_kernels, report
 
     checked_path(output, ".yaml")
     table, skipped = load_kernels(data)
-    found = fit_kernels(table)
-    scores = held_out(table)[1] if hold_out else fit_scores(table, found)
+    fitted = fit_kernels(table)
+    scores = held_out(table)[1] if hold_out else fit_scores(table, fitted)
     title = "Errors on rows that were not fitted" if hold_out else "Errors on the rows that were fitted"
     lines = [
         f"{len(table)} rows, {skipped} left out because no model covers them",
@@ -72,7 +72,7 @@ def fit(
     ]
     write_text("\n".join(lines) + "\n")
     if output is not None:
-        write_fit(output, found, scores)
+        write_fit(output, fitted, scores)
 
 
 #: The verbs of the group.
@@ -99,7 +99,7 @@ VERBS: Final = {
 
 
 def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
-    from roofsim.calibrate.kernel_table import read_rows
+    from roofsim.calibrate.kernels.table import read_rows
     from roofsim.calibrate.overlay import overlay as overlay_of
     from roofsim.calibrate.overlay import to_yaml
     from roofsim.errors import Place, Problem, SpecError
@@ -108,6 +108,6 @@ def _write_overlay(data: Path, target: Path, gpu: str | None) -> None:
     rows = read_rows(data)
     if not rows:
         raise SpecError(Problem("has no rows", Place(str(data))))
-    found = overlay_of(rows, gpu or rows[0]["gpu"])
-    save_text(target, to_yaml(found))
-    print(f"wrote {target}; use it with --gpu {found['gpu']} --calibration {target}")
+    measured = overlay_of(rows, gpu or rows[0]["gpu"])
+    save_text(target, to_yaml(measured))
+    print(f"wrote {target}; use it with --gpu {measured['gpu']} --calibration {target}")

@@ -111,13 +111,13 @@ def _bytes(text: str) -> list[float]:
     from roofsim.errors import UnitError
     from roofsim.units import parse
 
-    found = []
+    sizes = []
     for part in text.split(","):
         try:
-            found.append(parse(part.strip(), "B"))
+            sizes.append(parse(part.strip(), "B"))
         except UnitError as error:
             _refuse(error.problems[0].message, "--sizes")
-    return found
+    return sizes
 
 
 def _refuse(message: str, option: str) -> None:

@@ -74,28 +74,28 @@ def compare(
     _refuse_cards_as_number(overrides)
     checked_path(plot, *PICTURES)
     listed = [*read_cards(cards or (), "cards"), *read_cards(gpu or (), "--gpu")]
-    found = compare_document(
+    comparison = compare_document(
         document_of(scenario, overrides), listed, resolve_document, answer, sort=sort, prices=price_settings(price or ()),
         progress=lambda entries: tracked(entries, "comparing"),
     )  # fmt: skip
-    _write(found, json=json, csv=csv)
-    if plot is not None and found.results:
+    _write(comparison, json=json, csv=csv)
+    if plot is not None and comparison.results:
         from roofsim.report.comparison_plot import draw_comparison
 
-        draw_comparison(found, plot)
-    if not found.results:
+        draw_comparison(comparison, plot)
+    if not comparison.results:
         raise SystemExit(2)
 
 
-def _write(found: Comparison, *, json: bool, csv: bool) -> None:
+def _write(comparison: Comparison, *, json: bool, csv: bool) -> None:
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(found.to_dict()))
-    elif not as_rows([row.to_dict() for row in found] if csv else [], json=False, csv=csv):
+        write_text(to_json(comparison.to_dict()))
+    elif not as_rows([row.to_dict() for row in comparison] if csv else [], json=False, csv=csv):
         from roofsim.report.comparison import print_comparison
 
-        print_comparison(console(), found)
+        print_comparison(console(), comparison)
 
 
 def _refuse_cards_as_number(overrides: Overrides) -> None:

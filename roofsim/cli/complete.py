@@ -43,7 +43,7 @@ def scenarios(incomplete: str) -> list[str]:
     path = Path(incomplete)
     folder = path if incomplete.endswith("/") else path.parent
     try:
-        files = [str(found) for pattern in _FILES for found in folder.glob(pattern)]
+        files = [str(file) for pattern in _FILES for file in folder.glob(pattern)]
     except OSError:
         files = []
     return _beginning(files, incomplete) + catalog_names("model")(incomplete)

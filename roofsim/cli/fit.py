@@ -55,27 +55,27 @@ def fit(
     from roofsim.search.fitting.answer import fit_document
 
     document = document_of(scenario, overrides)
-    found = fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
+    answer = fit_document(document, resolve_document, largest=largest, fewest=fewest, family=family)
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(found.to_dict()))
-    elif not as_rows(_rows(found), json=False, csv=csv):
+        write_text(to_json(answer.to_dict()))
+    elif not as_rows(_rows(answer), json=False, csv=csv):
         from roofsim.report.printed import show
 
-        show(found, console())
+        show(answer, console())
 
 
-def _rows(found: Fit) -> list[dict[str, Any]]:
+def _rows(answer: Fit) -> list[dict[str, Any]]:
     """Return the rows of what was asked."""
-    data = found.to_dict()
-    if found.fewest is not None:
+    data = answer.to_dict()
+    if answer.fewest is not None:
         rows: list[dict[str, Any]] = data["fewest_gpus"]["layouts"]
         return rows or [data["fewest_gpus"]]
-    if found.largest_model is not None:
+    if answer.largest_model is not None:
         models: list[dict[str, Any]] = data["largest_model"]["models"]
         return models
-    if found.remedies is not None:
+    if answer.remedies is not None:
         changes = data["changes"]
         return [*changes["same_hardware"], *changes["other_hardware"]]
     return [data["largest"]]

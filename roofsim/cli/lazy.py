@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from roofsim.cli.page import ABOUT, VERSION_HELP, WIDEST, group_page, root_page, verb_page
 from roofsim.cli.verbs import VERBS, Verb
-from roofsim.cli.words import Parameter, found_at, parameters_of
+from roofsim.cli.words import Parameter, parameters_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -129,16 +129,16 @@ def _root(
 def command_of(name: str) -> Any:
     """Import a verb and return its command, or its group of commands."""
     verb = VERBS[name]
-    found = found_at(verb)
-    if not isinstance(found, dict):
-        return _command(name, verb, found)
+    target = target_of(verb)
+    if not isinstance(target, dict):
+        return _command(name, verb, target)
     group = typer.Typer(
         cls=PlainGroup, help=verb.line, no_args_is_help=True, rich_markup_mode=None, add_completion=False
     )
     group.callback()(_nothing)
     made: Any = typer.main.get_command(group)
     made.name = name
-    made.commands.update({sub: _command(sub, each, found_at(each)) for sub, each in found.items()})
+    made.commands.update({sub: _command(sub, each, target_of(each)) for sub, each in target.items()})
     return made
 
 
@@ -225,10 +225,10 @@ def _plainly(message: str) -> str:
 
 
 def _has(verb: str, flag: str) -> bool:
-    found = found_at(VERBS[verb])
-    if isinstance(found, dict):
+    target = target_of(VERBS[verb])
+    if isinstance(target, dict):
         return False
-    return any(flag in each.flags and not each.declared.hidden for each in parameters_of(found))
+    return any(flag in each.flags and not each.declared.hidden for each in parameters_of(target))
 
 
 def _unknown_verb(name: str, known: Sequence[str]) -> Exception:

@@ -40,10 +40,10 @@ def _call_of(path: str, verbs: Mapping[str, Verb], words: Sequence[str]) -> Call
     """Return what answers for one of some verbs."""
     if not words or words[0] not in verbs:
         return None
-    from roofsim.cli.words import found_at, parameters_of
+    from roofsim.cli.words import parameters_of, target_of
 
     verb, path, rest = verbs[words[0]], f"{path} {words[0]}", words[1:]
-    function = found_at(verb)
+    function = target_of(verb)
     if isinstance(function, dict):
         return _call_of(path, function, rest)
     parameters = parameters_of(function)

@@ -23,12 +23,12 @@ def show(*, what: What, name: Name = None, json: Json = False) -> None:
     """Show one entry of the catalog: every figure, with its source."""
     from roofsim.analyze.catalogs import entry
 
-    found = entry(what, name)
+    data = entry(what, name)
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(found))
+        write_text(to_json(data))
         return
     from roofsim.report.tables import print_entry
 
-    print_entry(console(), found)
+    print_entry(console(), data)

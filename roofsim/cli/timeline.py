@@ -36,20 +36,20 @@ def timeline(
     checked_path(plot, *PICTURES)
     checked_path(trace, ".json")
     evaluation = evaluated(scenario, overrides)
-    found = timeline_of(evaluation)
+    answer = timeline_of(evaluation)
     if json:
         from roofsim.report.tabular import to_json
 
-        write_text(to_json(found.to_dict()))
-    elif not as_rows(found.collectives or found.to_dict()["lanes"], json=False, csv=csv):
+        write_text(to_json(answer.to_dict()))
+    elif not as_rows(answer.collectives or answer.to_dict()["lanes"], json=False, csv=csv):
         from roofsim.report.printed import show
 
-        show(found, console())
+        show(answer, console())
     if trace is not None:
         from roofsim.report.trace import write_trace
 
-        write_trace(found, trace)
+        write_trace(answer, trace)
     if plot is not None:
         from roofsim.report.timeline_plot import draw_timeline
 
-        draw_timeline(found, plot)
+        draw_timeline(answer, plot)

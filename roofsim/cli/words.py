@@ -95,16 +95,18 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     positional = verb.__code__.co_varnames[: verb.__code__.co_argcount]
     given = verb.__defaults__ or ()
     defaults.update(zip(positional[len(positional) - len(given) :], given, strict=True))
-    found = []
+    parameters = []
     for name, text in verb.__annotations__.items():
         annotation = (
             eval(text, verb.__globals__) if isinstance(text, str) and name not in ("overrides", "return") else None
         )
         if typing.get_origin(annotation) is Annotated:
             kind, declared = typing.get_args(annotation)
-            found.append(Parameter(name, _unwrapped(kind), declared, defaults.get(name), required=name not in defaults))
+            parameters.append(
+                Parameter(name, _unwrapped(kind), declared, defaults.get(name), required=name not in defaults)
+            )
     more: Callable[[], Iterable[Parameter]] = getattr(function, "more_parameters", tuple)
-    return [*found, *more()]
+    return [*parameters, *more()]
 
 
 def _unwrapped(kind: Any) -> Any:
@@ -112,7 +114,7 @@ def _unwrapped(kind: Any) -> Any:
     return next((each for each in _alternatives(kind) if typing.get_origin(each) is list), kind)
 
 
-def found_at(verb: Verb) -> Any:
+def target_of(verb: Verb) -> Any:
     """Return what a verb's table names: its function, or the table of a group."""
     module, _, name = verb.home.partition(":")
     return getattr(importlib.import_module(module), name)

@@ -122,13 +122,13 @@ class _Table:
         errors = [error for _, error in self.refused.values()]
         if len(errors) == len(self.made) and len({_complaint(error) for error in errors}) == 1:
             document, error = next(iter(self.refused.values()))
-            found = instead(document, error, self._result)
-            if found is None or found.only_leaves_out:
+            alternative = instead(document, error, self._result)
+            if alternative is None or alternative.only_leaves_out:
                 raise error
         for key, (document, error) in self.refused.items():
-            found = instead(document, error, self._result)
-            reason = error.reason if found is None else error.reason.split(". ")[0].rstrip(".")
-            self.made[key] = replace(self.made[key], alternative=found, reason=reason)
+            alternative = instead(document, error, self._result)
+            reason = error.reason if alternative is None else error.reason.split(". ")[0].rstrip(".")
+            self.made[key] = replace(self.made[key], alternative=alternative, reason=reason)
         return list(self.made.values())
 
     def _row(self, card: Card, resolved: Resolved, document: Document) -> Row:

@@ -70,13 +70,13 @@ def instead(document: Document, error: SpecError | NoDataError, answer: Answer) 
     """Return the nearest change with which a refused scenario runs, one that fits if there is any; None: none found."""
     search = _Search(answer)
     search.descend(document, {}, error, _DEEPEST)
-    return search.found
+    return search.best
 
 
 class _Search:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
-        self.found: Alternative | None = None
+        self.best: Alternative | None = None
         self.tried: set[str] = set()
 
     def descend(self, document: Document, made: Changes, error: SpecError | NoDataError, left: int) -> None:
@@ -94,9 +94,9 @@ class _Search:
                     further.append((changed, whole, complaint))
                 continue
             self._keep(Alternative(changes=whole, name=_name(whole), result=result))
-            if self.found is not None and self.found.fits:
+            if self.best is not None and self.best.fits:
                 return
-        for changed, whole, other in further if left > 1 and self.found is None else ():
+        for changed, whole, other in further if left > 1 and self.best is None else ():
             self.descend(changed, whole, other, left - 1)
 
     def _done(self, changes: Changes) -> bool:
@@ -107,8 +107,8 @@ class _Search:
         return False
 
     def _keep(self, alternative: Alternative) -> None:
-        if self.found is None or (alternative.fits and not self.found.fits):
-            self.found = alternative
+        if self.best is None or (alternative.fits and not self.best.fits):
+            self.best = alternative
 
 
 def _changed(document: Document, changes: Changes) -> Document:
@@ -220,20 +220,20 @@ def _layouts(document: Document) -> Iterator[Changes]:
 
 def _halved(degree: int) -> list[int]:
     """Return a degree, its half and so on: heads may divide by the half where they do not by the whole."""
-    found = [degree]
-    while found[-1] > 1 and found[-1] % 2 == 0:
-        found.append(found[-1] // 2)
-    return found
+    degrees = [degree]
+    while degrees[-1] > 1 and degrees[-1] % 2 == 0:
+        degrees.append(degrees[-1] // 2)
+    return degrees
 
 
 def _clipped(stated: dict[str, int], gpus: int, tensor: int | None = None) -> Changes:
     """Return the largest degrees that divide those stated and, all together, the cards; only those that change."""
-    left, found = gpus, {}
+    left, degrees = gpus, {}
     for name, degree in stated.items():
         wanted = tensor if name == "tensor" and tensor is not None else degree
-        found[name] = gcd(wanted, gpus if name == "expert" else left)
-        left = left if name == "expert" else left // found[name]
-    return {f"parallel.{name}": degree for name, degree in found.items() if degree != stated[name]}
+        degrees[name] = gcd(wanted, gpus if name == "expert" else left)
+        left = left if name == "expert" else left // degrees[name]
+    return {f"parallel.{name}": degree for name, degree in degrees.items() if degree != stated[name]}
 
 
 def _left_out(document: Document) -> Iterator[Changes]:

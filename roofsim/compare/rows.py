@@ -89,14 +89,14 @@ class Row:
         """Tokens or samples per second, of all cards of the row together; None where it cannot run."""
         if self.result is None:
             return None
-        found = self.result.throughput["tokens_per_second" if self.unit == "tokens" else "samples_per_second"]
-        return None if found is None else float(found)
+        rate = self.result.throughput["tokens_per_second" if self.unit == "tokens" else "samples_per_second"]
+        return None if rate is None else float(rate)
 
     @property
     def units_per_dollar(self) -> float | None:
         """Tokens or samples for a dollar; None where no price is known."""
-        found = None if self.result is None else self.result.cost.get(f"usd_per_million_{self.unit}")
-        return None if not found else 10.0**6 / float(found)
+        cost = None if self.result is None else self.result.cost.get(f"usd_per_million_{self.unit}")
+        return None if not cost else 10.0**6 / float(cost)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: what concerns the comparison, and the whole result where there is one."""
@@ -167,10 +167,10 @@ class Comparison(Printed):
         """Return a row by its place, by its label, or as it was written."""
         if isinstance(key, int):
             return self.rows[key]
-        found = next((row for row in self.rows if key == row.label or key in row.asked), None)
-        if found is None:
+        chosen = next((row for row in self.rows if key == row.label or key in row.asked), None)
+        if chosen is None:
             raise KeyError(f"no row {key!r}; rows: {', '.join(row.label for row in self.rows)}")
-        return found
+        return chosen
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data of schema roofsim/compare/1, in SI units and dollars."""

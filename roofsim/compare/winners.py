@@ -21,16 +21,16 @@ AS_GIVEN: Final = "given"
 
 
 def _cost(row: Row, key: str) -> float | None:
-    found = None if row.result is None else row.result.cost.get(key)
-    return None if found is None else float(found)
+    cost = None if row.result is None else row.result.cost.get(key)
+    return None if cost is None else float(cost)
 
 
 def _least(value: Value) -> Value:
     """Return a value of which the largest comes first."""
 
     def negative(row: Row) -> float | None:
-        found = value(row)
-        return None if found is None else -found
+        amount = value(row)
+        return None if amount is None else -amount
 
     return negative
 
@@ -80,17 +80,19 @@ def _orders(name: str) -> str:
 
 def in_order(rows: Sequence[Row], sort: str) -> list[Row]:
     """Return rows in order: what fits, then what does not, then what cannot run; costs of one market together."""
-    found = list(rows)
+    ordered = list(rows)
     if sort == AS_GIVEN:
-        return found
+        return ordered
     if sort == "label":
-        found.sort(key=lambda row: row.label)
+        ordered.sort(key=lambda row: row.label)
     elif sort == "cost":
         sizes = {row.market: sum(other.market == row.market and _priced(other) for other in rows) for row in rows}
-        found.sort(key=lambda row: (row.market is None, -sizes[row.market], str(row.market), *_last(ORDERS[sort](row))))
+        ordered.sort(
+            key=lambda row: (row.market is None, -sizes[row.market], str(row.market), *_last(ORDERS[sort](row)))
+        )
     else:
-        found.sort(key=lambda row: _last(ORDERS[sort](row)))
-    return sorted(found, key=lambda row: (not row.runs, not row.fits))
+        ordered.sort(key=lambda row: _last(ORDERS[sort](row)))
+    return sorted(ordered, key=lambda row: (not row.runs, not row.fits))
 
 
 def _last(value: float | None) -> tuple[bool, float]:
@@ -135,12 +137,12 @@ def fastest(rows: Sequence[Row]) -> Lead | None:
 
 def cheapest(rows: Sequence[Row]) -> list[Lead]:
     """Return who is first by cost in each market."""
-    found = []
+    leads = []
     for group in markets(rows):
         lead, quote = _lead(group, lambda row: row.units_per_dollar), group[0].quote
         if lead is not None and quote is not None:
-            found.append(replace(lead, market=replace(quote, date=None).words()))
-    return found
+            leads.append(replace(lead, market=replace(quote, date=None).words()))
+    return leads
 
 
 def _lead(rows: Sequence[Row], value: Value) -> Lead | None:

@@ -203,7 +203,7 @@ class PricedGraph:
         return self._once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
-        found: dict[int, list[tuple[Price, Real, Real]]] = {}
+        prices: dict[int, list[tuple[Price, Real, Real]]] = {}
         watts, windows = self._watts(Scales()), self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
@@ -211,11 +211,11 @@ class PricedGraph:
             if watts is not None and place in windows:
                 own = sustained(cost.time, work.heat / watts, drawn, windows[place], self._corner)
                 held, drawn = own.held - own.alone, drawn - own.power
-            found.setdefault(index, []).append((cost, held, drawn))
+            prices.setdefault(index, []).append((cost, held, drawn))
         launches: dict[int, Real] = {}
         for index, work in self.works:
             launches[index] = launches.get(index, 0.0) + work.launches
-        costs = (_merged(op, found.get(index, [])) for index, op in enumerate(self.graph.ops))
+        costs = (_merged(op, prices.get(index, [])) for index, op in enumerate(self.graph.ops))
         return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
     def prices(self) -> list[Price]:
@@ -224,21 +224,21 @@ class PricedGraph:
 
     def _prices_of_kernels(self) -> list[Price]:
         names = ("time", "compute", "memory_bandwidth", "launch", "bound")
-        found: dict[int, Price] = {}
+        prices: dict[int, Price] = {}
         for stack in self._stacks:
             for part, _, cost in self._priced(stack, Scales()):
                 size = len(stack.places[part])
                 columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self._of_points) for name in names]
-                found |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
-        return [found[place] for place in range(len(self.works))]
+                prices |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
+        return [prices[place] for place in range(len(self.works))]
 
     def _window_of_each(self) -> dict[int, Real]:
         """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
-        found: dict[int, Real] = {}
+        windows: dict[int, Real] = {}
         for stack, shares in zip(self._stacks, self._windows, strict=True):
             if shares is not None:
-                found |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
-        return found
+                windows |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
+        return windows
 
     def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
         """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
@@ -251,8 +251,8 @@ class PricedGraph:
             return make()
         if name not in self._made:
             self._made[name] = make()
-        found: T = self._made[name]
-        return found
+        made: T = self._made[name]
+        return made
 
     def _price(self, work: KernelWork, scales: Scales) -> Price:
         device = self.context.device
@@ -273,11 +273,11 @@ class PricedGraph:
 
     def seconds_by_class(self) -> dict[str, Real]:
         """Return the device seconds of one pass by class of kernel, launch floors apart."""
-        found: dict[str, Real] = {}
+        by_class: dict[str, Real] = {}
         for (index, work), cost in zip(self.works, self.prices(), strict=True):
             seconds = (cost.compute + cost.memory_bandwidth) * self.counts[index]
-            found[work.bandwidth_key] = found.get(work.bandwidth_key, 0.0) + seconds
-        return found
+            by_class[work.bandwidth_key] = by_class.get(work.bandwidth_key, 0.0) + seconds
+        return by_class
 
     def kernels(self) -> Real:
         """Return the launches of one pass."""
@@ -291,7 +291,7 @@ class PricedGraph:
     def totals(self, scales: Scales | None = None) -> PassCost:
         """Return the seconds of one pass by phase; arrays in `scales` give one pass for each of their elements."""
         scales = Scales() if scales is None else scales
-        found: dict[Phase, _Sums] = {}
+        by_phase: dict[Phase, _Sums] = {}
         watts, rank = self._watts(scales), scales.rank
         for stack, times, shares in zip(self._stacks, self._times, self._windows, strict=True):
             room = (1,) * max(rank - len(stack.shape), 0)
@@ -299,17 +299,17 @@ class PricedGraph:
             for part, work, cost in self._priced(stack, scales):
                 starts, kinds = stack.runs(part)
                 for phase, _ in kinds:
-                    found.setdefault(phase, _Sums())
-                _add(found, kinds, _columns(work, cost, often[part], watts, starts))
+                    by_phase.setdefault(phase, _Sums())
+                _add(by_phase, kinds, _columns(work, cost, often[part], watts, starts))
                 apart = min(stack.apart - part.start, len(often[part]))
                 if watts is not None and shares is not None and apart > 0:
                     share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
                     begin = [start for start in starts if start < apart]
-                    _hold(found, kinds, _held(work, cost, often[part], watts, share, apart, begin, self._corner))
+                    _hold(by_phase, kinds, _held(work, cost, often[part], watts, share, apart, begin, self._corner))
         of_points = self._of_points and rank == 0
         return _pass_cost(
-            {phase: sums.settled(of_points=of_points) for phase, sums in found.items()},
-            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in found},
+            {phase: sums.settled(of_points=of_points) for phase, sums in by_phase.items()},
+            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in by_phase},
             self.context.device.constants.physics,
         )
 
@@ -320,12 +320,12 @@ class PricedGraph:
 
 def _columns(work: KernelWork, cost: Price, times: Array, watts: Any, starts: list[int]) -> dict[str, Any]:
     """Return the sums of runs of kernels, each kernel so many times: (runs, ...)."""
-    found = {name: sums(getattr(cost, name), times, starts) for name in PARTS}
-    found["launches"] = sums(work.launches, times, starts)
-    found["attention"] = sums(cost.time, times, starts)
+    columns = {name: sums(getattr(cost, name), times, starts) for name in PARTS}
+    columns["launches"] = sums(work.launches, times, starts)
+    columns["attention"] = sums(cost.time, times, starts)
     if watts is not None:
-        found["power"] = sums(work.energy / watts, times, starts)
-    return found
+        columns["power"] = sums(work.energy / watts, times, starts)
+    return columns
 
 
 def _held(
@@ -338,17 +338,17 @@ def _held(
     return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
 
 
-def _add(found: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
+def _add(by_phase: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
     for place, (phase, attends) in enumerate(kinds):
-        parts = found[phase].parts
+        parts = by_phase[phase].parts
         for name, values in columns.items():
             if attends or name != "attention":
                 parts[name] = parts[name] + values[place]
 
 
-def _hold(found: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
+def _hold(by_phase: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
     for place in range(len(columns["held"])):
-        own = found[kinds[place][0]]
+        own = by_phase[kinds[place][0]]
         more = Sustained(**{name: values[place] for name, values in columns.items()})
         own.apart = more if own.apart is None else own.apart.plus(more)
 
@@ -374,11 +374,11 @@ class _Sums:
 def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
     """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
     return PassCost(
-        device={str(phase): {part: found.parts[part] for part in PARTS} for phase, found in sums.items()},
-        host={str(phase): found.parts["launches"] * issue[phase] for phase, found in sums.items()},
-        power={str(phase): found.parts["power"] for phase, found in sums.items()},
-        sustained={str(phase): found.apart for phase, found in sums.items() if found.apart is not None},
-        attention={str(phase): found.parts["attention"] for phase, found in sums.items()},
+        device={str(phase): {part: of_phase.parts[part] for part in PARTS} for phase, of_phase in sums.items()},
+        host={str(phase): of_phase.parts["launches"] * issue[phase] for phase, of_phase in sums.items()},
+        power={str(phase): of_phase.parts["power"] for phase, of_phase in sums.items()},
+        sustained={str(phase): of_phase.apart for phase, of_phase in sums.items() if of_phase.apart is not None},
+        attention={str(phase): of_phase.parts["attention"] for phase, of_phase in sums.items()},
         physics=physics,
     )
 

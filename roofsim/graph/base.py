@@ -179,7 +179,7 @@ class AbstractOp:
     def check(self) -> None:
         """Raise `GraphError` when dimensions and tensors disagree."""
 
-    def expect(self, what: str, found: Real, expected: Real) -> None:
+    def expect(self, what: str, actual: Real, expected: Real) -> None:
         """Raise `GraphError` unless two sizes agree."""
-        if not same(found, expected):
-            raise GraphError(f"{type(self).__name__} {self.name!r}: {what} is {found}, expected {expected}")
+        if not same(actual, expected):
+            raise GraphError(f"{type(self).__name__} {self.name!r}: {what} is {actual}, expected {expected}")

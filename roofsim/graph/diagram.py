@@ -67,18 +67,18 @@ class _Makers:
     def __init__(self, graph: OpGraph, nodes: Mapping[AbstractOp, object]) -> None:
         self.producer = graph.producer
         self.nodes = nodes
-        self.found: dict[Tensor, tuple[AbstractOp, ...]] = {}
+        self.makers: dict[Tensor, tuple[AbstractOp, ...]] = {}
 
     def of(self, tensor: Tensor) -> tuple[AbstractOp, ...]:
-        if tensor not in self.found:
+        if tensor not in self.makers:
             op = self.producer.get(tensor)
             if op is None:
-                self.found[tensor] = ()
+                self.makers[tensor] = ()
             elif op in self.nodes:
-                self.found[tensor] = (op,)
+                self.makers[tensor] = (op,)
             else:
-                self.found[tensor] = tuple(dict.fromkeys(maker for read in op.inputs for maker in self.of(read)))
-        return self.found[tensor]
+                self.makers[tensor] = tuple(dict.fromkeys(maker for read in op.inputs for maker in self.of(read)))
+        return self.makers[tensor]
 
 
 def _edge(tensors: list[Tensor], number: Callable[[Real], float]) -> dict[str, Plain]:

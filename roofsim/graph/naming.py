@@ -30,5 +30,5 @@ def in_place_of(op: AbstractOp, leaf: str) -> str:
 
 def moved(name: str, old: Component, new: Component) -> str:
     """Return the name of what belongs to one component as that of what belongs to another beside it."""
-    before, found, behind = f".{name}".rpartition(f".{old.name}.")
-    return f"{before}.{new.name}.{behind}".removeprefix(".") if found else f"{name}.{new.name}"
+    before, separator, behind = f".{name}".rpartition(f".{old.name}.")
+    return f"{before}.{new.name}.{behind}".removeprefix(".") if separator else f"{name}.{new.name}"

@@ -51,15 +51,15 @@ class OpGraph:
     @cached_property
     def readers(self) -> dict[Tensor, list[AbstractOp]]:
         """The ops that read or hold each tensor, in program order; of what leaves a block as well, as if its last op did."""
-        found: dict[Tensor, list[AbstractOp]] = {}
+        readers: dict[Tensor, list[AbstractOp]] = {}
         for op in self.ops:
             for tensor in dict.fromkeys(op.inputs + op.holds):
-                found.setdefault(tensor, []).append(op)
+                readers.setdefault(tensor, []).append(op)
         last = {op.block: op for op in self.ops}
         for block in self.blocks:
             for _, leaving in block.carries:
-                found.setdefault(leaving, []).append(last[block])
-        return found
+                readers.setdefault(leaving, []).append(last[block])
+        return readers
 
     @cached_property
     def digraph(self) -> nx.DiGraph[AbstractOp]:
@@ -86,12 +86,12 @@ class OpGraph:
     @cached_property
     def sources(self) -> dict[Tensor, AbstractOp]:
         """Tensors that no op makes (parameters, inputs, buffers), each with the op that reads it first."""
-        found: dict[Tensor, AbstractOp] = {}
+        sources: dict[Tensor, AbstractOp] = {}
         for op in self.ops:
             for tensor in op.inputs + op.holds:
                 if tensor.root not in self.producer:
-                    found.setdefault(tensor.root, op)
-        return found
+                    sources.setdefault(tensor.root, op)
+        return sources
 
     def replaced(self, ops: Iterable[AbstractOp], *facts: str) -> OpGraph:
         """Return a graph with other ops and, added to this one's, new facts."""
@@ -148,16 +148,16 @@ class OpGraph:
 
     def ancestors(self, op: AbstractOp) -> set[AbstractOp]:
         """Return every op that `op` depends on."""
-        found: set[AbstractOp] = set()
+        ancestors: set[AbstractOp] = set()
         waiting = [op]
         while waiting:
             reader = waiting.pop()
             for tensor in reader.inputs + reader.holds:
                 source = self.producer.get(tensor)
-                if source is not None and source not in found:
-                    found.add(source)
+                if source is not None and source not in ancestors:
+                    ancestors.add(source)
                     waiting.append(source)
-        return found
+        return ancestors
 
     def verify(self) -> OpGraph:
         """Check the graph's own rules and return it.
@@ -215,12 +215,6 @@ class OpGraph:
         at = self.ops.index(op)
         lines = [f"    {other.name}" for other in self.ops[max(0, at - 5) : at + 6]]
         return "; around it:\n" + "\n".join(lines)
-
-    def unrolled(self) -> OpGraph:
-        """Return the graph with every block written out as often as it repeats (for tests and small graphs)."""
-        from roofsim.graph.unroll import unroll
-
-        return unroll(self)
 
     def summary(self) -> dict[str, Any]:
         """Return how large the graph is: ops, tensors, blocks."""

@@ -25,8 +25,8 @@ def renamed(graph: OpGraph, name: Callable[[str], str]) -> OpGraph:
     name
         Must give different ops different names.
     """
-    found = _Renaming(name)
-    return graph.replaced(found.of(op) for op in graph)
+    renaming = _Renaming(name)
+    return graph.replaced(renaming.of(op) for op in graph)
 
 
 @dataclass
@@ -44,8 +44,8 @@ class _Renaming:
             return value
         if value not in self.twins:
             self.twins[value] = self._block(value) if isinstance(value, Block) else self._made(value)
-        found: T = self.twins[value]
-        return found
+        twin: T = self.twins[value]
+        return twin
 
     def _made(self, value: Any) -> Any:
         own = {one.name: self.of(getattr(value, one.name)) for one in fields(value) if one.init}

@@ -25,12 +25,12 @@ def split_blocks(graph: OpGraph, counts: list[Real], prefix: str) -> list[Unit]:
     These have parameters, buffers and caches of their own, and names that begin with `prefix`. Parts of fused kernels stay as
     they are: a graph of which gradients will be taken is not split.
     """
-    found: list[Unit] = []
+    runs: list[Unit] = []
     twin: dict[Tensor, Tensor] = {}
     left = iter(counts)
     for block, body in graph.segments():
         if block is None:
-            found.append((None, _moved(body, None, twin, twin), False))
+            runs.append((None, _moved(body, None, twin, twin), False))
             continue
         count = next(left)
         carries, inner = block.carries, dict(twin)
@@ -38,13 +38,13 @@ def split_blocks(graph: OpGraph, counts: list[Real], prefix: str) -> list[Unit]:
         whole = is_none(count) or is_none(block.repeat - count)
         if not whole:
             head, ops, made = _first(block, body, count, f"{prefix}.{block.name}", twin)
-            found.append((head, ops, True))
+            runs.append((head, ops, True))
             rest = Block(block.name, block.repeat - count)
             inner |= {entry: made.get(leaving, leaving) for entry, leaving in carries}
         ops = _moved(body, rest, inner, twin)
         rest.carries = [(inner.get(entry, entry), twin.get(leaving, leaving)) for entry, leaving in carries]
-        found.append((rest, ops, whole and not is_none(count)))
-    return found
+        runs.append((rest, ops, whole and not is_none(count)))
+    return runs
 
 
 def _moved(

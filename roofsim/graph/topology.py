@@ -220,6 +220,6 @@ def _among(graph: nx.Graph[Vertex], ranks: int) -> nx.Graph[Vertex]:
     return graph.subgraph([vertex for vertex in graph if vertex[0] != "gpu" or vertex[1] < ranks])
 
 
-def _expect(what: str, found: float, stated: float) -> None:
-    if abs(found - stated) > ROUNDING * max(stated, 1.0):
-        raise GraphError(f"{what} sum to {found:g} B/s; the node states {stated:g} B/s")
+def _expect(what: str, total: float, stated: float) -> None:
+    if abs(total - stated) > ROUNDING * max(stated, 1.0):
+        raise GraphError(f"{what} sum to {total:g} B/s; the node states {stated:g} B/s")

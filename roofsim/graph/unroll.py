@@ -84,9 +84,9 @@ class _Unroller:
     def _copy(self, op: AbstractOp, step: dict[Tensor, Tensor], block: Block | None, index: int) -> None:
         def find(tensor: Tensor) -> Tensor:
             if tensor not in step:
-                found = self._find(tensor, block, index)
-                own = block is not None and found is tensor and tensor.persistent and tensor.role is not Role.INPUT
-                step[tensor] = replace(tensor, name=f"{tensor.name}[{index}]") if own else found
+                twin = self._find(tensor, block, index)
+                own = block is not None and twin is tensor and tensor.persistent and tensor.role is not Role.INPUT
+                step[tensor] = replace(tensor, name=f"{tensor.name}[{index}]") if own else twin
             return step[tensor]
 
         suffix = "" if block is None else f"[{index}]"

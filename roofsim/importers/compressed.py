@@ -30,20 +30,20 @@ def compressed_tensors(c: Fields, mapping: Mapping) -> Mapping:
     first = parts[0]
     if any(_scheme(part) != _scheme(first) for part in parts[1:]):
         return {"unread": f"this version does not price layers of several schemes in one file ({', '.join(groups)})"}
-    found = _of_scheme(c, first)
-    if "unread" in found:
-        return found
+    fields = _of_scheme(c, first)
+    if "unread" in fields:
+        return fields
     names = [name for part in parts for name in part.words("targets") or [] if name not in _CLASSES]
     everything = any(name in _CLASSES for part in parts for name in part.words("targets") or list(_CLASSES))
     ignored = Excluded(c.words("ignore") or [], "whole")
     targets = None if everything else Excluded(names, "whole")
-    found["wide"] = wide_layers(mapping, ignored, targets=targets)
+    fields["wide"] = wide_layers(mapping, ignored, targets=targets)
     if everything and not head_is_wide(ignored) and not mapping.get("tie_embeddings"):
-        found["head_bits"] = found["bits"] + (found.get("scale_bits", 0.0) / found.get("group_size", 4096))
+        fields["head_bits"] = fields["bits"] + (fields.get("scale_bits", 0.0) / fields.get("group_size", 4096))
     cache = c.part("kv_cache_scheme").data
     if cache.get("num_bits") == 8 and cache.get("type") == "float":
-        found["key_value_cache"] = "fp8"
-    return found
+        fields["key_value_cache"] = "fp8"
+    return fields
 
 
 def _scheme(part: Fields) -> tuple[str, str]:
@@ -102,10 +102,10 @@ def _packed(weights: Fields, bits: int, form: str) -> Mapping:
 def _fp4(weights: Fields, *, converts: bool) -> Mapping:
     size = weights.whole("group_size", default=16)
     if size == 32:
-        found: Mapping = {"loader": "mxfp4", "bits": 4.0, "group_size": 32, "scale_bits": 8.0}
+        fields: Mapping = {"loader": "mxfp4", "bits": 4.0, "group_size": 32, "scale_bits": 8.0}
     else:
         # An fp8 scale per group, an fp32 one per matrix, and one of its inputs.
-        found = {
+        fields = {
             "loader": "nvfp4", "bits": 4.0, "group_size": size, "scale_bits": 8.0, "matrix_bits": 64.0 if converts else 32.0,
         }  # fmt: skip
-    return found | ({"arithmetic": "fp4"} if converts else {})
+    return fields | ({"arithmetic": "fp4"} if converts else {})

@@ -81,21 +81,21 @@ def imported(config: dict[str, Any], where: str) -> Imported:
         hint = "A scenario has a key model, a model of roofsim's own a key family, a Hugging Face configuration model_type."
         raise SpecError(Problem("required key is missing", Place(where), "model_type", hint))
     kind = Fields(config, where).word("model_type")
-    found = unwrap(config, where)
-    fields = Fields(found.config, where, found.path)
+    unwrapped = unwrap(config, where)
+    fields = Fields(unwrapped.config, where, unwrapped.path)
     model_type = fields.word("model_type")
     if model_type not in ARCHITECTURES:
-        wrapped = f"{kind} wraps" if found.wrapper is not None else ""
+        wrapped = f"{kind} wraps" if unwrapped.wrapper is not None else ""
         problem = f"unknown model_type {model_type[:80]!r}"
-        place = f"{found.path}model_type"
+        place = f"{unwrapped.path}model_type"
         raise UnknownNameError(
             Problem(f"{wrapped} {problem}".strip(), Place(where), place, _known(model_type, wrapped=bool(wrapped)))
         )
     mapping = ARCHITECTURES[model_type](fields)
-    assumed, warnings, beside = notes_of(found, mapping)
+    assumed, warnings, beside = notes_of(unwrapped, mapping)
     if beside:
         mapping["beside"] = beside
-    stored = stored_weights(config, found.config, mapping, where)
+    stored = stored_weights(config, unwrapped.config, mapping, where)
     if stored:
         mapping["stored"] = stored
     named = {"name": _name(config, where), "source": f"Hugging Face configuration of type {kind}"}

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from roofsim.errors import Problem, SpecError
+from roofsim.spec.model.layer_names import ATTENTION, DELTA, EXPERTS, MLP, SHARED
 
 Mapping = dict[str, Any]
 
@@ -17,58 +18,6 @@ _STACKS: Final = (
     "transformer.h.{}.", "gpt_neox.layers.{}.", "model.decoder.layers.{}.", "transformer.blocks.{}.",
 )  # fmt: skip
 _HEADS: Final = ("lm_head", "language_model.lm_head", "embed_out", "model.lm_head")
-
-#: Layer of ours -> how the library's classes call it (the first expert stands for all).
-_ATTENTION: Final = {
-    "self_attention.query": ("self_attn.q_proj", "attn.q_proj"),
-    "self_attention.key": ("self_attn.k_proj", "attn.k_proj"),
-    "self_attention.value": ("self_attn.v_proj", "attn.v_proj"),
-    "self_attention.query_key_value": (
-        "self_attn.qkv_proj", "self_attention.query_key_value", "attn.c_attn", "attention.query_key_value", "attn.Wqkv",
-    ),
-    "self_attention.output": (
-        "self_attn.o_proj", "self_attn.out_proj", "self_attention.dense", "self_attn.dense", "attn.c_proj", "attn.out_proj",
-        "attention.dense",
-    ),
-    "self_attention.query_down": ("self_attn.q_a_proj",),
-    "self_attention.query_up": ("self_attn.q_b_proj",),
-    "self_attention.key_value_down": ("self_attn.kv_a_proj_with_mqa",),
-    "self_attention.key_value_up": ("self_attn.kv_b_proj",),
-}  # fmt: skip
-_DELTA: Final[dict[str, tuple[str, ...]]] = {
-    "delta_net.in_qkvz": ("linear_attn.in_proj_qkvz",),
-    "delta_net.in_ba": ("linear_attn.in_proj_ba",),
-    "delta_net.output": ("linear_attn.out_proj",),
-}
-_MLP: Final = {
-    "mlp.gate": ("mlp.gate_proj", "feed_forward.gate_proj"),
-    "mlp.up": (
-        "mlp.up_proj", "feed_forward.up_proj", "mlp.c_fc", "mlp.dense_h_to_4h", "mlp.fc1", "fc1", "mlp.fc_in", "ffn.up_proj",
-    ),
-    "mlp.gate_up": ("mlp.gate_up_proj",),
-    "mlp.down": (
-        "mlp.down_proj", "feed_forward.down_proj", "mlp.c_proj", "mlp.dense_4h_to_h", "mlp.fc2", "fc2", "mlp.fc_out",
-        "ffn.down_proj",
-    ),
-}  # fmt: skip
-_EXPERTS: Final = {
-    "experts.gate_up": (
-        "mlp.experts.0.gate_proj", "mlp.experts.0.up_proj", "mlp.experts.gate_up_proj", "block_sparse_moe.experts.0.w1",
-        "feed_forward.experts.gate_up_proj", "feed_forward.experts.0.gate_proj", "mlp.experts",
-    ),
-    "experts.down": (
-        "mlp.experts.0.down_proj", "mlp.experts.down_proj", "block_sparse_moe.experts.0.w2", "feed_forward.experts.down_proj",
-        "feed_forward.experts.0.down_proj", "mlp.experts",
-    ),
-}  # fmt: skip
-_SHARED: Final = {
-    f"shared_experts.{role}": tuple(
-        f"{mlp}.{shared}.{role}_proj"
-        for mlp in ("mlp", "feed_forward")
-        for shared in ("shared_expert", "shared_experts")
-    )
-    for role in ("gate", "up", "down")
-}
 
 
 #: Layers beyond which a file is no model's; patterns times layers beyond which it is no quantiser's.
@@ -174,15 +123,15 @@ def _layers(mapping: Mapping) -> list[tuple[str, tuple[str, ...], list[int]]]:
     dense = int(mapping.get("num_dense_layers") or 0) if experts else depth
     every = mapping.get("full_attention_every") if mapping.get("delta_net") else None
     whole = [at for at in range(depth) if every is None or (at + 1) % every == 0]
-    found: list[tuple[dict[str, tuple[str, ...]], list[int]]] = [
-        (_ATTENTION, whole),
-        (_DELTA, [at for at in range(depth) if at not in set(whole)]),
+    layers: list[tuple[dict[str, tuple[str, ...]], list[int]]] = [
+        (ATTENTION, whole),
+        (DELTA, [at for at in range(depth) if at not in set(whole)]),
     ]
-    found += [(_MLP, list(range(dense))), (_EXPERTS, list(range(dense, depth)))]
-    found += [(_SHARED, list(range(dense, depth)) if mapping.get("num_shared_experts") else [])]
+    layers += [(MLP, list(range(dense))), (EXPERTS, list(range(dense, depth)))]
+    layers += [(SHARED, list(range(dense, depth)) if mapping.get("num_shared_experts") else [])]
     return [
         (layer, spellings, numbers)
-        for table, numbers in found
+        for table, numbers in layers
         for layer, spellings in table.items()
         if numbers and _is_there(layer, mapping)
     ]

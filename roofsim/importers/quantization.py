@@ -49,8 +49,8 @@ def stored_weights(config: Mapping, text: Mapping, mapping: Mapping, where: str)
             "method": method,
             "unread": f"this version does not price weights of {method} {what}as they are stored",
         }
-    found = reader(fields, mapping)
-    return {**kind, "method": method, **found}
+    stored = reader(fields, mapping)
+    return {**kind, "method": method, **stored}
 
 
 _KEYS: Final = ("quantization_config", "compression_config", "quantization")
@@ -111,10 +111,10 @@ def _gptq(c: Fields, mapping: Mapping) -> Mapping:
         c.fail("modules_in_block_to_quantize", "expected a list of names, or of lists of them")
     inside = [name for group in given for name in _listed(group)]
     wide = wide_layers(mapping, Excluded(names, "regex"), only=inside or None)
-    found = _grouped(c, bits)
-    head = found["bits"] + (16.0 + bits) / found.get("group_size", 4096) if c.flag("lm_head", False) else None
+    fields = _grouped(c, bits)
+    head = fields["bits"] + (16.0 + bits) / fields.get("group_size", 4096) if c.flag("lm_head", False) else None
     # Each input's group, 32 bits, is in every file, whether or not activations were ordered.
-    return {**found, "column_bits": 32.0, "wide": wide, **({} if head is None else {"head_bits": head})}
+    return {**fields, "column_bits": 32.0, "wide": wide, **({} if head is None else {"head_bits": head})}
 
 
 def _listed(group: Any) -> list[str]:

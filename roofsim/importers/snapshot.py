@@ -177,8 +177,8 @@ class _Reader:
             self._whole(segment, "total_size", where)
             by_device[self._whole(segment, "device", where, 0)].append(segment)
         traces = self._list(data.get("device_traces") or [], "device_traces")
-        found = self._chosen(by_device, traces, device)
-        return self._state(found, by_device[found], traces, devices=len(by_device))
+        chosen = self._chosen(by_device, traces, device)
+        return self._state(chosen, by_device[chosen], traces, devices=len(by_device))
 
     def _chosen(self, by_device: dict[int, list[dict[str, Any]]], traces: list[Any], device: int | None) -> int:
         known = sorted(set(by_device) | {index for index, trace in enumerate(traces) if trace})
@@ -266,8 +266,8 @@ class _Reader:
             self._wrong(where, "a list", value)
         return list(value)
 
-    def _wrong(self, where: str, expected: str, found: Any) -> NoReturn:
-        raise SpecError(Problem(f"expected {expected}; found {_shown(found)}", Place(self.source), where))
+    def _wrong(self, where: str, expected: str, value: Any) -> NoReturn:
+        raise SpecError(Problem(f"expected {expected}; found {_shown(value)}", Place(self.source), where))
 
 
 class _Tracer:
@@ -364,10 +364,10 @@ def _text(value: Any) -> str:
     return value[:_TEXT] if isinstance(value, str) else "?"
 
 
-def _shown(found: Any) -> str:
-    if isinstance(found, int) and abs(found) >= _MOST:
+def _shown(value: Any) -> str:
+    if isinstance(value, int) and abs(value) >= _MOST:
         return "a number of more than 64 bits"
-    return repr(found)[:60] if isinstance(found, str | int | float | bool | type(None)) else type(found).__name__
+    return repr(value)[:60] if isinstance(value, str | int | float | bool | type(None)) else type(value).__name__
 
 
 def _rounded(size: int) -> int:

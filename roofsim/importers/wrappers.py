@@ -74,15 +74,17 @@ def _own(data: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in _NAMING}
 
 
-def notes_of(found: Unwrapped, mapping: dict[str, Any]) -> tuple[list[str], list[str], list[dict[str, Any]]]:
+def notes_of(unwrapped: Unwrapped, mapping: dict[str, Any]) -> tuple[list[str], list[str], list[dict[str, Any]]]:
     """Return what was assumed of a wrapped model, warnings of what is not priced, and the networks beside it."""
-    wrapper = found.wrapper
+    wrapper = unwrapped.wrapper
     if wrapper is None:
         return [], [], []
     kind = wrapper.data.get("model_type")
-    assumed = [f"{kind} wraps several networks: its language model ({found.config['model_type']}) is what is priced"]
-    if found.filled:
-        values = ", ".join(f"{name} {found.config[name]}" for name in found.filled)
+    assumed = [
+        f"{kind} wraps several networks: its language model ({unwrapped.config['model_type']}) is what is priced"
+    ]
+    if unwrapped.filled:
+        values = ", ".join(f"{name} {unwrapped.config[name]}" for name in unwrapped.filled)
         assumed.append(f"left out by the file, defaults of the class ({VERSION}): {values}")
     beside, uncounted = _beside(wrapper, mapping)
     warnings = [

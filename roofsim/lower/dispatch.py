@@ -97,5 +97,5 @@ def _by_plugin(model: ModelSpec, build: Callable[[Any], Any]) -> Any:
 
 def _imported(place: tuple[str, str]) -> Callable[..., Any]:
     module, function = place
-    found: Callable[..., Any] = vars(importlib.import_module(f"roofsim.lower.{module}"))[function]
-    return found
+    imported: Callable[..., Any] = vars(importlib.import_module(f"roofsim.lower.{module}"))[function]
+    return imported

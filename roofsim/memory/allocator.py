@@ -201,8 +201,8 @@ class CachingAllocator:
         if self.expandable:
             place = _least_expandable(pool, place)
         if self.max_split < _UNBOUNDED:
-            found = pool.at(place).size
-            if size < self.max_split <= found or (size >= self.max_split and found >= size + UNSPLIT_EXCESS):
+            free_size = pool.at(place).size
+            if size < self.max_split <= free_size or (size >= self.max_split and free_size >= size + UNSPLIT_EXCESS):
                 return None
         return pool.take(place)
 
@@ -385,8 +385,8 @@ def _checked(settings: AllocatorSettings) -> AllocatorSettings:
     if split is not None and split <= LARGE_SEGMENT:
         raise SpecError(Problem(f"max_split_size: expected more than 20 MiB, got {split / MIB:g} MiB"))
     if not 0.0 <= settings.garbage_collection_threshold < 1.0:
-        found = settings.garbage_collection_threshold
-        raise SpecError(Problem(f"garbage_collection_threshold: expected 0 or more and below 1, got {found:g}"))
+        threshold = settings.garbage_collection_threshold
+        raise SpecError(Problem(f"garbage_collection_threshold: expected 0 or more and below 1, got {threshold:g}"))
     if settings.capacity is not None and settings.capacity < 0.0:
         raise SpecError(Problem(f"capacity: expected bytes, got {settings.capacity:g}"))
     return settings

@@ -100,19 +100,19 @@ class _Program:
 
     def batch(self, *, first: bool = True) -> list[Event]:
         """Run one micro batch; the first of a step keeps its gradients, later ones add theirs to them."""
-        found, events = self.storages, list(self._next_inputs())
-        sizes, adopted = found.sizes, found.adopted if first else set()
-        stays = adopted | set(found.replaced)
+        storages, events = self.storages, list(self._next_inputs())
+        sizes, adopted = storages.sizes, storages.adopted if first else set()
+        stays = adopted | set(storages.replaced)
         keys: dict[int, int] = {}
-        for born, dies in zip(found.born, found.dies, strict=True):
+        for born, dies in zip(storages.born, storages.dies, strict=True):
             for storage in born:
                 key = keys[storage] = next(self.keys)
                 events.append((key, sizes[storage], 0))
-                if (old := found.replaced.get(storage)) in self.held:
+                if (old := storages.replaced.get(storage)) in self.held:
                     events.append((self.held[old], FREE, 0))
                     self.held[old] = key
             events += [(keys[storage], FREE, 0) for storage in dies if storage not in stays]
-        self.gradients += [keys[storage] for storage in (*found.kept, *adopted)]
+        self.gradients += [keys[storage] for storage in (*storages.kept, *adopted)]
         return events
 
     def drop_inputs(self) -> Iterator[Event]:

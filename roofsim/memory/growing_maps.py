@@ -47,8 +47,8 @@ def cached(graph: OpGraph, *, transposes: bool) -> Cached:
     columns = np.stack(np.broadcast_arrays(*(np.asarray(size, dtype=float) for size in sizes)))
     shape = columns.shape[1:]
     distinct, places = np.unique(columns.reshape(len(sizes), -1), axis=1, return_inverse=True)
-    found = np.array([_simulated(keys, column) for column in distinct.T])
-    allocated, reserved = (part[places.reshape(-1)].reshape(shape) for part in found.T)
+    peaks = np.array([_simulated(keys, column) for column in distinct.T])
+    allocated, reserved = (part[places.reshape(-1)].reshape(shape) for part in peaks.T)
     return Cached(allocated, reserved)
 
 
@@ -85,5 +85,5 @@ def _events(graph: OpGraph, *, transposes: bool) -> Iterator[tuple[int, Real]]:
 
 def _simulated(keys: tuple[int, ...], sizes: Array) -> tuple[float, float]:
     """Return the peak of what is allocated and what is reserved at the end."""
-    found = simulate((key, int(size), 0) for key, size in zip(keys, sizes.tolist(), strict=True))
-    return found.allocated_peak, found.reserved_peak
+    simulated = simulate((key, int(size), 0) for key, size in zip(keys, sizes.tolist(), strict=True))
+    return simulated.allocated_peak, simulated.reserved_peak

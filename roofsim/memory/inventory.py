@@ -163,7 +163,7 @@ class _Inventory:
     def _peaks(self) -> tuple[dict[str, _Instant], int | None]:
         """Return the fullest instant of each phase, and the last op of the forward pass."""
         total = sum(self._bytes(tensor) * copies for tensor, copies in self.stands.items())
-        found: dict[str, _Instant] = {}
+        peaks: dict[str, _Instant] = {}
         forward = None
         for block, indices in self.segments:
             start, points = total, []
@@ -175,12 +175,12 @@ class _Inventory:
             for index, at in points:
                 phase = str(self.ops[index].phase)
                 instant = _Instant(index, more > 0.0, at + max(more, 0.0))
-                if phase not in found or instant.total > found[phase].total:
-                    found[phase] = instant
+                if phase not in peaks or instant.total > peaks[phase].total:
+                    peaks[phase] = instant
             total += more - sum(map(self._bytes, self._freed_by(block)))
             if self.ops[indices[-1]].phase is Phase.FORWARD:
                 forward = indices[-1]
-        return found, forward
+        return peaks, forward
 
     def _freed_by(self, block: Block | None) -> list[Storage]:
         return [] if block is None else self.live.block_deaths.get(block, [])

@@ -73,7 +73,7 @@ def countable(graph: OpGraph) -> bool:
 class _Numbering:
     def __init__(self, graph: OpGraph) -> None:
         self.graph = graph
-        self.found = Storages()
+        self.storages = Storages()
         self.last: list[int] = []
         """Op after which each storage is free; -1: never."""
         self.made: dict[Tensor, tuple[Block | None, list[int]]] = {}
@@ -81,7 +81,7 @@ class _Numbering:
         self.special = {op for op in graph.ops if _concatenates(op) or _accumulates(op)}
 
     def run(self) -> Storages:
-        self.found.updates = [op for op in self.graph.ops if isinstance(op, OptimizerUpdate)]
+        self.storages.updates = [op for op in self.graph.ops if isinstance(op, OptimizerUpdate)]
         for block, body in self.graph.segments():
             if block is None:
                 step: dict[Tensor, int] = {}
@@ -93,7 +93,7 @@ class _Numbering:
             else:
                 self._repeat(block, body)
         self._bury()
-        return self.found
+        return self.storages
 
     def _repeat(self, block: Block, body: list[AbstractOp]) -> None:
         carries = block.carries
@@ -110,7 +110,7 @@ class _Numbering:
 
     def _number(self, op: AbstractOp, step: dict[Tensor, int], block: Block | None, index: int) -> None:
         """Take in what an op makes, and note that it is the last so far to need what it reads and holds."""
-        at = len(self.found.born)
+        at = len(self.storages.born)
         for tensor in op.inputs:
             number = step.get(tensor)
             if number is None:
@@ -122,7 +122,7 @@ class _Numbering:
                 if self.last[number] >= 0:
                     self.last[number] = at
         born: list[int] = []
-        self.found.born.append(born)
+        self.storages.born.append(born)
         for tensor in op.outputs:
             base = tensor.base
             if base is None:
@@ -158,16 +158,16 @@ class _Numbering:
 
     def _source(self, tensor: Tensor) -> int:
         """Take in what stands before the pass."""
-        found, role = self.found, tensor.role
+        storages, role = self.storages, tensor.role
         number = self._sized(tensor, -1)
         if role is Role.INPUT:
-            found.inputs.append(number)
+            storages.inputs.append(number)
         elif role is Role.KEY_VALUE_CACHE:
-            found.caches.append(number)
+            storages.caches.append(number)
         elif role is not Role.GRADIENT_BUFFER:  # of which `_special` decides
-            found.persistent.append(number)
+            storages.persistent.append(number)
         if role is Role.PARAMETER and tensor.requires_grad:
-            found.trained.setdefault(tensor.dtype, []).append(_last(tensor.numel))
+            storages.trained.setdefault(tensor.dtype, []).append(_last(tensor.numel))
         return number
 
     def _new(self, tensor: Tensor, at: int, born: list[int]) -> int:
@@ -177,32 +177,32 @@ class _Numbering:
         number = self._sized(tensor, -1 if kept else at)
         born.append(number)
         if kept:
-            self.found.kept.append(number)
+            self.storages.kept.append(number)
         return number
 
     def _sized(self, tensor: Tensor, last: int) -> int:
-        self.found.sizes.append(0 if tensor.away else math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
+        self.storages.sizes.append(0 if tensor.away else math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
         self.last.append(last)
         return len(self.last) - 1
 
     def _special(self, op: AbstractOp, step: dict[Tensor, int]) -> None:
         """Let a cache be written anew; a gradient become its own buffer, or find one that stands from the start."""
         if _concatenates(op):
-            self.found.replaced[step[op.outputs[0]]] = step[op.inputs[1]]
+            self.storages.replaced[step[op.outputs[0]]] = step[op.inputs[1]]
             return
         buffers = {tensor: step[tensor] for tensor in op.inputs if tensor.role is Role.GRADIENT_BUFFER}
         if _last(op.share) == 1.0:
-            self.found.persistent += buffers.values()
+            self.storages.persistent += buffers.values()
         else:
-            self.found.adopted.update(step[tensor] for tensor in op.inputs if tensor not in buffers)
+            self.storages.adopted.update(step[tensor] for tensor in op.inputs if tensor not in buffers)
 
     def _bury(self) -> None:
         """Sort storages by the op after which they are free."""
-        dies: list[list[int]] = [[] for _ in self.found.born]
+        dies: list[list[int]] = [[] for _ in self.storages.born]
         for number, at in enumerate(self.last):
             if at >= 0:
                 dies[at].append(number)
-        self.found.dies = dies
+        self.storages.dies = dies
 
 
 def _concatenates(op: AbstractOp) -> bool:

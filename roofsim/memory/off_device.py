@@ -25,13 +25,13 @@ def away_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
 
     `held` micro batches keep their activations at once.
     """
-    found: dict[str, dict[str, Real]] = {}
+    by_place: dict[str, dict[str, Real]] = {}
 
     def add(tensor: Tensor, copies: Real) -> None:
         if tensor.away:
             part = _PART_OF.get(tensor.role, "activations")
             times = copies * maximum(held, 1.0) if part == "activations" else copies
-            parts = found.setdefault(tensor.place, {})
+            parts = by_place.setdefault(tensor.place, {})
             parts[part] = parts.get(part, 0.0) + tensor.bytes * times
 
     for tensor, reader in graph.sources.items():
@@ -40,4 +40,4 @@ def away_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
         part = getattr(op, "part", 1.0)
         for tensor in op.outputs:
             add(tensor, op.repeats * part)
-    return found
+    return by_place

@@ -109,11 +109,11 @@ def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCA
 
 def peaks_of_streams(graph: OpGraph) -> list[Real]:
     """Return the largest sum of all, and of what each stream allocated; what stands before the step is the kernels'."""
-    walk, found = Liveness(graph), []
+    walk, peaks = Liveness(graph), []
     for stream in (None, *STREAMS):
         walk.stream = stream
-        found.append(walk.run(with_curve=False).peak)
-    return found
+        peaks.append(walk.run(with_curve=False).peak)
+    return peaks
 
 
 def _stream_of(op: AbstractOp, root: Tensor) -> str:
@@ -165,39 +165,39 @@ class Liveness:
     # -- lifetimes ----------------------------------------------------------------------------------------------
 
     def _collect(self) -> dict[Tensor, Storage]:
-        found: dict[Tensor, Storage] = {}
+        storages: dict[Tensor, Storage] = {}
         for index, op in enumerate(self.graph.ops):
-            self._produce(op, index, found)
+            self._produce(op, index, storages)
             if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
                 self.saved_roots.update(tensor.root for tensor in op.inputs + op.holds)
             for tensor in op.inputs + op.holds:
-                if (storage := found.get(tensor.root)) is not None:
+                if (storage := storages.get(tensor.root)) is not None:
                     storage.last, storage.last_block = index, op.block
             for tensor in op.holds:
-                if (storage := found.get(tensor.root)) is not None:
+                if (storage := storages.get(tensor.root)) is not None:
                     storage.held = True
-        for storage in found.values():
+        for storage in storages.values():
             self._mark_saved(storage)
         for block in self.graph.blocks:
-            self._keep_carried(block, found)
-        self._count_alike(found)
-        return found
+            self._keep_carried(block, storages)
+        self._count_alike(storages)
+        return storages
 
-    def _count_alike(self, found: dict[Tensor, Storage]) -> None:
+    def _count_alike(self, storages: dict[Tensor, Storage]) -> None:
         """Count what enters an iteration as what leaves it: the one is freed in the other's name."""
-        pairs = [(found.get(leaving), found.get(entry)) for leaving, entry in self.leaving.items()]
+        pairs = [(storages.get(leaving), storages.get(entry)) for leaving, entry in self.leaving.items()]
         for first, second in (*pairs, *reversed(pairs)):
             if first is not None and second is not None and {first.category, second.category} == _TWO_KINDS:
                 first.category = second.category = "activations"
 
     @staticmethod
-    def _produce(op: AbstractOp, index: int, found: dict[Tensor, Storage]) -> None:
+    def _produce(op: AbstractOp, index: int, storages: dict[Tensor, Storage]) -> None:
         """Note the birth of every storage that `op` writes first."""
         for root in (tensor.root for tensor in op.outputs):
-            if not (root.persistent or root.away or root in found):
+            if not (root.persistent or root.away or root in storages):
                 category = CATEGORY_OF.get(root.role, "temporary")
                 size = root.numel * root.dtype.itemsize
-                found[root] = Storage(root, category, size, index, index, op.block, stream=_stream_of(op, root))
+                storages[root] = Storage(root, category, size, index, index, op.block, stream=_stream_of(op, root))
 
     def _mark_saved(self, storage: Storage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
@@ -206,11 +206,11 @@ class Liveness:
         if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
             storage.category = "activations"
 
-    def _keep_carried(self, block: Block, found: dict[Tensor, Storage]) -> None:
+    def _keep_carried(self, block: Block, storages: dict[Tensor, Storage]) -> None:
         """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
         end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
         for _, leaving in block.carries:
-            storage = found.get(leaving.root)
+            storage = storages.get(leaving.root)
             if storage is not None and storage.last <= end:
                 storage.last, storage.last_block = end, block
 

@@ -5,27 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import Problem, SpecError, did_you_mean
-from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.component import Component, Purpose
 from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Cast, Copy, Dropout, Elementwise, Embedding, GroupedMatmul, Matmul, View
 from roofsim.graph.tensor import BOOL, FP32, TF32, DType, Role, Tensor
 from roofsim.numeric import Real, product
+from roofsim.passes.adapter_targets import is_target, parts_of_layer
 from roofsim.records import dataclass, field, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
 
-#: What projections that are no single query, key, value, output, gate, up or down stand for.
-_PARTS: Final[dict[Purpose | None, tuple[Purpose, ...]]] = {
-    **MERGED,
-    Purpose.QUERY_DOWN: (Purpose.QUERY,),
-    Purpose.QUERY_UP: (Purpose.QUERY,),
-    Purpose.KEY_VALUE_DOWN: (Purpose.KEY, Purpose.VALUE),
-    Purpose.KEY_VALUE_UP: (Purpose.KEY, Purpose.VALUE),
-    Purpose.TEXT_OUTPUT: (Purpose.OUTPUT,),
-    Purpose.PROJECTION: (Purpose.OUTPUT,),
-}
 #: Outside of blocks: heads, which neither peft's ``all-linear`` nor bitsandbytes' replacement of layers touches.
 _HEADS: Final = (Purpose.LOGITS, Purpose.CLASSIFIER)
 
@@ -219,13 +210,12 @@ class _Writer:
         called = name_of_layer(op) if op.component is None else op.component.name
         if called not in self.layers:
             self.layers.append(called)
-        targets, parts = self.plan.targets, _PARTS.get(op.purpose, (op.purpose,))
-        if targets is None:
-            return _Part((op.n,), whole=True)
-        chosen = [part for part in parts if part in targets]
-        if not chosen:
+        targets, parts = self.plan.targets, parts_of_layer(op.purpose)
+        chosen = [part for part in parts if is_target(part, targets)]
+        named = targets is None or op.purpose in targets
+        if not chosen and not named:
             return None
-        if len(chosen) == len(parts):
+        if named or len(chosen) == len(parts):
             return _Part((op.n,), whole=True)
         widths = dict(zip(parts, self._widths(op, len(parts)), strict=True))
         return _Part(tuple(widths[part] for part in chosen), whole=False)

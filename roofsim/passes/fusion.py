@@ -97,14 +97,14 @@ def _join(ops: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> lis
 
 
 def _readers(graph: OpGraph) -> dict[Tensor, list[AbstractOp]]:
-    found: dict[Tensor, list[AbstractOp]] = {}
+    readers: dict[Tensor, list[AbstractOp]] = {}
     for op in graph:
         for tensor in dict.fromkeys(op.inputs + op.holds):
-            found.setdefault(tensor, []).append(op)
+            readers.setdefault(tensor, []).append(op)
     for block in graph.blocks:
         for _, leaving in block.carries:
-            found.setdefault(leaving, []).append(graph.ops[-1])
-    return found
+            readers.setdefault(leaving, []).append(graph.ops[-1])
+    return readers
 
 
 def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:

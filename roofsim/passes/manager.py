@@ -60,14 +60,14 @@ def run_passes(graph: OpGraph, passes: Iterable[Pass]) -> OpGraph:
     """
     passes = list(passes)
     each = bool(os.environ.get("ROOFSIM_VERIFY"))
-    found = _passed(graph, passes, verify=each)
-    if found is not graph and not each:
+    passed = _passed(graph, passes, verify=each)
+    if passed is not graph and not each:
         try:
-            found.verify()
+            passed.verify()
         except GraphError:
             _passed(graph, passes, verify=True)  # says which pass broke it
             raise
-    return found
+    return passed
 
 
 def _passed(graph: OpGraph, passes: Sequence[Pass], *, verify: bool) -> OpGraph:
@@ -199,7 +199,7 @@ def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpo
     into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
     into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
     passes: list[Pass] = []
-    if into:
+    if into and (precision.operands is None or engine.matmul.narrow_merged):
         passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
     if "gated_activation" in engine.fusion.groups:
         passes.append(GateActivations())  # where a layer is merged, its halves are

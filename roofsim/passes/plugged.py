@@ -28,10 +28,12 @@ _PARTS: Final = {"generate": ("prefill", "decode")}
 def own_passes() -> frozenset[str]:
     """Return the names of roofsim's own passes, which no plug-in may take; imports all of them."""
     names = set()
-    for found in pkgutil.walk_packages([str(Path(__file__).parent)], "roofsim.passes."):
-        module = importlib.import_module(found.name)
+    for module_info in pkgutil.walk_packages([str(Path(__file__).parent)], "roofsim.passes."):
+        module = importlib.import_module(module_info.name)
         classes = [
-            vars(kind) for kind in vars(module).values() if isinstance(kind, type) and kind.__module__ == found.name
+            vars(kind)
+            for kind in vars(module).values()
+            if isinstance(kind, type) and kind.__module__ == module_info.name
         ]
         names |= {kind["name"] for kind in classes if isinstance(kind.get("name"), str) and "requires" in kind}
     return frozenset(names)
@@ -96,8 +98,8 @@ def loaded(name: str) -> tuple[Plugin, PlacedPass]:
     return known[name], known[name].load(_as_placed)
 
 
-def _as_placed(found: Any) -> PlacedPass | None:
-    return found if isinstance(found, PlacedPass) and callable(found.make) else None
+def _as_placed(value: Any) -> PlacedPass | None:
+    return value if isinstance(value, PlacedPass) and callable(value.make) else None
 
 
 def _check_phases(name: str, placed: PlacedPass, phase: str) -> None:

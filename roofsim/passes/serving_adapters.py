@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.errors import Problem, SpecError
-from roofsim.graph.component import MERGED, Component, Purpose
+from roofsim.graph.component import Component, Purpose
 from roofsim.graph.naming import name_of_layer
 from roofsim.graph.ops import Matmul, View
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import Real, minimum, product, where
+from roofsim.passes.adapter_targets import is_target
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -57,9 +58,8 @@ class ServeAdapters:
     def _chosen(self, op: Matmul) -> list[Real]:
         """Return the widths of the layers with adapters for which a product stands."""
         if op.merges:
-            return [width for part, width in op.merges if self.targets is None or part in self.targets]
-        parts = MERGED.get(op.purpose, (op.purpose,))
-        return [op.n] if self.targets is None or any(part in self.targets for part in parts) else []
+            return [width for part, width in op.merges if is_target(part, self.targets)]
+        return [op.n] if is_target(op.purpose, self.targets) else []
 
     def _adapted(self, op: Matmul, widths: list[Real]) -> list[AbstractOp]:
         """Return a product with its two kernels: each layer that it stands for has factors of its own."""

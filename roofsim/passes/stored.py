@@ -39,7 +39,7 @@ class _Model:
     experts: Real
 
 
-def stored_types(graph: OpGraph, found: WeightFormat) -> dict[Tensor, DType]:
+def stored_types(graph: OpGraph, stored_format: WeightFormat) -> dict[Tensor, DType]:
     """Return the type of every weight that a format covers (and of vectors that it keeps in fp32).
 
     Where encodings differ between layers, the type has the mean of their bits: the layers of a block are one tensor.
@@ -49,11 +49,11 @@ def stored_types(graph: OpGraph, found: WeightFormat) -> dict[Tensor, DType]:
     for op in graph:
         weight = weight_of(op)
         if weight is not None:
-            dtype = _type_of(found, _place(op, weight, model))
+            dtype = _type_of(stored_format, _place(op, weight, model))
             # A table that is read both ways is a head: its rules are those of the output matrix.
             if dtype is not None and not (weight in types and isinstance(op, Embedding)):
                 types[weight] = dtype
-        if found.wide_vectors:
+        if stored_format.wide_vectors:
             types |= dict.fromkeys(_vectors(op), FP32)
     return types
 
@@ -124,8 +124,8 @@ def _module(weight: Tensor, purpose: Purpose | None) -> str:
     return ".".join(path if purpose is weight.purpose or purpose is None else (*path[:-1], purpose))
 
 
-def _type_of(found: WeightFormat, place: Place) -> DType | None:
-    bits = mean_bits(found, place)
+def _type_of(stored_format: WeightFormat, place: Place) -> DType | None:
+    bits = mean_bits(stored_format, place)
     if bits is None:
         return None
-    return DType("+".join(found.encodings(place)), bits / 8.0, floating=False, packed=True)
+    return DType("+".join(stored_format.encodings(place)), bits / 8.0, floating=False, packed=True)

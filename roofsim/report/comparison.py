@@ -37,38 +37,38 @@ class _Column:
     cells: tuple[str, ...]
 
 
-def print_comparison(console: Console, found: Comparison) -> None:
+def print_comparison(console: Console, comparison: Comparison) -> None:
     """Print a comparison."""
-    marks = _marks(found)
+    marks = _marks(comparison)
     left_out: list[str] = []
-    if found.results:
-        _head(console, found)
-        left_out = _print_rows(console, found, _columns(found, marks))
+    if comparison.results:
+        _head(console, comparison)
+        left_out = _print_rows(console, comparison, _columns(comparison, marks))
     if left_out:
         console.print(Text(f"Left out for width: {', '.join(left_out)}; --csv has everything.", style="dim"))
-    for line in _below(found, {} if "USD/h" in left_out else marks):
+    for line in _below(comparison, {} if "USD/h" in left_out else marks):
         console.print(line)
 
 
-def html_of(found: Comparison) -> str:
+def html_of(comparison: Comparison) -> str:
     """Return a table for notebooks, with the sentence below it."""
-    columns = _columns(found, _marks(found))
+    columns = _columns(comparison, _marks(comparison))
     head = "".join(f"<th>{html.escape(column.head)}</th>" for column in columns)
     rows = "".join(
         "<tr>" + "".join(f"<td>{html.escape(column.cells[place])}</td>" for column in columns) + "</tr>"
-        for place in range(len(found))
+        for place in range(len(comparison))
     )
-    below = "".join(f"<p>{html.escape(line.plain)}</p>" for line in _below(found, _marks(found)))
+    below = "".join(f"<p>{html.escape(line.plain)}</p>" for line in _below(comparison, _marks(comparison)))
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{below}"
 
 
-def _head(console: Console, found: Comparison) -> None:
-    results = found.results
+def _head(console: Console, comparison: Comparison) -> None:
+    results = comparison.results
     console.print(
         Text(f"{results[0].scenario['model']['name']} · {results[0].scenario['workload']['phase']}", style="bold")
     )
     lines: dict[str, list[str]] = {}
-    for row in found:
+    for row in comparison:
         if row.result is not None:
             lines.setdefault(words.batch_line(row.result), []).append(row.label)
     for line, labels in lines.items():
@@ -79,30 +79,32 @@ def _head(console: Console, found: Comparison) -> None:
 # -- the table ----------------------------------------------------------------------------------------------------------
 
 
-def _print_rows(console: Console, found: Comparison, columns: list[_Column]) -> list[str]:
+def _print_rows(console: Console, comparison: Comparison, columns: list[_Column]) -> list[str]:
     """Print the table, with as many columns as there is room for, else row by row; returns what was left out."""
     room = console.width
     narrow = [replace(columns[0], cells=tuple(folded(label) for label in columns[0].cells)), *columns[1:]]
     for chosen in (columns, narrow):
-        if _width(console, _table(found, chosen)) <= room:
-            console.print(_table(found, chosen))
+        if _width(console, _table(comparison, chosen)) <= room:
+            console.print(_table(comparison, chosen))
             return []
     kept = narrow
     for key in _SPARED:
-        kept = [_with_refusals(column, found) if key == _REFUSED else column for column in kept if column.key != key]
-        if _width(console, _table(found, kept)) <= room:
-            console.print(_table(found, kept))
+        kept = [
+            _with_refusals(column, comparison) if key == _REFUSED else column for column in kept if column.key != key
+        ]
+        if _width(console, _table(comparison, kept)) <= room:
+            console.print(_table(comparison, kept))
             return [column.head for column in columns if column.key not in {one.key for one in kept}]
-    _one_by_one(console, found, columns)
+    _one_by_one(console, comparison, columns)
     return []
 
 
-def _table(found: Comparison, columns: Sequence[_Column]) -> Table:
+def _table(comparison: Comparison, columns: Sequence[_Column]) -> Table:
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         justify = "left" if column.key in _LEFT else "right"
         table.add_column(Text(column.head), justify=justify, no_wrap=True, overflow="fold")  # type: ignore[arg-type]
-    for place, row in enumerate(found):
+    for place, row in enumerate(comparison):
         style = None if row.fits else "dim"
         table.add_row(*(Text(column.cells[place]) for column in columns), style=style)
     return table
@@ -112,11 +114,11 @@ def _width(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
-def _with_refusals(column: _Column, found: Comparison) -> _Column:
+def _with_refusals(column: _Column, comparison: Comparison) -> _Column:
     """Return a column that says which rows cannot run, where the one that does is left out."""
     if column.key != "step":
         return column
-    cells = [cell if row.runs else _CANNOT for row, cell in zip(found, column.cells, strict=True)]
+    cells = [cell if row.runs else _CANNOT for row, cell in zip(comparison, column.cells, strict=True)]
     return replace(column, cells=tuple(cells))
 
 
@@ -126,9 +128,9 @@ def folded(label: str) -> str:
     return f"{name}\n  {{" + changes.replace(",", ",\n   ") if brace else label
 
 
-def _one_by_one(console: Console, found: Comparison, columns: Sequence[_Column]) -> None:
+def _one_by_one(console: Console, comparison: Comparison, columns: Sequence[_Column]) -> None:
     """Print each row as a block of lines, for widths that no table fits."""
-    for place in range(len(found)):
+    for place in range(len(comparison)):
         console.print(Text(columns[0].cells[place], style="bold", overflow="fold"))
         cells = [(column.head, column.cells[place]) for column in columns[1:] if column.cells[place] != _NONE]
         for head, cell in cells:
@@ -136,15 +138,15 @@ def _one_by_one(console: Console, found: Comparison, columns: Sequence[_Column])
     console.print()
 
 
-def _columns(found: Comparison, marks: dict[str, str]) -> list[_Column]:
-    unit = next((words.unit_of(result).removeprefix("denoising ") for result in found.results), "units")
+def _columns(comparison: Comparison, marks: dict[str, str]) -> list[_Column]:
+    unit = next((words.unit_of(result).removeprefix("denoising ") for result in comparison.results), "units")
     heads = {
         "GPU": "GPU", "type": "type", "step": "step", "rate": f"{unit}/s", "vs first": "vs first", "limited by": "limited by",
         "then": "then", "memory": "memory", "of": "of", "fits": "fits", "USD/h": "USD/h", "per USD": f"{unit}/USD",
     }  # fmt: skip
-    cells = [_cells(row, marks) for row in found]
+    cells = [_cells(row, marks) for row in comparison]
     columns = [_Column(key, head, tuple(row.get(key, _NONE) for row in cells)) for key, head in heads.items()]
-    alone = len(found) == 1
+    alone = len(comparison) == 1
     return [column for column in columns if not (alone and column.key == "vs first")]
 
 
@@ -178,17 +180,17 @@ def _bounds(result: Result) -> dict[str, str]:
 # -- below the table ----------------------------------------------------------------------------------------------------
 
 
-def _below(found: Comparison, marks: dict[str, str]) -> list[Text]:
+def _below(comparison: Comparison, marks: dict[str, str]) -> list[Text]:
     lines = [Text(line, style="dim") for line in _prices(marks)]
-    first = next((row.label for row in found if row.runs), None)
-    if found.base is not None and found.base != found.rows[0].label:
-        why = "the first that runs" if found.base == first else "the first that fits"
-        lines.append(Text(f"vs first: against {found.base}, {why}.", style="dim"))
-    lines += [Text(_refusal(row), style="yellow") for row in found if not row.runs]
-    lines += [Text(f"{note}.") for note in found.notes]
-    lines += [Text(line, style="yellow") for line in _warnings(found)]
-    if found.sentence:
-        lines.append(Text(found.sentence, style="bold"))
+    first = next((row.label for row in comparison if row.runs), None)
+    if comparison.base is not None and comparison.base != comparison.rows[0].label:
+        why = "the first that runs" if comparison.base == first else "the first that fits"
+        lines.append(Text(f"vs first: against {comparison.base}, {why}.", style="dim"))
+    lines += [Text(_refusal(row), style="yellow") for row in comparison if not row.runs]
+    lines += [Text(f"{note}.") for note in comparison.notes]
+    lines += [Text(line, style="yellow") for line in _warnings(comparison)]
+    if comparison.sentence:
+        lines.append(Text(comparison.sentence, style="bold"))
     return lines
 
 
@@ -196,19 +198,19 @@ def _refusal(row: Row) -> str:
     """Say why a row cannot run, and what would."""
     reason = (row.reason or "").removeprefix(f"{row.card.gpu} ").rstrip(".")
     text = f"{row.label} cannot run: {reason}."
-    found = row.alternative
-    if found is None:
+    alternative = row.alternative
+    if alternative is None:
         return text
-    room = "" if found.fits else ", but does not fit in memory"
-    flags = found.to_dict()["flags"]
+    room = "" if alternative.fits else ", but does not fit in memory"
+    flags = alternative.to_dict()["flags"]
     how = f" ({flags})" if flags else ""
-    return f"{text} Would run: {found.name}: {words.seconds(float(found.result.step_time))}{room}{how}."
+    return f"{text} Would run: {alternative.name}: {words.seconds(float(alternative.result.step_time))}{room}{how}."
 
 
-def _warnings(found: Comparison) -> list[str]:
+def _warnings(comparison: Comparison) -> list[str]:
     """Return what is to be noted of rows, each once with the rows that it concerns."""
     by_note: dict[str, list[str]] = {}
-    for row in found:
+    for row in comparison:
         said = () if row.result is None else row.result.warnings
         for note in (*row.notes, *(warning for warning in said if "interval" not in warning)):
             by_note.setdefault(note, []).append(row.label)
@@ -222,9 +224,9 @@ def _price_words(row: Row) -> str:
     return row.quote.words() + (", of the card unchanged" if row.unsold else "")
 
 
-def _marks(found: Comparison) -> dict[str, str]:
+def _marks(comparison: Comparison) -> dict[str, str]:
     """Return a letter for each kind of price, where there is more than one."""
-    kinds = list(dict.fromkeys(text for row in found if row.runs and (text := _price_words(row))))
+    kinds = list(dict.fromkeys(text for row in comparison if row.runs and (text := _price_words(row))))
     if len(kinds) < 2:
         return dict.fromkeys(kinds, "")
     return {kind: f" {chr(ord('a') + place) if place < 26 else place}" for place, kind in enumerate(kinds)}

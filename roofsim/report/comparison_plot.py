@@ -24,9 +24,9 @@ FEWEST_PRICES: Final = 3
 _ROWS: Final = 8
 
 
-def draw_comparison(found: Comparison, path: Path) -> None:
+def draw_comparison(comparison: Comparison, path: Path) -> None:
     """Draw the rows that run; those that cannot stand among the bars by name. What-ifs are rows of their own."""
-    rows = list(found)
+    rows = list(comparison)
     runs = [row for row in rows if row.runs]
     sold = len({row.card.gpu for row in runs if _price(row) is not None}) >= FEWEST_PRICES
     figure = new_figure(16.0 if sold else 13.0, 9.0 + 0.3 * max(len(rows) - _ROWS, 0))
@@ -37,7 +37,7 @@ def draw_comparison(found: Comparison, path: Path) -> None:
     _memory_bars(figure.add_subplot(grid[1, 1]), rows)
     if sold:
         _prices(figure.add_subplot(grid[1, 2]), runs)
-    scenario = found.results[0].scenario
+    scenario = comparison.results[0].scenario
     figure.suptitle(f"{scenario['model']['name']} · {scenario['workload']['phase']}", fontsize=13)
     save_figure(figure, path)
 

@@ -71,15 +71,15 @@ def headline(fit: Fit) -> str:
 
 def facts(fit: Fit) -> list[tuple[str, str]]:
     """Return what was found, a name and a line each."""
-    found = [("memory", verdict(fit.base))]
+    lines = [("memory", verdict(fit.base))]
     if fit.fewest is None and fit.largest_model is None and fit.certificate is not None and fit.size is not None:
-        found.append(("largest", _certified(fit, fit.size, fit.certificate)))
+        lines.append(("largest", _certified(fit, fit.size, fit.certificate)))
     if fit.fewest is not None:
         fewest = fit.fewest
-        found.append(("fewest GPUs", f"{fewest.gpus or 'no number'}; {_fewest_certificate(fewest)}"))
+        lines.append(("fewest GPUs", f"{fewest.gpus or 'no number'}; {_fewest_certificate(fewest)}"))
     if fit.remedies is not None:
-        found += [(remedy.flags(), verdict(remedy.attempt)) for remedy in (*fit.remedies.same, *fit.remedies.other)]
-    return [*found, *(("note", note) for note in fit.notes)]
+        lines += [(remedy.flags(), verdict(remedy.attempt)) for remedy in (*fit.remedies.same, *fit.remedies.other)]
+    return [*lines, *(("note", note) for note in fit.notes)]
 
 
 def verdict(base: Attempt) -> str:
@@ -91,21 +91,22 @@ def verdict(base: Attempt) -> str:
     return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
 
 
-def _certified(fit: Fit, size: str, found: Certificate) -> str:
+def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
     serves = fit.resolved.workload.phase != "train"
     batch = size in ("micro_batch_size", "batch_size")
     replicas = int(fit.resolved.parallel.data or 1) if serves and batch else 1
     name = "batch size" if serves and batch else size.replace("_", " ")
-    if found.value is None:
-        assert found.next is not None
-        assert found.next_memory is not None
-        return f"no {name} fits: {words.count(found.next)} alone takes {words.gibibytes(found.next_memory)}"
-    assert found.memory is not None
-    value = f"{words.on_replicas(found.value, replicas)}," if replicas > 1 else words.count(found.value)
-    held = f"largest {name}: {value} takes {_exactly(found.memory)}"
-    if found.next is None or found.next_memory is None:
+    if certificate.value is None:
+        assert certificate.next is not None
+        assert certificate.next_memory is not None
+        return f"no {name} fits: {words.count(certificate.next)} alone takes {words.gibibytes(certificate.next_memory)}"
+    assert certificate.memory is not None
+    value = f"{words.on_replicas(certificate.value, replicas)}," if replicas > 1 else words.count(certificate.value)
+    held = f"largest {name}: {value} takes {_exactly(certificate.memory)}"
+    if certificate.next is None or certificate.next_memory is None:
         return f"{held}; the search ends here, and larger ones may fit"
-    return f"{held} of {words.gibibytes(found.capacity)}; {words.count(found.next)} would take {_exactly(found.next_memory)}"
+    beyond = f"{words.count(certificate.next)} would take {_exactly(certificate.next_memory)}"
+    return f"{held} of {words.gibibytes(certificate.capacity)}; {beyond}"
 
 
 def _exactly(amount: float) -> str:
@@ -127,14 +128,14 @@ def _state_table(state: State, fit: Fit) -> Grid:
         table.add("state", f"{state.total / state.parameters:.3g}", words.gibibytes(state.total))
     sample = "image" if fit.base.unit == "images" else "sequence"
     copies = " (autocast's copies of weights)" if fit.resolved.precision.autocast and trains else ""
-    for what, found in (
+    for what, kept in (
         (f"activations of each {sample}, recompute {_policy(fit)}", state.saved),
         (f"key-value cache of each {sample}", state.cache),
     ):
-        if found.each > 0.0:
-            table.add(what, "", words.gibibytes(found.each))
-        if found.constant > _NOTABLE * found.each:
-            table.add(f"kept at any batch size{copies}", "", words.gibibytes(found.constant))
+        if kept.each > 0.0:
+            table.add(what, "", words.gibibytes(kept.each))
+        if kept.constant > _NOTABLE * kept.each:
+            table.add(f"kept at any batch size{copies}", "", words.gibibytes(kept.constant))
     return table
 
 
@@ -147,41 +148,43 @@ def _policy(fit: Fit) -> str:
 
 
 def _print_fewest(console: Console, fit: Fit) -> None:
-    found = fit.fewest
-    assert found is not None
+    fewest = fit.fewest
+    assert fewest is not None
     gpu = fit.resolved.gpu.name
-    if found.gpus is None:
+    if fewest.gpus is None:
         console.print(
-            f"does not fit on any number of {gpu} up to {words.count(found.limit)}: {_closest(found)}",
+            f"does not fit on any number of {gpu} up to {words.count(fewest.limit)}: {_closest(fewest)}",
             style="bold",
             highlight=False,
         )
-        if found.reason:
-            console.print(f"{found.reason}.", highlight=False)
+        if fewest.reason:
+            console.print(f"{fewest.reason}.", highlight=False)
         return
-    best = found.layouts[0]
-    console.print(f"smallest number: {found.gpus} x {gpu}, {_layout_words(best.layout)}", style="bold", highlight=False)
-    console.print(_fewest_certificate(found), highlight=False)
+    best = fewest.layouts[0]
+    console.print(
+        f"smallest number: {fewest.gpus} x {gpu}, {_layout_words(best.layout)}", style="bold", highlight=False
+    )
+    console.print(_fewest_certificate(fewest), highlight=False)
     console.print(_pace(best), highlight=False)
     if best.memory > _FULL * best.capacity:
         console.print("more than 95 % full: more GPUs would leave a margin", style="yellow")
-    console.print(_layout_table(found.layouts))
-    if len(found.layouts) > _ROWS:
-        console.print(f"... and {len(found.layouts) - _ROWS} more layouts that fit (--json has all)", style="dim")
+    console.print(_layout_table(fewest.layouts))
+    if len(fewest.layouts) > _ROWS:
+        console.print(f"... and {len(fewest.layouts) - _ROWS} more layouts that fit (--json has all)", style="dim")
 
 
-def _fewest_certificate(found: Fewest) -> str:
-    if found.before is None:
+def _fewest_certificate(fewest: Fewest) -> str:
+    if fewest.before is None:
         return "one GPU is enough"
-    return f"{found.before} {'does' if found.before == 1 else 'do'} not: {_closest(found)}"
+    return f"{fewest.before} {'does' if fewest.before == 1 else 'do'} not: {_closest(fewest)}"
 
 
-def _closest(found: Fewest) -> str:
-    if found.closest is None:
+def _closest(fewest: Fewest) -> str:
+    if fewest.closest is None:
         return "no layout is possible on them"
-    near = found.closest
+    near = fewest.closest
     return (
-        f"the closest of {found.tried_before} layout{'s' if found.tried_before > 1 else ''} ({_layout_words(near.layout)}) lacks "
+        f"the closest of {fewest.tried_before} layout{'s' if fewest.tried_before > 1 else ''} ({_layout_words(near.layout)}) lacks "
         f"{words.gibibytes(near.shortfall)} per GPU"
     )
 
@@ -239,14 +242,14 @@ def _layout_table(layouts: Sequence[Attempt]) -> Grid:
 # -- the largest model ------------------------------------------------------------------------------------------
 
 
-def _print_models(console: Console, found: LargestModel) -> None:
-    chosen, after = found.chosen, found.next
+def _print_models(console: Console, largest: LargestModel) -> None:
+    chosen, after = largest.chosen, largest.next
     if chosen is None:
-        console.print(f"no model of {found.family} fits", style="bold")
+        console.print(f"no model of {largest.family} fits", style="bold")
     else:
         assert chosen.attempt is not None
         console.print(
-            f"largest model of {found.family} that fits: {chosen.name}, {words.gibibytes(chosen.attempt.memory)} of "
+            f"largest model of {largest.family} that fits: {chosen.name}, {words.gibibytes(chosen.attempt.memory)} of "
             f"{words.gibibytes(chosen.attempt.capacity)}",
             style="bold", highlight=False,
         )  # fmt: skip
@@ -256,8 +259,8 @@ def _print_models(console: Console, found: LargestModel) -> None:
         [text("model"), number("parameters", 2), number("memory"), number("of", 1), text("fits"), number("step", 3),
          number("speed", 2)], roomy=False,
     )  # fmt: skip
-    place = 0 if chosen is None else found.rows.index(chosen)
-    for row in found.rows[max(place - 4, 0) : place + 4]:
+    place = 0 if chosen is None else largest.rows.index(chosen)
+    for row in largest.rows[max(place - 4, 0) : place + 4]:
         table.add(row.name, words.parameters(row.parameters), *_model_cells(row))
     console.print(table)
 
@@ -281,40 +284,40 @@ def _model_cells(row: ModelRow) -> list[str]:
 
 
 def _print_remedies(console: Console, fit: Fit) -> None:
-    found = fit.remedies
-    assert found is not None
-    if found.same:
+    remedies = fit.remedies
+    assert remedies is not None
+    if remedies.same:
         heading = f"Changes that make it fit on the same hardware, by time per {fit.base.unit[:-1]}"
         console.print(Text(heading, style="bold"))
-        console.print(_remedy_table(found.same, fit.base))
-    elif found.closest is not None:
-        near = found.closest
+        console.print(_remedy_table(remedies.same, fit.base))
+    elif remedies.closest is not None:
+        near = remedies.closest
         console.print(
             f"No change makes it fit on the same hardware; {near.name} comes closest: {words.gibibytes(near.attempt.memory)}, "
             f"{words.gibibytes(near.attempt.shortfall)} missing.",
             highlight=False,
         )
-    if found.other:
+    if remedies.other:
         console.print(Text(f"Other or more hardware, by time per {fit.base.unit[:-1]}", style="bold"))
-        console.print(_remedy_table(found.other, fit.base))
-    elif not found.same:
+        console.print(_remedy_table(remedies.other, fit.base))
+    elif not remedies.same:
         console.print(
             "Nor do up to eight times as many GPUs, or a GPU with more memory; try --fewest gpus.", highlight=False
         )
-    groups = {change.group for remedy in (*found.same, *found.other) for change in remedy.changes}
+    groups = {change.group for remedy in (*remedies.same, *remedies.other) for change in remedy.changes}
     if groups & {"precision", "optimizer", "length"}:
         console.print("A different precision, optimizer or length changes what is computed.", style="dim")
-    said = [f"{found.tried} combinations tried, {found.refused} of them invalid", *found.notes]
+    said = [f"{remedies.tried} combinations tried, {remedies.refused} of them invalid", *remedies.notes]
     console.print(f"{'; '.join(said)}.", style="dim", highlight=False)
 
 
-def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Grid:
+def _remedy_table(remedies: Sequence[Remedy], base: Attempt) -> Grid:
     sample = "image" if base.unit == "images" else "sequence"
     table = Grid(
         [text("change"), number(f"time per {sample}", 1), number("time"), number("memory"), number("of", 2),
          number("GPUs", 3), number("USD/h", 4)], roomy=False,
     )  # fmt: skip
-    for remedy in found[:_ROWS]:
+    for remedy in remedies[:_ROWS]:
         attempt = remedy.attempt
         table.add(
             remedy.flags(),
@@ -325,6 +328,6 @@ def _remedy_table(found: Sequence[Remedy], base: Attempt) -> Grid:
             str(attempt.gpus),
             "?" if attempt.usd_per_hour is None else words.dollars(attempt.usd_per_hour),
         )
-    if len(found) > _ROWS:
-        table.caption = f"... and {len(found) - _ROWS} more (--json has all)"
+    if len(remedies) > _ROWS:
+        table.caption = f"... and {len(remedies) - _ROWS} more (--json has all)"
     return table

@@ -192,8 +192,8 @@ def _room(item: Item) -> float:
 
 
 def _mean(values: Iterable[float], otherwise: float) -> float:
-    found = list(values)
-    return sum(found) / len(found) if found else otherwise
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else otherwise
 
 
 def _spread(wishes: list[tuple[float, float]], row: list[Item]) -> list[float]:

@@ -78,9 +78,9 @@ def _print_intervals(console: Console, evaluation: Evaluation, ledger: Memory) -
 
 
 def _print_stage(console: Console, stage: Stage, profile: MemoryProfile) -> None:
-    found = at_last_context(profile) if stage.averaged else profile
+    at_end = at_last_context(profile) if stage.averaged else profile
     phases = ", ".join(
-        f"{name} {words.gibibytes(float(value))}" for name, value in found.phase_peaks.items() if _number(value)
+        f"{name} {words.gibibytes(float(value))}" for name, value in at_end.phase_peaks.items() if _number(value)
     )
     console.print(f"peaks of {stage.name}: {phases}", style="dim")
     if _number(stage.in_flight) and float(stage.in_flight) > 1.0:
@@ -89,8 +89,8 @@ def _print_stage(console: Console, stage: Stage, profile: MemoryProfile) -> None
             f"in flight: {words.count(float(stage.in_flight))} micro batches; the waiting ones hold {waiting}",
             style="dim",
         )
-    if found.curve:
-        _print_bars(console, found.curve, float(found.peak))
+    if at_end.curve:
+        _print_bars(console, at_end.curve, float(at_end.peak))
 
 
 def _number(value: Any) -> bool:

@@ -77,14 +77,14 @@ def draw_memory(evaluation: Evaluation, ledger: Memory, path: Path) -> None:
 
 def _shared_legend(figure: Any) -> None:
     """Name every part that any of the panels shows, once, below them."""
-    found: dict[str, Any] = {}
+    legend: dict[str, Any] = {}
     for axes in figure.axes:
         handles, labels = axes.get_legend_handles_labels()
-        found |= dict(zip(labels, handles, strict=True))
+        legend |= dict(zip(labels, handles, strict=True))
     figure.axes[-1].set_xlabel(_KERNELS)
-    order = [name.replace("_", " ") for name in _STACKED if name.replace("_", " ") in found]
+    order = [name.replace("_", " ") for name in _STACKED if name.replace("_", " ") in legend]
     figure.legend(
-        [found[name] for name in order], order, loc="outside lower center", ncols=4, fontsize=8, frameon=False
+        [legend[name] for name in order], order, loc="outside lower center", ncols=4, fontsize=8, frameon=False
     )
 
 
@@ -212,13 +212,13 @@ def _curves(evaluation: Evaluation) -> list[tuple[str, list[Point]]]:
     """Return the curve of each kind of pipeline stage, or of all passes behind one another, with what it is called."""
     stages = list(zip(evaluation.program.stages, evaluation.profiles, strict=True))
     if not evaluation.program.pipelined:
-        return [("allocated memory over the step", [point for _, found in stages for point in found.curve])]
+        return [("allocated memory over the step", [point for _, profile in stages for point in profile.curve])]
     curves = []
-    for stage, found in stages:
+    for stage, profile in stages:
         held = words.count(last_of(stage.in_flight))
         title = f"{stage.name}: micro batches in flight: {held}"
-        waiting = last_of(waiting_bytes(found, stage.in_flight))
-        curves.append((title, [_apart(point, waiting) for point in found.curve]))
+        waiting = last_of(waiting_bytes(profile, stage.in_flight))
+        curves.append((title, [_apart(point, waiting) for point in profile.curve]))
     return curves
 
 

@@ -40,10 +40,10 @@ def show(answer: Any, console: Console) -> None:
 
 def _of(table: dict[str, Callable[..., Any]], answer: Any) -> Callable[..., Any]:
     """Return what a table has for an answer, by the names of its classes: those of other verbs are not imported."""
-    found = _named(table, answer)
-    if found is None:
+    printer = _named(table, answer)
+    if printer is None:
         raise TypeError(f"nothing prints a {type(answer).__name__}")
-    return found
+    return printer
 
 
 def _named(table: dict[str, Callable[..., Any]], answer: Any) -> Callable[..., Any] | None:

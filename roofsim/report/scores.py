@@ -33,11 +33,11 @@ def share(value: float | None, *, signed: bool = False) -> str:
     return "-" if value is None else f"{100.0 * value:{'+' if signed else ''}.1f} %"
 
 
-def score_cells(found: Score) -> list[str]:
+def score_cells(score: Score) -> list[str]:
     """Return the cells of a score: number of rows, errors, bias, rank correlation, coverage."""
-    errors = [share(value) for value in (found.median, found.mean, found.p90, found.worst)]
-    rank = "-" if found.rank is None else f"{found.rank:.3f}"
-    return [str(found.n), *errors, share(found.bias, signed=True), rank, share(found.coverage)]
+    errors = [share(value) for value in (score.median, score.mean, score.p90, score.worst)]
+    rank = "-" if score.rank is None else f"{score.rank:.3f}"
+    return [str(score.n), *errors, share(score.bias, signed=True), rank, share(score.coverage)]
 
 
 def table_of(*names: str) -> Table:

@@ -161,13 +161,13 @@ def _range(limits: tuple[float, float] | None) -> str:
 
 
 def _bound(served: Served, phase: str) -> str:
-    found = served.bounds[phase]
-    what = f"{words.seconds(found['time'])} for a prompt"
+    bound = served.bounds[phase]
+    what = f"{words.seconds(bound['time'])} for a prompt"
     if phase == "decode":
-        what = f"{words.seconds(found['time'])} for a step with {words.count(found['requests'])} requests"
+        what = f"{words.seconds(bound['time'])} for a step with {words.count(bound['requests'])} requests"
         if served.load.batches > 1.0:
             what += f", one of {served.load.batches:.0f} in flight"
-    first, second = (words.BOUND_WORDS[found[key]] for key in ("bound", "runner_up"))
+    first, second = (words.BOUND_WORDS[bound[key]] for key in ("bound", "runner_up"))
     return f"{what}, limited by {first}, then by {second}"
 
 
@@ -187,14 +187,16 @@ def _prefixes(served: Served) -> list[tuple[str, str]]:
     plan, hits = served.plan, served.plan.hits
     if plan.serving.num_prefixes is None and hits.capacity <= 0.0:
         return []
-    found = f"{words.percent(hits.on_device)} of {words.count(plan.stated_cached)} tokens found on the GPU"
+    on_device = f"{words.percent(hits.on_device)} of {words.count(plan.stated_cached)} tokens found on the GPU"
     if hits.capacity <= 0.0:
-        return [("prefixes", f"{found}, the rest is computed again")]
+        return [("prefixes", f"{on_device}, the rest is computed again")]
     copies = (
         f"{words.gibibytes(hits.loaded)} per request are loaded in {words.seconds(hits.load)}, "
         f"{words.gibibytes(hits.stored)} are stored"
     )
-    line = f"{found}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} per GPU); {copies}"
+    line = (
+        f"{on_device}, {words.percent(hits.on_host)} on the host ({words.gibibytes(hits.capacity)} per GPU); {copies}"
+    )
     return [("prefixes", f"{line}; the link carries at most {words.count(hits.most)} requests/s")]
 
 
@@ -233,17 +235,17 @@ def _cost(served: Served) -> str:
 
 
 def _simulated(served: Served) -> str:
-    found = served.simulated
-    assert found is not None
-    low, high = found.first_token_range
+    simulated = served.simulated
+    assert simulated is not None
+    low, high = simulated.first_token_range
     each = (
         ""
-        if found.time_per_output_token is None
-        else f", {words.seconds(found.time_per_output_token)} per output token"
+        if simulated.time_per_output_token is None
+        else f", {words.seconds(simulated.time_per_output_token)} per output token"
     )
     return (
-        f"{found.requests} requests: first token {words.seconds(found.time_to_first_token)} "
-        f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(found.request_rate)} requests/s"
+        f"{simulated.requests} requests: first token {words.seconds(simulated.time_to_first_token)} "
+        f"(80 % in {words.seconds(low)} .. {words.seconds(high)}){each}, {words.count(simulated.request_rate)} requests/s"
         f"{' per replica' if served.plan.replicas > 1 and served.workers is None else ''}"
     )
 

@@ -19,30 +19,30 @@ if TYPE_CHECKING:
 MOST: Final = 60
 
 
-def print_sweep(console: Console, found: SweepTable) -> None:
+def print_sweep(console: Console, swept: SweepTable) -> None:
     """Print the points of a sweep, the first of many."""
-    rows = found.to_rows()
+    rows = swept.to_rows()
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
-    for path in found.axes:
+    for path in swept.axes:
         table.add_column(Text(path), justify="left", overflow="fold")
     for head in ("step", "limited by", "memory"):
         table.add_column(Text(head), justify="left" if head == "limited by" else "right", overflow="fold")
     for row in rows[:MOST]:
-        own = [Text(_value(row[path])) for path in found.axes]
+        own = [Text(_value(row[path])) for path in swept.axes]
         table.add_row(
             *own, *map(Text, _cells(row)), style=None if row["feasible"] and row.get("memory.fits") else "dim"
         )
     console.print(table)
-    console.print(Text(summary(found)))
+    console.print(Text(summary(swept)))
     if len(rows) > MOST:
         console.print(Text(f"The first {MOST} points are shown; to_rows() has all.", style="dim"))
 
 
-def summary(found: SweepTable) -> str:
+def summary(swept: SweepTable) -> str:
     """Return how many points there are, and how many of them are possible and fit."""
-    said = [f"{words.count(len(found))} points", f"{words.count(int(found.feasible.sum()))} possible"]
-    if "memory.fits" in found.rows:
-        fits = sum(value is True for value in found["memory.fits"].ravel().tolist())
+    said = [f"{words.count(len(swept))} points", f"{words.count(int(swept.feasible.sum()))} possible"]
+    if "memory.fits" in swept.rows:
+        fits = sum(value is True for value in swept["memory.fits"].ravel().tolist())
         said.append(f"{words.count(fits)} fit in memory")
     return ", ".join(said)
 

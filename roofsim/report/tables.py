@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 UNSEEN: Final = 5e-5
 
 
-def print_ops(console: Console, found: OpTable, *, by: str, top: int) -> None:
+def print_ops(console: Console, op_table: OpTable, *, by: str, top: int) -> None:
     """Print the first `top` rows, a line for the rest, and their sum: the step."""
     heads = [text(by), text("phase", 2), text("class", 4)] if by == "op" else [text(by)]
     numbers = [
@@ -33,17 +33,17 @@ def print_ops(console: Console, found: OpTable, *, by: str, top: int) -> None:
         number("share"),
     ]
     table = Grid([*heads, *numbers, text("bound", 1)], roomy=False)
-    seen = [row for row in found.rows if row["kind"] != "wait" or abs(row["share"]) > UNSEEN]
+    seen = [row for row in op_table.rows if row["kind"] != "wait" or abs(row["share"]) > UNSEEN]
     rest = seen[top:]
-    more = [_summed(rest, found.total)] if rest else []
+    more = [_summed(rest, op_table.total)] if rest else []
     for row in (*seen[:top], *more):
         table.add(*_op_heads(row, by), *_op_cells(row))
     table.line()
-    table.add(*_op_heads(found.total, by), *_op_cells(found.total))
+    table.add(*_op_heads(op_table.total, by), *_op_cells(op_table.total))
     console.print(table)
     if rest:
         console.print(f"--top {len(seen)} shows all rows", style="dim", highlight=False)
-    for note in found.notes:
+    for note in op_table.notes:
         console.print(f"{note[0].upper()}{note[1:]}.", style="dim", highlight=False)
 
 
@@ -165,13 +165,13 @@ def _moment(entry: dict[str, Any]) -> str:
 
 
 def _leaves(data: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    found: list[tuple[str, Any]] = []
+    leaves: list[tuple[str, Any]] = []
     for key, value in data.items():
         if isinstance(value, dict):
-            found += _leaves(value, f"{prefix}{key}.")
+            leaves += _leaves(value, f"{prefix}{key}.")
         else:
-            found.append((f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value))
-    return found
+            leaves.append((f"{prefix}{key}", ", ".join(map(str, value)) if isinstance(value, list) else value))
+    return leaves
 
 
 def _source(sources: dict[str, str], path: str) -> str:

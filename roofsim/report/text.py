@@ -77,18 +77,18 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def _goodput(found: Goodput) -> list[tuple[str, str]]:
+def _goodput(goodput: Goodput) -> list[tuple[str, str]]:
     """Return the lines of checkpoints and failures."""
-    size, writing = words.gibibytes(found.checkpoint_bytes), words.duration(found.write_time)
+    size, writing = words.gibibytes(goodput.checkpoint_bytes), words.duration(goodput.write_time)
     line = (
-        f"{size}, written in {writing}; training waits {words.duration(found.blocking_time)} every "
-        f"{words.duration(found.interval)}, {words.percent(found.checkpoint_share)} of the time"
+        f"{size}, written in {writing}; training waits {words.duration(goodput.blocking_time)} every "
+        f"{words.duration(goodput.interval)}, {words.percent(goodput.checkpoint_share)} of the time"
     )
     rows = [("checkpoints", line)]
-    if found.mtbf is not None and found.daly is not None and found.goodput_at_daly is not None:
+    if goodput.mtbf is not None and goodput.daly is not None and goodput.goodput_at_daly is not None:
         line = (
-            f"{words.percent(found.goodput)} of the time is progress, with {words.duration(found.mtbf)} between failures; the best "
-            f"interval is {words.duration(found.daly)}, for {words.percent(found.goodput_at_daly)}"
+            f"{words.percent(goodput.goodput)} of the time is progress, with {words.duration(goodput.mtbf)} between failures; "
+            f"the best interval is {words.duration(goodput.daly)}, for {words.percent(goodput.goodput_at_daly)}"
         )
         rows.append(("goodput", line))
     return rows
@@ -120,12 +120,12 @@ def _throughput(result: Result) -> str:
         "decode_tokens_per_second": "decode tokens/s",
         "output_tokens_per_second": "output tokens/s",
     }
-    found = [
+    rates = [
         f"{words.count(_f(result.throughput[key]))} {unit}"
         for key, unit in units.items()
         if result.throughput[key] is not None and not (decodes and key == "samples_per_second")
     ]
-    return ", ".join(found)
+    return ", ".join(rates)
 
 
 def _parameters(result: Result) -> str:

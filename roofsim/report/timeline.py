@@ -55,13 +55,13 @@ def _print_stages(console: Console, timeline: Timeline) -> None:
 
 def _alike(rows: list[dict[str, Any]]) -> list[tuple[int, int, dict[str, Any]]]:
     """Return (first, last, row) of runs of stages that take the same."""
-    found: list[tuple[int, int, dict[str, Any]]] = []
+    runs: list[tuple[int, int, dict[str, Any]]] = []
     for place, row in enumerate(rows):
-        if found and all(row[key] == found[-1][2][key] for key in ("micro_batch", "busy", "waits")):
-            found[-1] = (found[-1][0], place, found[-1][2])
+        if runs and all(row[key] == runs[-1][2][key] for key in ("micro_batch", "busy", "waits")):
+            runs[-1] = (runs[-1][0], place, runs[-1][2])
         else:
-            found.append((place, place, row))
-    return found
+            runs.append((place, place, row))
+    return runs
 
 
 def _print_letters(console: Console, timeline: Timeline) -> None:

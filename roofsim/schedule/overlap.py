@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from roofsim.schedule.host import HostShown
     from roofsim.spec.engine.ranks import Overlap
 
-Found = dict[tuple[str, str], Traffic]
+TrafficByGroup = dict[tuple[str, str], Traffic]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Exposed:
 
 
 def exposed(
-    found: Found,
+    traffics: TrafficByGroup,
     cost: PassCost,
     overlap: Overlap,
     *,
@@ -50,7 +50,7 @@ def exposed(
 ) -> Exposed:
     """Return what is left of the traffic of one pass after overlapping.
 
-    `found` is by phase and group; `sharded`: parameters are gathered for every micro batch; `reduces_each`: gradients are
+    `traffics` are by phase and group; `sharded`: parameters are gathered for every micro batch; `reduces_each`: gradients are
     reduced behind every micro batch, not behind the last alone; `virtual` stages send as many messages per micro batch.
     """
     micro, step = Traffic(), Traffic()
@@ -61,15 +61,15 @@ def exposed(
     slows = Contention(moving=0.0, occupied=0.0)
     if mechanisms.contention:
         slows = Contention(moving=physics["contention"], occupied=physics["occupied_units"])
-    for (phase, group), traffic in found.items():
+    for (phase, group), traffic in traffics.items():
         if group in ("data", "replica"):
             if sharded and phase != "optimizer":
-                beside = _compute(cost, phase) + _waits(found, phase, tiled, traffic)
+                beside = _compute(cost, phase) + _waits(traffics, phase, tiled, traffic)
                 micro = micro.plus(_behind(traffic, beside, slows) if hides else traffic)
             else:
                 whole = traffic.times(1.0 if phase == "optimizer" else num_micro_batches)
                 during = "forward" if phase == "optimizer" else phase
-                beside = _compute(cost, during) + _waits(found, during, tiled, traffic)
+                beside = _compute(cost, during) + _waits(traffics, during, tiled, traffic)
                 beside = beside * num_micro_batches if reduces_each and phase != "optimizer" else beside
                 step = step.plus(_buckets(whole, beside, slows) if hides else whole)
         elif group == "pipeline":
@@ -83,13 +83,13 @@ def exposed(
     return Exposed(micro_batch=micro, step=step, latency=latency)
 
 
-def _waits(found: Found, phase: str, tiled: float, beside: Traffic) -> Real:
+def _waits(traffics: TrafficByGroup, phase: str, tiled: float, beside: Traffic) -> Real:
     """Return the seconds in which a phase waits for its tensor group inside nodes, while traffic between them goes on.
 
     `tiled` is the share of that group's collectives that remains beside GEMMs.
     """
     seconds: Real = 0.0
-    for (during, group), traffic in found.items():
+    for (during, group), traffic in traffics.items():
         if group == "tensor" and (during == phase or (phase, during) == ("backward", "recompute")):
             seconds = seconds + traffic.intra_node * tiled
     return seconds * divide(beside.inter_node, beside.seconds)

@@ -47,10 +47,10 @@ class Schedule:
     reduces_each: bool = False
     mechanisms: Mechanisms = ALL
 
-    def shown(self, found: dict[tuple[str, str], Traffic], cost: PassCost, num_micro_batches: Real) -> Exposed:
+    def shown(self, traffics: dict[tuple[str, str], Traffic], cost: PassCost, num_micro_batches: Real) -> Exposed:
         """Return the communication of one pass that is not hidden."""
         return exposed(
-            found, cost, self.overlap, sharded=self.sharded, virtual=self.virtual_stages,
+            traffics, cost, self.overlap, sharded=self.sharded, virtual=self.virtual_stages,
             num_micro_batches=num_micro_batches, reduces_each=self.reduces_each, mechanisms=self.mechanisms,
         )  # fmt: skip
 
@@ -118,12 +118,12 @@ def stage_times(
     stages: list[tuple[PassCost, Exposed, Real]], alone: list[StepTime], num_micro_batches: Real
 ) -> list[StageTimes]:
     """Return what one micro batch takes on each kind of stage, from its steps without the others."""
-    found = []
+    times = []
     for (cost, _, positions), step in zip(stages, alone, strict=True):
         seconds, share = _per_micro_batch(step, num_micro_batches), _forward_share(cost)
         forward = seconds * share
-        found.append(StageTimes(forward=forward, backward=seconds - forward, positions=positions))
-    return found
+        times.append(StageTimes(forward=forward, backward=seconds - forward, positions=positions))
+    return times
 
 
 def _per_micro_batch(step: StepTime, num_micro_batches: Real) -> Real:

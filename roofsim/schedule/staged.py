@@ -79,13 +79,13 @@ class Issue:
         >>> Issue(stages=4.0, ahead=0.8).delay(3.0), Issue(stages=4.0).delay(3.0)
         (6.4, 2.0)
         """
-        found = parts - 1.0
+        delay = parts - 1.0
         if self.ahead is not None:
             together = floor(self.ahead) + 1.0
-            found = maximum(found, _in_groups(parts, together, self.stages - 1.0 + together - self.ahead))
+            delay = maximum(delay, _in_groups(parts, together, self.stages - 1.0 + together - self.ahead))
         if self.copies is not None:
-            found = maximum(found, _in_groups(parts, self.copies + 1.0, self.stages))
-        return found
+            delay = maximum(delay, _in_groups(parts, self.copies + 1.0, self.stages))
+        return delay
 
 
 def _in_groups(parts: Real, together: Real, period: Real) -> Real:
@@ -131,13 +131,13 @@ def _slowest(seconds: Sequence[Real]) -> list[Real]:
     longest: Real = seconds[0]
     for time in seconds[1:]:
         longest = maximum(longest, time)
-    found: list[Real] = []
+    marks: list[Real] = []
     left: Real = 1.0
     for time in seconds:
         mark = left * where(time >= longest, 1.0, 0.0)
-        found.append(mark)
+        marks.append(mark)
         left = left - mark
-    return found
+    return marks
 
 
 def slowest_place(seconds: Sequence[Real]) -> int:

@@ -48,8 +48,8 @@ def largest_of(ranks: Real) -> Real:
     if isinstance(ranks, float):
         return 0.0 if ranks <= 1.0 else _largest_of(ranks)
     values, back = np.unique(ranks, return_inverse=True)
-    found: Real = np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
-    return cast("Real", like(found, ranks))
+    largest: Real = np.array([largest_of(float(value)) for value in values])[back].reshape(np.shape(ranks))
+    return cast("Real", like(largest, ranks))
 
 
 def with_stragglers(step: StepTime, ranks: Real, jitter: float, chips: float) -> StepTime:

@@ -80,10 +80,10 @@ def core_schema_of(schema: Any, handler: pydantic.GetCoreSchemaHandler) -> Any:
     """Return how `pydantic` checks a schema wherever it is part of another."""
     whole, _ = validators_of(schema)
 
-    def made_of(found: Any) -> Any:
-        given = set(found.model_fields_set)
+    def made_of(instance: Any) -> Any:
+        given = set(instance.model_fields_set)
         values = {
-            name: getattr(found, name) if name in given else field.get_default()
+            name: getattr(instance, name) if name in given else field.get_default()
             for name, field in schema.model_fields.items()
         }
         made = fill(schema.__new__(schema), values, given)

@@ -133,10 +133,10 @@ def _axis(key: str, values: Any) -> Axis:
         raise SpecError(
             Problem(f"expected a list of values; got {values!r}", place, "axes", f"For one value: [{values!r}].")
         )
-    found = tuple(plain(value) for value in values)
-    if not found:
+    points = tuple(plain(value) for value in values)
+    if not points:
         raise SpecError(Problem("has no values", place, "axes", "Give at least one, or leave the axis out."))
-    return Axis(key, path, found, _unit_of(path))
+    return Axis(key, path, points, _unit_of(path))
 
 
 def _unit_of(path: tuple[str, ...]) -> str | None:

@@ -82,16 +82,16 @@ def _pipeline(resolved: Resolved) -> tuple[int, ...]:
 
 
 def _form_of_scenario(resolved: Resolved, forms: dict[int, tuple[object, Hashable]]) -> Hashable:
-    found: list[Hashable] = [tuple(path for path, _ in flat_override(resolved.override))]
+    key: list[Hashable] = [tuple(path for path, _ in flat_override(resolved.override))]
     for name in _parts(resolved):
         part = getattr(resolved, name)
         if not isinstance(part, BaseModel):
-            found.append(_form(part))
+            key.append(_form(part))
             continue
         if id(part) not in forms:
             forms[id(part)] = part, _form(part)
-        found.append(forms[id(part)][1])
-    return tuple(found)
+        key.append(forms[id(part)][1])
+    return tuple(key)
 
 
 def _parts(resolved: Resolved) -> list[str]:
@@ -100,20 +100,20 @@ def _parts(resolved: Resolved) -> list[str]:
 
 
 def _form(value: Any) -> Hashable:
-    found: Hashable = repr(value)
+    form: Hashable = repr(value)
     if value is None or isinstance(value, str | bool):
-        found = value
+        form = value
     elif isinstance(value, int | float):
-        found = _NUMBER
+        form = _NUMBER
     elif isinstance(value, BaseModel):
-        found = type(value), tuple(_form(part) for part in value.__dict__.values())
+        form = type(value), tuple(_form(part) for part in value.__dict__.values())
     elif isinstance(value, dict):
-        found = tuple((str(key), _form(part)) for key, part in value.items())
+        form = tuple((str(key), _form(part)) for key, part in value.items())
     elif isinstance(value, list | tuple):
-        found = tuple(_form(part) for part in value)
+        form = tuple(_form(part) for part in value)
     elif is_dataclass(value):
-        found = type(value), tuple(_form(getattr(value, field.name)) for field in fields(value))
-    return found
+        form = type(value), tuple(_form(getattr(value, field.name)) for field in fields(value))
+    return form
 
 
 def stacked(scenarios: Sequence[Resolved]) -> Resolved:
@@ -125,20 +125,20 @@ def stacked(scenarios: Sequence[Resolved]) -> Resolved:
 
 def _stack(values: list[Any]) -> Any:
     first = values[0]
-    found = first
+    stacked = first
     if all(value is first for value in values):
         return first
     if isinstance(first, int | float) and not isinstance(first, bool):
-        found = together(values)
+        stacked = together(values)
     elif isinstance(first, BaseModel):
         columns = {name: _stack([value.__dict__[name] for value in values]) for name in first.__dict__}
         update = {name: value for name, value in columns.items() if value is not first.__dict__[name]}
-        found = first.model_copy(update=update)
+        stacked = first.model_copy(update=update)
     elif isinstance(first, dict):
-        found = {key: _stack([value[key] for value in values]) for key in first}
+        stacked = {key: _stack([value[key] for value in values]) for key in first}
     elif isinstance(first, list | tuple):
-        found = type(first)(_stack(list(column)) for column in zip(*values, strict=True))
+        stacked = type(first)(_stack(list(column)) for column in zip(*values, strict=True))
     elif is_dataclass(first):
         names = [field.name for field in fields(first) if field.init]
-        found = replace(first, **{name: _stack([getattr(value, name) for value in values]) for name in names})  # type: ignore[type-var]
-    return found
+        stacked = replace(first, **{name: _stack([getattr(value, name) for value in values]) for name in names})  # type: ignore[type-var]
+    return stacked

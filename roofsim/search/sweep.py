@@ -74,7 +74,7 @@ class _Sweep:
     shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
     groups: dict[Structure, list[tuple[int, Resolved]]] = field(default_factory=dict)
-    reasons: dict[int, str] = field(default_factory=dict)
+    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)
     together: int = 0
     alone: int = 0
     structures: int = 0
@@ -87,7 +87,7 @@ class _Sweep:
         try:
             resolved = SharedResolver(self.space.document(self.document, place), self.importer, self.shared).run()
         except RoofsimError as error:
-            self.reasons[place] = error.reason
+            self.reasons[place] = error.reason, error.code
             return
         self.groups.setdefault(structure_of(resolved, self.forms), []).append((place, resolved))
 
@@ -129,33 +129,34 @@ class _Sweep:
         try:
             result = self.answer(evaluate(resolved))
         except RoofsimError as error:
-            self.reasons[place] = error.reason
+            self.reasons[place] = error.reason, error.code
             return
         self._put(place, result)
         self.alone += 1
 
     def _put(self, places: Any, result: Result) -> None:
         """Keep the wanted figures of some points."""
-        found, wanted = figures_of(result), self.wanted
+        figures, wanted = figures_of(result), self.wanted
         if wanted is not None:
-            unknown = next((key for key in wanted if not any(_is_of(name, key) for name in found)), None)
+            unknown = next((key for key in wanted if not any(_is_of(name, key) for name in figures)), None)
             if unknown is not None:
                 raise SpecError(
-                    Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, found))
+                    Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, figures))
                 )
-            found = {name: value for name, value in found.items() if any(_is_of(name, key) for key in wanted)}
-        self.columns.put(places, found)
+            figures = {name: value for name, value in figures.items() if any(_is_of(name, key) for key in wanted)}
+        self.columns.put(places, figures)
 
     def table(self) -> SweepTable:
         """Return what was found."""
-        reason = np.full(self.space.size, None, dtype=object)
-        for place, text in self.reasons.items():
-            reason[place] = text
+        reason, code = (np.full(self.space.size, None, dtype=object) for _ in range(2))
+        for place, said in self.reasons.items():
+            reason[place], code[place] = said
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
             feasible=np.array([text is None for text in reason], dtype=bool).reshape(self.space.shape),
             reason=reason.reshape(self.space.shape),
+            reason_code=code.reshape(self.space.shape),
             evaluated=Evaluated(self.together, self.alone, len(self.reasons), self.structures),
         )
 
@@ -168,10 +169,10 @@ def _is_of(name: str, key: str) -> bool:
 def _parts(members: list[tuple[int, Resolved]], labels: Any) -> list[list[tuple[int, Resolved]]]:
     if len(labels) != len(members):
         return [members]
-    found: dict[int, list[tuple[int, Resolved]]] = {}
+    groups: dict[int, list[tuple[int, Resolved]]] = {}
     for label, member in zip(labels.tolist(), members, strict=True):
-        found.setdefault(label, []).append(member)
-    return list(found.values())
+        groups.setdefault(label, []).append(member)
+    return list(groups.values())
 
 
 def figures_of(result: Result) -> dict[str, Any]:

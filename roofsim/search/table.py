@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -57,6 +58,8 @@ class SweepTable(Printed):
         Whether a point has an answer: whether `roofsim.run` of it gives one. Shape of the axes.
     reason
         Why not, as `roofsim.run` says; None where it is feasible.
+    reason_code
+        The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None where it is feasible.
     evaluated
         How many points were computed which way.
     """
@@ -65,6 +68,7 @@ class SweepTable(Printed):
     rows: Mapping[str, NDArray[Any]]
     feasible: NDArray[np.bool_]
     reason: NDArray[np.object_]
+    reason_code: NDArray[np.object_]
     evaluated: Evaluated = field(default_factory=Evaluated)
 
     def __len__(self) -> int:
@@ -84,19 +88,23 @@ class SweepTable(Printed):
         """Number of values of each axis."""
         return self.feasible.shape
 
+    def refused(self) -> dict[str, int]:
+        """Return how many points are not feasible, by the code of the reason; the most frequent first."""
+        return dict(Counter(code for code in self.reason_code.ravel().tolist() if code is not None).most_common())
+
     def to_rows(self) -> list[dict[str, Any]]:
-        """Return one flat mapping per point: its value on each axis, `feasible`, `reason`, and every figure by dotted key.
+        """Return one flat mapping per point: its value on each axis, `feasible`, `reason`, `reason_code`, and every figure.
 
         ``pandas.DataFrame(table.to_rows())`` is a frame. Keys of axes win over figures of the same name.
         """
         columns = {key: _listed(values, len(self.shape)) for key, values in self.rows.items()}
-        feasible, reason = self.feasible.ravel().tolist(), self.reason.ravel().tolist()
-        found = []
+        states = {name: getattr(self, name).ravel().tolist() for name in ("feasible", "reason", "reason_code")}
+        rows = []
         for place, index in enumerate(np.ndindex(self.shape)):
             point = {path: values[at] for (path, values), at in zip(self.axes.items(), index, strict=True)}
             figures = {key: column[place] for key, column in columns.items()}
-            found.append(point | {"feasible": feasible[place], "reason": reason[place]} | figures | point)
-        return found
+            rows.append(point | {name: values[place] for name, values in states.items()} | figures | point)
+        return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data: the axes, and the rows of all points."""
@@ -132,7 +140,7 @@ class SweepTable(Printed):
             When xarray is not installed.
         """
         names = list(self.axes)
-        arrays = {"feasible": self.feasible, "reason": self.reason, **self.rows}
+        arrays = {"feasible": self.feasible, "reason": self.reason, "reason_code": self.reason_code, **self.rows}
         ends = {len(self.shape): (), len(self.shape) + 1: ("end",)}
         return _library("xarray").Dataset(
             {key: ((*names, *ends[values.ndim]), values) for key, values in arrays.items() if key not in self.axes},
@@ -185,17 +193,17 @@ class Columns:
             return pairs.reshape(*self.space.shape, 2)
         kinds = {_kind(value) for _, value in parts} - {"none"}
         whole = kinds == {"bool"} and sum(np.size(places) for places, _ in parts) == size
-        found: NDArray[Any]
+        column: NDArray[Any]
         if whole:
-            found = np.zeros(size, dtype=bool)
+            column = np.zeros(size, dtype=bool)
         elif kinds <= {"number"}:
-            found = np.full(size, np.nan)
+            column = np.full(size, np.nan)
         else:
-            found = np.full(size, None, dtype=object)
+            column = np.full(size, None, dtype=object)
         for places, value in parts:
             if value is not None:
-                found[places] = value
-        return found.reshape(self.space.shape)
+                column[places] = value
+        return column.reshape(self.space.shape)
 
 
 def _kind(value: Any) -> str:

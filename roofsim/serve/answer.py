@@ -71,11 +71,11 @@ def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
     if plan.request_rate is None:
         return replace(plan, hits=hits_of(plan, room, running))
     for _ in range(_GUESSES):
-        found = replace(plan, hits=hits_of(plan, room, running))
-        timing, load, workers = _server(found, limit)
-        steady = _steady(found, timing, load, workers)
+        planned = replace(plan, hits=hits_of(plan, room, running))
+        timing, load, workers = _server(planned, limit)
+        steady = _steady(planned, timing, load, workers)
         running = limit if steady is None else min(steady.running / plan.replicas, limit)
-    return found
+    return planned
 
 
 def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
@@ -112,10 +112,10 @@ def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> 
         if workers is not None:
             return disaggregated.opened(timing, load, workers, plan.request_rate)
         servers = plan.replicas * load.batches
-        found = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
-        return None if found is None else _whole(found, servers)
-    found = at_concurrency(plan, timing, load, workers, plan.concurrency or load.most_requests(plan.replicas))
-    return found if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, found)
+        steady = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
+        return None if steady is None else _whole(steady, servers)
+    steady = at_concurrency(plan, timing, load, workers, plan.concurrency or load.most_requests(plan.replicas))
+    return steady if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, steady)
 
 
 def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Steady:
@@ -170,30 +170,30 @@ def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> t
 
 
 def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
-    found = [*plan.resolved.warnings, *room.notes]
+    notes = [*plan.resolved.warnings, *room.notes]
     most = load.most_requests(plan.replicas)
     if plan.concurrency is not None and plan.concurrency > most:
-        found.append(
+        notes.append(
             f"{plan.concurrency:.0f} requests are in flight, but only {most:.0f} run at once; the others wait for room"
         )
     if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
-        found.append(
+        notes.append(
             f"{plan.request_rate / highest:.0%} of the highest rate: so close to it, the time to first token is uncertain"
         )
     if load.alike and plan.request_rate is None:
-        found.append(
+        notes.append(
             "all outputs have the same length: prompts that fill several passes stay together, and requests decode in lockstep"
             if plan.facts.batching == "apart"
             else "all outputs have the same length: prompts may bunch, up to the upper end of the range of the first token"
         )
     experts = bool(plan.resolved.model.traits().experts)
     if experts:
-        found.append(
+        notes.append(
             "mixture of experts: measured times per token differ more from the estimate than those of dense models"
         )
     if experts and plan.serving.lora is not None:
-        found.append("no adapters on experts")
-    return tuple(found)
+        notes.append("no adapters on experts")
+    return tuple(notes)
 
 
 def _simulated(served: Served) -> Simulated | None:
@@ -205,9 +205,9 @@ def _simulated(served: Served) -> Simulated | None:
     batches = 1.0 if served.workers is not None else served.load.batches
     share = batches if served.workers is not None else plan.replicas * batches
     concurrency = None if plan.request_rate is not None else (plan.concurrency or served.max_requests) / share
-    found = simulate(
+    simulated = simulate(
         served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
         rate=None if plan.request_rate is None else plan.request_rate / share,
         poisson=plan.serving.arrivals != "constant", variation=plan.variation,
     )  # fmt: skip
-    return replace(found, request_rate=found.request_rate * batches, under_way=found.under_way * batches)
+    return replace(simulated, request_rate=simulated.request_rate * batches, under_way=simulated.under_way * batches)

@@ -73,8 +73,8 @@ def bounds_of(plan: Plan, timing: Timing, load: Load, steady: Steady | None) -> 
 
 
 def _bound(step: _Step, seconds: float) -> dict[str, Any]:
-    found = bottleneck(step.now, step.on)
-    return {"bound": found.bound, "runner_up": found.runner_up, "headroom": found.headroom, "time": seconds}
+    verdict = bottleneck(step.now, step.on)
+    return {"bound": verdict.bound, "runner_up": verdict.runner_up, "headroom": verdict.headroom, "time": seconds}
 
 
 def _prefill(plan: Plan, timing: Timing, load: Load, tokens: float) -> _Step:
@@ -123,11 +123,11 @@ def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
     at = int(below[-1]) + 1 if below.size else 0  # from here on, for good
     if at == len(running):
         return None
-    found = running[0]
+    turning_point = running[0]
     if at > 0:
         share = lead[at - 1] / (lead[at - 1] - lead[at])
-        found = running[at - 1] + share * (running[at] - running[at - 1])
-    return max(float(found), 1.0) * load.batches
+        turning_point = running[at - 1] + share * (running[at] - running[at - 1])
+    return max(float(turning_point), 1.0) * load.batches
 
 
 def _lead_of_arithmetic(step: _Step, shape: tuple[int, ...]) -> Array:

@@ -263,8 +263,8 @@ def _others(trials: float, chance: float) -> tuple[list[float], Array]:
     """Return how many others may have a prompt in a step, and the chances of that; of many some that stand for all."""
     mean = max(trials, 0.0) * chance
     if mean <= _MANY and chance < 1.0:
-        found = _binomial(trials, chance)
-        return [float(number) for number in range(len(found))], found
+        chances = _binomial(trials, chance)
+        return [float(number) for number in range(len(chances))], chances
     deviation = float(np.sqrt(mean * max(1.0 - chance, 0.0)))
     if deviation <= 0.0:
         return [mean], np.ones(1)
@@ -295,6 +295,6 @@ def _binomial(trials: float, chance: float) -> Array:
         + number * np.log(chance)
         + (whole - number) * np.log1p(-chance)
     )
-    found: Array = np.exp(terms)
-    found /= found.sum()
-    return found
+    chances: Array = np.exp(terms)
+    chances /= chances.sum()
+    return chances

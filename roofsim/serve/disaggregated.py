@@ -58,8 +58,8 @@ def _seconds(plan: Plan, message: float) -> float:
     fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name, physics=physics)
     within = apart.transfer == "node" or (apart.transfer is None and plan.gpus <= resolved.system.gpus_per_node)
     stride = real(resolved.gpus if within else max(resolved.system.gpus_per_node, resolved.gpus))
-    found = collective_time("send_recv", message, 2.0, stride, fabric)
-    return float(found.seconds)
+    transfer = collective_time("send_recv", message, 2.0, stride, fabric)
+    return float(transfer.seconds)
 
 
 def highest_rate(timing: Timing, load: Load, workers: Workers) -> float:

@@ -28,27 +28,27 @@ def closed(timing: Timing, load: Load, hits: Hits, concurrency: float) -> Steady
         wait = hits.wait(rate * others * load.batches)
         return closed_loop.closed(timing, replace(load, request_time=load.request_time + wait), concurrency)
 
-    found = at(0.0)
+    steady = at(0.0)
     if hits.wait(1.0) > 0.0:
-        low, high = 0.0, min(found.request_rate, most)
+        low, high = 0.0, min(steady.request_rate, most)
         for _ in range(_HALVINGS):
             middle = 0.5 * (low + high)
-            found = at(middle)
-            low, high = (middle, high) if found.request_rate > middle else (low, middle)
-    return _held(found, most, concurrency)
+            steady = at(middle)
+            low, high = (middle, high) if steady.request_rate > middle else (low, middle)
+    return _held(steady, most, concurrency)
 
 
-def _held(found: Steady, most: float, concurrency: float) -> Steady:
+def _held(steady: Steady, most: float, concurrency: float) -> Steady:
     """Return a state whose rate is no more than the link takes: its requests wait for it."""
-    if found.request_rate <= most:
-        return found
-    share = most / found.request_rate
-    decode = found.end_to_end - found.time_to_first_token
-    first = max(concurrency / most - decode, found.time_to_first_token)
+    if steady.request_rate <= most:
+        return steady
+    share = most / steady.request_rate
+    decode = steady.end_to_end - steady.time_to_first_token
+    first = max(concurrency / most - decode, steady.time_to_first_token)
     return replace(
-        found, request_rate=most, time_to_first_token=first, end_to_end=first + decode, running=found.running * share,
-        waiting=concurrency - found.running * share, prompt_share=found.prompt_share * share,
-        first_token_high=max(found.first_token_high, first),
+        steady, request_rate=most, time_to_first_token=first, end_to_end=first + decode, running=steady.running * share,
+        waiting=concurrency - steady.running * share, prompt_share=steady.prompt_share * share,
+        first_token_high=max(steady.first_token_high, first),
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def _copied(plan: Plan, hits: Hits, cached: float) -> Hits:
         resolved.system, resolved.gpu, layout_of(resolved.parallel).ranks, physics=resolved.constants.physics
     )
     whole = _bytes(plan, plan.prompt + plan.output)
-    loaded, stored = hits.on_host * cached, max(whole - hits.found * cached, 0.0)
+    loaded, stored = hits.on_host * cached, max(whole - hits.hit_rate * cached, 0.0)
     link, latency = float(np.max(path.link)), float(np.max(path.latency))
     memory = float(np.max(path.memory)) * path.physics["host_copy_efficiency"]
     load = loaded / link + latency if loaded > 0.0 else 0.0

@@ -47,7 +47,7 @@ class Hits:
     way: str = "beside"
 
     @property
-    def found(self) -> float:
+    def hit_rate(self) -> float:
         """Share of the prefixes that need not be computed."""
         return self.on_device + self.on_host
 

@@ -158,21 +158,21 @@ class _Company:
 
 def _solved(system: Array, right: Array) -> Array:
     """Solve linear equations; negative times where there is no solution, as beyond saturation."""
-    found: Array = -np.ones(len(right))
+    solution: Array = -np.ones(len(right))
     try:
-        found[:] = np.linalg.solve(system, right)
+        solution[:] = np.linalg.solve(system, right)
     except np.linalg.LinAlgError:
-        return found
-    return found
+        return solution
+    return solution
 
 
 def _poisson(mean: float, most: int) -> Array:
     """Return the chances of 0, 1, ... arrivals; those of more than there is room for are put on the last."""
     numbers = np.arange(most)
     logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, most)))])
-    found: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
-    found[-1] += max(1.0 - float(found.sum()), 0.0)
-    return found
+    chances: Array = np.exp(numbers * np.log(max(mean, 2.0**-500)) - mean - logs)
+    chances[-1] += max(1.0 - float(chances.sum()), 0.0)
+    return chances
 
 
 def _beside(timing: Timing, load: Load, running: float, prompts: float) -> float:
@@ -211,12 +211,12 @@ class _Places:
         plain = [company.timing.decode_step(float(number), load.context) for number in some]
         shares = [min(max(1.0 - alone / step, 0.0), _ALMOST) for alone, step in zip(plain, seconds, strict=True)]
         numbers: Array = np.arange(1.0, limit + 1.0)
-        return cls(numbers, *(np.interp(numbers, some, found) for found in (seconds, places, shares)))
+        return cls(numbers, *(np.interp(numbers, some, values) for values in (seconds, places, shares)))
 
     def _decoding(self, load: Load) -> Array:
         """Return how many of the requests with a place decode."""
-        found: Array = self.numbers * load.checks * self.steps / self.kept
-        return found
+        decoding: Array = self.numbers * load.checks * self.steps / self.kept
+        return decoding
 
     def evenly(self, load: Load, rate: float) -> tuple[float, float, float]:
         """Return as `occupied`, where requests come evenly: their number does not vary."""

@@ -15,10 +15,10 @@ from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.model.registry import families_that
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.rules.sizes import named
 from roofsim.spec.scenario.document import with_override
 from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.workload import SERVING, Scenario
-from roofsim.spec.settle.sizes import named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -68,7 +68,7 @@ class Plan:
     @property
     def cached(self) -> float:
         """Tokens of a prompt that are in the cache still, in the mean."""
-        return self.stated_cached * self.hits.found
+        return self.stated_cached * self.hits.hit_rate
 
     @property
     def budget(self) -> float:
@@ -308,22 +308,22 @@ def _check_cache(resolved: Resolved, document: Document) -> None:
 def _resolved(inner: Document, resolve: Callable[[Document], Resolved], document: Document) -> Resolved:
     """Resolve a server's scenario; of a model that no server is priced for, say what answers instead."""
     try:
-        found = resolve(inner)
+        resolved = resolve(inner)
     except SpecError:
         try:
-            found = resolve(inner.with_value(("workload",), {}, document.place(("workload",))))
+            resolved = resolve(inner.with_value(("workload",), {}, document.place(("workload",))))
         except SpecError:
             served = True
         else:
-            served = found.model.decoder_only()
+            served = resolved.model.decoder_only()
         if served:
             raise
-    if found.model.decoder_only():
-        return found
-    name = found.model.name
+    if resolved.model.decoder_only():
+        return resolved
+    name = resolved.model.name
     served_families = ", ".join(families_that(lambda schema: schema.decoder_only()))
-    message = f"{name} is {named(found.model)}; only servers of {served_families} models are modelled"
-    phase = "generate" if found.model.generates else "forward"
+    message = f"{name} is {named(resolved.model)}; only servers of {served_families} models are modelled"
+    phase = "generate" if resolved.model.generates else "forward"
     hint = (
         f"`roofsim run {name} --phase {phase} --batch-size N` predicts a batch: its latency, and requests per second."
     )
@@ -364,11 +364,11 @@ def _draft(
         return None
     if spec.method == "draft_model":
         place = document.place(("workload", "serving", "speculative", "draft_model"))
-        found = resolve(document.with_value(("model",), spec.draft_model, place))
-        if not found.model.decoder_only():
-            message = f"{found.model.name} is {named(found.model)}"
+        draft = resolve(document.with_value(("model",), spec.draft_model, place))
+        if not draft.model.decoder_only():
+            message = f"{draft.model.name} is {named(draft.model)}"
             raise SpecError(Problem(message, place, "workload.serving.speculative.draft_model", "Use a decoder."))
-        return found
+        return draft
     layer = resolved.model.one_layer()
     if layer is None:
         message = (

@@ -161,13 +161,13 @@ def _cache(plan: Plan, contexts: Array) -> list[float]:
     total = _bytes(Passes(plan.resolved).decode(1.0, contexts).profiles[0], contexts)
     if plan.draft is not None:
         total = total + _bytes(Passes(plan.draft).decode(1.0, contexts).profiles[0], contexts)
-    found: list[float] = total.tolist()
-    return found
+    cache_bytes: list[float] = total.tolist()
+    return cache_bytes
 
 
 def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
-    found: Array = np.broadcast_to(profile.components["key_value_cache"], contexts.shape)
-    return found
+    cache_bytes: Array = np.broadcast_to(profile.components["key_value_cache"], contexts.shape)
+    return cache_bytes
 
 
 def _tokens_exactly(plan: Plan, tokens: float) -> float:

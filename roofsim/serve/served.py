@@ -97,9 +97,9 @@ class Served(Printed):
         """Return dollars per hour and per million tokens; prompts pay for the time that they add to steps."""
         resolved, steady = self.plan.resolved, self.steady
         rate = 0.0 if steady is None else steady.request_rate * self.plan.output
-        found = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
+        costs = cost(resolved.gpu, resolved.system, self.plan.gpus, 1.0, rate, "output_tokens")
         hourly, each = (
-            found["usd_per_hour"],
+            costs["usd_per_hour"],
             {"usd_per_million_input_tokens_apart": None, "usd_per_million_output_tokens_apart": None},
         )
         if hourly is not None and steady is not None:
@@ -109,7 +109,7 @@ class Served(Printed):
                 "usd_per_million_output_tokens_apart": second * (1.0 - steady.prompt_share) / self.plan.output,
             }
         kept = ("usd_per_hour", "usd_per_million_output_tokens", "kwh_per_million_output_tokens", "price_date", "price")
-        return {name: found[name] for name in kept} | each
+        return {name: costs[name] for name in kept} | each
 
     def ranges(self) -> dict[str, tuple[float, float] | None]:
         """Return the 80 % ranges of the times to the first token, and per token."""
@@ -198,8 +198,8 @@ def as_data(served: Served) -> dict[str, Any]:
 
 def curve_rows(served: Served) -> list[dict[str, Any]]:
     """Return the curve as rows of a table; where nothing fits, one row without figures that says why."""
-    found = [point(served, index) for index in range(len(served.curve))]
-    return found or [{"concurrency": 0.0, "reason": served.reason}]
+    rows = [point(served, index) for index in range(len(served.curve))]
+    return rows or [{"concurrency": 0.0, "reason": served.reason}]
 
 
 def point(served: Served, index: int) -> dict[str, Any]:

@@ -124,14 +124,14 @@ class _Replica:
         """Return the prompts of the next step and their tokens, in the order of arrival, as far as the budget reaches."""
         taken = len(self.decoding) * (1.0 + self.timing.guesses) if self.timing.mixed else 0.0
         room = max(self.load.budget - taken, 0.0)
-        found = []
+        pieces = []
         for request in self.prompts:
             piece = min(request.left, room)
             if piece <= 0.0:
                 break
-            found.append((request, piece))
+            pieces.append((request, piece))
             room -= piece
-        return found
+        return pieces
 
     def _decoded(self, leave: Any) -> None:
         self.steps += 1

@@ -74,8 +74,8 @@ def mesh(highest: float, lowest: float = 1.0, exactly: Iterable[float] = ()) -> 
     count = int(np.ceil(np.log2(highest / lowest) * POINTS_PER_DOUBLING)) + 1
     spaced = np.round(np.geomspace(lowest, highest, max(count, 2)))
     kept = [value for value in exactly if lowest <= value <= highest]
-    found: Array = np.unique(np.concatenate([spaced, kept]))
-    return found
+    points: Array = np.unique(np.concatenate([spaced, kept]))
+    return points
 
 
 @dataclass(frozen=True)

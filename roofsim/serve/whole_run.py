@@ -181,17 +181,17 @@ class _Run:
 
 def run(timing: Timing, load: Load, prompt: float, steady: Steady, requests: float, concurrency: float) -> Steady:
     """Return the means over a run of so many requests of one replica, with so many under way at most."""
-    found = _Run(timing=timing, load=load, prompt=prompt, unsent=requests)
-    found.send(concurrency)
-    found.follow()
-    first, rate = found.firsts / requests, requests / found.now
+    state = _Run(timing=timing, load=load, prompt=prompt, unsent=requests)
+    state.send(concurrency)
+    state.follow()
+    first, rate = state.firsts / requests, requests / state.now
     # What prompts of others make of a time between tokens is that of every step that it has: those that end do not wait.
-    each = None if load.outputs <= 0.0 else found.busy / max(found.outputs, 1.0)
+    each = None if load.outputs <= 0.0 else state.busy / max(state.outputs, 1.0)
     # Whole steps of a short run come to other lengths than asked for.
     decode = 0.0 if each is None else each * load.outputs
     return replace(
         steady, time_to_first_token=first, time_per_output_token=each, end_to_end=first + decode, request_rate=rate,
-        running=found.busy / found.now, waiting=max(rate * first, 0.0),
+        running=state.busy / state.now, waiting=max(rate * first, 0.0),
         first_token_low=min(steady.first_token_low, first),
         first_token_high=float(np.maximum(steady.first_token_high, 2.0 * first - min(steady.first_token_low, first))),
     )  # fmt: skip

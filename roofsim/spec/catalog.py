@@ -49,11 +49,11 @@ def names(kind: Kind) -> dict[str, Path]:
 @cache
 def aliases(kind: Kind) -> dict[str, str]:
     """Return alias -> catalog name. Reads the alias lines only, not whole files."""
-    found: dict[str, str] = {}
+    name_of: dict[str, str] = {}
     for name, path in names(kind).items():
         for alias in _aliases_in(path):
-            found.setdefault(alias, name)
-    return found
+            name_of.setdefault(alias, name)
+    return name_of
 
 
 def _aliases_in(path: Path) -> list[str]:
@@ -87,10 +87,10 @@ def _plugged_aliases(kind: Kind) -> dict[str, str]:
     return {alias: name for name, (path, _) in plugged(kind).items() for alias in _aliases_in(path)}
 
 
-def _folder(found: Any) -> Path | None:
+def _folder(value: Any) -> Path | None:
     """Return the folder that an entry point of catalogs names: that of a package, or a path."""
-    inside = getattr(found, "__path__", None)
-    paths = list(inside) if inside is not None else [found] if isinstance(found, str | Path) else []
+    inside = getattr(value, "__path__", None)
+    paths = list(inside) if inside is not None else [value] if isinstance(value, str | Path) else []
     folders = [Path(path) for path in paths if any((Path(path) / sub).is_dir() for sub in ("hardware", "models"))]
     return folders[0] if folders else None
 
@@ -181,10 +181,10 @@ def _meant(kind: Kind, key: str) -> list[str]:
     if not bare:
         return []
     known = {name: name for name in names(kind)} | aliases(kind)
-    found = {name for word, name in known.items() if word.replace("-", "") == bare}
-    if not found and bare[0].isdigit():
-        found = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
-    return sorted(found)
+    meant = {name for word, name in known.items() if word.replace("-", "") == bare}
+    if not meant and bare[0].isdigit():
+        meant = {name for word, name in known.items() if word.replace("-", "").lstrip(_LETTERS) == bare}
+    return sorted(meant)
 
 
 def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> Document:
@@ -195,8 +195,8 @@ def load(kind: Kind, name: str, place: Place | None = None, path: str = "") -> D
     UnknownNameError
         When there is none.
     """
-    found = resolve_name(kind, name, place, path)
-    if found in names(kind):
-        return read_kept(names(kind)[found])
-    file, _READ[kind, found] = plugged(kind)[found]
+    full_name = resolve_name(kind, name, place, path)
+    if full_name in names(kind):
+        return read_kept(names(kind)[full_name])
+    file, _READ[kind, full_name] = plugged(kind)[full_name]
     return read_kept(file)

@@ -40,11 +40,11 @@ def named_file(
     if not suffixed and not _has_separator(given):
         return None
     candidates = [folder / given for folder in folders or (Path(),)]
-    found = next(
+    file = next(
         (one for one in candidates if _exists(one) and (not is_folder(one) or _is_folder_of_a_model(one))), None
     )
-    if found is not None:
-        return found
+    if file is not None:
+        return file
     folder = next((one for one in candidates if is_folder(one)), None)
     if folder is not None:
         raise folder_without_config(folder, place or Place(given), path)

@@ -41,17 +41,17 @@ def price_settings(texts: Iterable[str], origin: str = "--price") -> dict[str, s
     >>> price_settings(["h100=2.50,a100=1.80"])
     {'h100': '2.50', 'a100': '1.80'}
     """
-    found: dict[str, str] = {}
+    amounts: dict[str, str] = {}
     for text in texts:
         for part in _parts(text):
             name, equals, amount = part.rpartition("=")
             if not equals or not name.strip() or not amount.strip():
                 message = f"expected CARD=USD_PER_HOUR, for example {_EXAMPLE}; got {part.strip()[:60]!r}"
                 raise SpecError(Problem(message, Place(origin)))
-            if name.strip() in found:
+            if name.strip() in amounts:
                 raise SpecError(Problem(f"{name.strip()} has two prices", Place(origin)))
-            found[name.strip()] = amount.strip()
-    return found
+            amounts[name.strip()] = amount.strip()
+    return amounts
 
 
 def _parts(text: str) -> list[str]:
@@ -74,7 +74,7 @@ def own_prices(given: Mapping[str, Any], cards: Sequence[Card], origin: str = "-
     SpecError
         For an unknown card, one that is not in the list, and for an amount that is none.
     """
-    found = []
+    prices = []
     for name, amount in given.items():
         entries = read_cards(str(name), origin)
         if len(entries) != 1 or entries[0].count is not None:
@@ -86,8 +86,8 @@ def own_prices(given: Mapping[str, Any], cards: Sequence[Card], origin: str = "-
             shown = ", ".join(dict.fromkeys(card.label() for card in cards))
             message = f"{name} stands for {entries[0].label()}, which is not compared"
             raise SpecError(Problem(message, Place(origin), "", f"Compared: {shown}."))
-        found.append(price)
-    return tuple(found)
+        prices.append(price)
+    return tuple(prices)
 
 
 def _amount(name: str, amount: Any, origin: str) -> float:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from roofsim.errors import Problem, SpecError, UnknownNameError
-from roofsim.records import dataclass, field
+from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
 from roofsim.spec.engine.find import choose
 from roofsim.spec.engine.schema import Engine, catalog_engine
@@ -15,12 +15,17 @@ from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
 from roofsim.spec.naming import SUFFIXES, file_hint, named_file
 from roofsim.spec.precision.roles import Precision
+from roofsim.spec.reading.collector import Collector
 from roofsim.spec.reading.foreign import check_named
 from roofsim.spec.reading.source import Document, from_mapping, is_folder, read_yaml
 from roofsim.spec.reading.spoken import INFERENCE
 from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
-from roofsim.spec.scenario.layout import check_layout, complete_parallel
+from roofsim.spec.rules.degrees import complete_degrees
+from roofsim.spec.rules.layouts import check_layout
+from roofsim.spec.rules.rule import Case, Checks
+from roofsim.spec.rules.served import SERVED
+from roofsim.spec.scenario.point import Point
 from roofsim.spec.scenario.running import Reliability
 from roofsim.spec.scenario.workload import HardwareChoice, Parallel, Scenario, Workload
 from roofsim.spec.settle.context import complete_context
@@ -31,11 +36,10 @@ from roofsim.spec.settle.offload import check_offload, host_memory
 from roofsim.spec.settle.plugged import plugged_parts
 from roofsim.spec.settle.precision import choose_precision
 from roofsim.spec.settle.running import check_running, reliability_of
+from roofsim.spec.settle.sizes import complete_workload
 from roofsim.spec.settle.stated import chosen, unstated
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from roofsim.spec.constants.kernels import Constants
     from roofsim.spec.engine.facts import Stated
     from roofsim.spec.hardware.architecture import Architecture
@@ -44,8 +48,6 @@ if TYPE_CHECKING:
     from roofsim.spec.precision.stored_weights import StoredWeights
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.settle.hardware import Hardware
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +88,7 @@ class Resolver:
 
     def __init__(self, document: Document, importer: Importer | None = None) -> None:
         self.document = document
+        self.checks = Checks(document)
         self.importer = importer
         path = Path(document.source)
         named = isinstance(document.data, dict) and document.data.get("model") == document.source  # a config.json alone
@@ -104,39 +107,59 @@ class Resolver:
             With every problem of a section that is wrong.
         """
         scenario = self._scenario()
-        with _Collector() as problems:
+        return self.settled(scenario, Point.of(scenario.parallel, scenario.workload, scenario.hardware.gpus))
+
+    def settled(self, scenario: Scenario, point: Point) -> Resolved:
+        """Return the scenario with these numbers, resolved; they may be those of several points.
+
+        Raises
+        ------
+        SpecError
+            With every problem of a section that is wrong.
+        """
+        with Collector() as problems:
             model = problems.of(lambda: self.model(scenario.model))
-            self.assumed += unstated(scenario, self.document)
+            self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
-            parallel = problems.of(lambda: self.parallel(scenario.parallel, scenario.hardware.gpus))
-            gpus = 1 if parallel is None else parallel.gpus
-            hardware = problems.of(lambda: self.hardware(scenario.hardware, gpus))
+            degrees = problems.of(lambda: self.degrees(point, scenario))
+            hardware = problems.of(lambda: self.hardware(scenario.hardware, 1 if degrees is None else degrees.gpus))
         assert model is not None
         assert engine is not None
         assert hardware is not None
-        assert parallel is not None
+        assert degrees is not None
         self.assumed += hardware.assumed
         precision = self.precision(scenario.workload, engine, hardware.gpu, model.stored)
-        given = scenario.workload.model_copy(update={"engine": self.engine_label})
-        workload = self.workload(given, parallel, model)
+        words = scenario.workload.model_copy(update={"engine": self.engine_label})
+        case = self.workload(
+            Case(
+                point=degrees,
+                parallel=scenario.parallel,
+                workload=words,
+                model=model,
+                traits=model.traits(),
+                engine=engine,
+            )
+        )
+        workload = case.point.batch(case.workload)
         engine = with_encoder_attention(engine, model, workload, hardware.architecture.name, precision)
-        check_layout(parallel, model, workload, self.document)
-        parallel = self.sharding(parallel, engine, workload.phase)
-        self.serving(parallel, engine, workload.phase)
-        parallel, notes = complete_context(parallel, engine, model, workload, self.document)
+        check_layout(case, self.checks)
+        case = self.sharding(replace(case, engine=engine))
+        self.serving(case)
+        case, notes = complete_context(case, self.checks)
         self.assumed += notes
+        parallel = case.point.layout(case.parallel)
         check_offload(parallel, workload, hardware.system, hardware.gpu, model, engine, self.document)
         system, notes = host_memory(hardware.system, parallel, engine, workload.phase)
         self.assumed += notes
-        reliability = reliability_of(scenario.hardware, parallel.gpus, self.document, self.assumed)
+        reliability = reliability_of(scenario.hardware, degrees.gpus, self.document, self.assumed)
         check_running(workload, reliability, hardware.system, self.document)
         return Resolved(
             model=model,
             workload=workload,
             parallel=parallel,
             gpu=hardware.gpu,
-            gpus=parallel.gpus,
+            gpus=degrees.gpus,
             system=system,
             engine=engine,
             architecture=hardware.architecture,
@@ -179,7 +202,7 @@ class Resolver:
         places: dict[catalog.Kind, tuple[str, ...]] = {
             "engine": ("workload", "engine"), "gpu": ("hardware", "gpu"), "system": ("hardware", "system"),
         }  # fmt: skip
-        found: list[Problem] = []
+        problems: list[Problem] = []
         for kind, path in places.items():
             at: Any = self.document.data
             for part in path:
@@ -189,8 +212,8 @@ class Resolver:
                     name = at.partition("@")[0].partition("+")[0] if kind == "engine" else at
                     catalog.resolve_name(kind, name, self.document.place(path), ".".join(path))
                 except SpecError as error:
-                    found += error.problems
-        return found
+                    problems += error.problems
+        return problems
 
     # -- model --------------------------------------------------------------------------------------------------
 
@@ -238,10 +261,10 @@ class Resolver:
         if self.importer is None:
             message = f"{where} is not a model that roofsim builds"
             raise SpecError(Problem(message, self.document.place(("model",)), "model"))
-        found = self.importer(given, where)
-        self.assumed += found.assumed
-        self.warnings += found.warnings
-        return from_mapping(found.mapping, where)
+        imported = self.importer(given, where)
+        self.assumed += imported.assumed
+        self.warnings += imported.warnings
+        return from_mapping(imported.mapping, where)
 
     def _model_name(self, given: str) -> str:
         """Return the catalog name of a model; where there is none, but a file of that name, say how it is named."""
@@ -263,12 +286,12 @@ class Resolver:
     def _model_of(self, document: Document, prefix: str, name: str) -> ModelSpec:
         data = document.data
         if not isinstance(data, dict) or "family" not in data:
-            found = "no 'family' key" if isinstance(data, dict) else f"a {type(data).__name__}"
+            got = "no 'family' key" if isinstance(data, dict) else f"a {type(data).__name__}"
             from roofsim.spec.model.registry import FAMILIES
 
             raise SpecError(
                 Problem(
-                    f"expected a model with a family; found {found}",
+                    f"expected a model with a family; found {got}",
                     document.place(()),
                     prefix,
                     f"Families: {', '.join(FAMILIES)}.",
@@ -318,72 +341,48 @@ class Resolver:
 
     def precision(self, workload: Workload, engine: Engine, gpu: Gpu, stored: StoredWeights | None = None) -> Precision:
         """Resolve the precision; left out, it is the checkpoint's own, or the widest-used 16-bit type that the card has."""
-        found, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
+        precision, assumed, warnings = choose_precision(workload, engine, gpu, stored, self.document)
         self.assumed += assumed
         self.warnings += warnings
-        return found
+        return precision
 
-    def workload(self, given: Workload, parallel: Parallel, model: ModelSpec) -> Workload:
+    def note_unstated(self, scenario: Scenario) -> None:
+        """Note the defaults that decide what is run."""
+        self.assumed += unstated(scenario, self.document)
+
+    def workload(self, case: Case) -> Case:
         """Write out batch and lengths, and check what must divide what."""
-        from roofsim.spec.settle.sizes import complete_workload
-
-        completed, notes, warnings = complete_workload(given, parallel, model, self.document)
+        point, words, notes, warnings = complete_workload(case, self.checks)
         self.assumed += notes
         self.warnings += warnings
-        return completed
+        return replace(case, point=point, workload=words)
 
-    def parallel(self, given: Parallel, gpus: int | None) -> Parallel:
+    def degrees(self, stated: Point, scenario: Scenario) -> Point:
         """Write out the data-parallel degree and check that the degrees multiply to the GPUs."""
-        completed = complete_parallel(given, gpus, self.document)
-        if gpus is None and completed.gpus > 1:
+        completed = complete_degrees(stated, scenario.parallel, self.checks)
+        if not self.checks.quiet and stated.gpus is None and completed.gpus > 1:
             self.assumed.append(f"gpus: {completed.gpus}, what the layout needs")
         return completed
 
-    def sharding(self, given: Parallel, engine: Engine, phase: str) -> Parallel:
+    def sharding(self, case: Case) -> Case:
         """Write out what is sharded: left out, it is what the engine is for."""
+        given, engine = case.parallel, case.engine
         if given.sharding is not None:
-            return given
-        own = "full" if engine.precision.recipe == "sharded" and phase == "train" and (given.data or 1) > 1 else "none"
-        if own != "none":
-            self.assumed.append(f"sharding: {own}, as {engine.name} does")
-        return given.model_copy(update={"sharding": own})
+            return case
+        shards = engine.precision.recipe == "sharded" and case.workload.phase == "train" and case.point.data > 1
+        if shards:
+            self.assumed.append(f"sharding: full, as {engine.name} does")
+        return replace(case, parallel=given.model_copy(update={"sharding": "full" if shards else "none"}))
 
-    def serving(self, parallel: Parallel, engine: Engine, phase: str) -> None:
+    def serving(self, case: Case) -> None:
         """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
-        if phase == "train":
+        self.checks.hold(SERVED, case)
+        if case.workload.phase == "train" or self.checks.quiet:
             return
-        if parallel.tensor > 1 and not engine.communication.tensor_parallel:
-            message = f"engine {engine.name} does not split layers over tensor ranks"
-            hint = f"Deal layers out to cards: pipeline: {parallel.tensor}."
-            path = ("parallel", "tensor")
-            raise SpecError(Problem(message, self.document.place(path), ".".join(path), hint))
-        if parallel.pipeline > 1 and "pipeline" not in engine.schedule.model_fields_set:
-            self.assumed.append(f"serving_pipeline: {engine.name} does not say how batches go through stages; as one")
+        if case.point.pipeline > 1 and "pipeline" not in case.engine.schedule.model_fields_set:
+            name = case.engine.name
+            self.assumed.append(f"serving_pipeline: {name} does not say how batches go through stages; as one")
 
 
 def _phases(engine: str) -> tuple[str, ...]:
     return catalog_engine(engine).phases
-
-
-class _Collector:
-    """Run several checks and raise all their problems together at the end."""
-
-    def __init__(self) -> None:
-        self.errors: list[SpecError] = []
-
-    def __enter__(self) -> Self:
-        return self
-
-    def of(self, check: Callable[[], T]) -> T | None:
-        """Return what a check gives, or note its problems."""
-        try:
-            return check()
-        except SpecError as error:
-            self.errors.append(error)
-            return None
-
-    def __exit__(self, kind: object, value: object, trace: object) -> None:
-        if len(self.errors) == 1:
-            raise self.errors[0]
-        if self.errors:
-            raise SpecError([problem for error in self.errors for problem in error.problems])

@@ -42,8 +42,8 @@ def synthetic(formula, *names):
 
 
 def verdict(formula, *names):
-    found = bottleneck(*synthetic(formula, *names))
-    return found.bound, found.runner_up, found.headroom
+    verdict = bottleneck(*synthetic(formula, *names))
+    return verdict.bound, verdict.runner_up, verdict.headroom
 
 
 def test_every_rate_belongs_to_one_resource():
@@ -85,8 +85,8 @@ def test_what_hides_behind_the_bound_comes_next_though_it_is_worth_nothing_now()
     def formula(tensor_flops, memory_bandwidth, launch_rate, **_):
         return maximum(6.0 / tensor_flops, 5.0 / memory_bandwidth) + 2.0 / launch_rate, 0.0
 
-    found = verdict(formula, "compute", "memory_bandwidth", "launch")
-    assert found == ("compute", "memory_bandwidth", pytest.approx(1.2, rel=5e-4))
+    bound = verdict(formula, "compute", "memory_bandwidth", "launch")
+    assert bound == ("compute", "memory_bandwidth", pytest.approx(1.2, rel=5e-4))
 
 
 def test_never_is_said_where_no_factor_changes_the_verdict():
@@ -118,8 +118,8 @@ def test_headroom_of_a_bubble_is_how_many_times_shorter_it_must_be():
         idle = 3.5 / tensor_flops + 1.5 / memory_bandwidth  # 5 of 7 seconds, and compute decides of 4.5
         return 1.0 / tensor_flops + 1.0 / memory_bandwidth + idle, idle
 
-    found = verdict(formula, "compute", "memory_bandwidth", "bubble")
-    assert found == ("bubble", "compute", pytest.approx(1.5, rel=1e-3))  # 5 / 1.5 = 1 + 3.5 / 1.5
+    bound = verdict(formula, "compute", "memory_bandwidth", "bubble")
+    assert bound == ("bubble", "compute", pytest.approx(1.5, rel=1e-3))  # 5 / 1.5 = 1 + 3.5 / 1.5
 
 
 def test_one_question_costs_one_pricing_or_few():

@@ -32,33 +32,33 @@ def stated(checkpoint, **hardware):
 def test_bytes_of_a_checkpoint(engine, per_parameter):
     """Parameters, master parameters, two moments, in the types of the engine; the layout does not matter."""
     layouts = [{}, {"data": 4}] if engine != "megatron-core" else [{}, {"tensor": 2, "pipeline": 2, "data": 2}]
-    found = [
+    sizes = [
         checkpoint_bytes(
             spread(TINY, layout, engine=engine, checkpoint={"every": 10, "bandwidth": "1 GB/s"}, **SIZES).resolved
         )
         for layout in layouts
     ]
-    assert found[0] == found[1]
+    assert sizes[0] == sizes[1]
     parameters = run({"model": TINY, "workload": {**SIZES, "engine": engine}}).parameters["total"]
-    assert found[0] == pytest.approx(per_parameter * parameters, rel=0.01)
+    assert sizes[0] == pytest.approx(per_parameter * parameters, rel=0.01)
 
 
 def test_published_size():
     """BLOOM's model card: 329 GB of bf16 weights, 2.3 TB with the optimizer's state (both binary)."""
-    found = spread("bloom-176b", {}, engine="megatron-deepspeed", precision="bf16", sequence_length=2048)
-    assert checkpoint_bytes(found.resolved) / 2**40 == pytest.approx(2.3, rel=0.03)
+    evaluation = spread("bloom-176b", {}, engine="megatron-deepspeed", precision="bf16", sequence_length=2048)
+    assert checkpoint_bytes(evaluation.resolved) / 2**40 == pytest.approx(2.3, rel=0.03)
 
 
 def test_time_of_a_checkpoint():
-    found = stated({"every": 100, "bandwidth": "20 GB/s"}).goodput
-    assert found.checkpoint_bytes == pytest.approx(14 * 174.6e9, rel=0.01)
-    assert found.write_time == pytest.approx(found.checkpoint_bytes / 20e9)
+    goodput = stated({"every": 100, "bandwidth": "20 GB/s"}).goodput
+    assert goodput.checkpoint_bytes == pytest.approx(14 * 174.6e9, rel=0.01)
+    assert goodput.write_time == pytest.approx(goodput.checkpoint_bytes / 20e9)
     step = stated({"every": 100, "bandwidth": "20 GB/s"}).step_time
-    assert found.interval == pytest.approx(100 * step)
-    assert found.checkpoint_share == pytest.approx(found.blocking_time / (found.blocking_time + found.interval))
-    assert found.goodput == pytest.approx(1.0 - found.checkpoint_share)
-    assert found.step_time == pytest.approx(step / found.goodput)
-    assert found.mtbf is None
+    assert goodput.interval == pytest.approx(100 * step)
+    assert goodput.checkpoint_share == pytest.approx(goodput.blocking_time / (goodput.blocking_time + goodput.interval))
+    assert goodput.goodput == pytest.approx(1.0 - goodput.checkpoint_share)
+    assert goodput.step_time == pytest.approx(step / goodput.goodput)
+    assert goodput.mtbf is None
 
 
 def test_nodes_write_together():
@@ -158,8 +158,8 @@ def test_a_job_that_never_gets_on_is_refused():
 
 
 def test_results_without_checkpoints_have_no_goodput():
-    found = run({"model": TINY, "workload": SIZES})
-    assert found.goodput is None
-    assert "goodput" not in found.to_dict()
+    result = run({"model": TINY, "workload": SIZES})
+    assert result.goodput is None
+    assert "goodput" not in result.to_dict()
     assert "goodput" in stated({"every": 10, "bandwidth": "1 GB/s"}).to_dict()
     assert goodput_of(spread(TINY, {}, **SIZES)) is None

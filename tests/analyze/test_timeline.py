@@ -38,25 +38,25 @@ def test_pipelines(schedule, monkeypatch):
         importlib.import_module("roofsim.evaluate"), "with_stragglers", lambda step, *_, **__: step
     )  # a timeline shows ranks alike
     evaluation = laid_out(schedule)
-    found = timeline(evaluation)
-    assert found.step == evaluation.step.step
-    assert found.schedule == schedule
-    assert len(found.lanes) == 4
-    assert sum(lane.ranks for lane in found.lanes) == 16
-    assert found.is_whole
-    work = [span for span in found.spans if span.stream == COMPUTE]
-    for number, lane in enumerate(found.lanes):
+    drawn = timeline(evaluation)
+    assert drawn.step == evaluation.step.step
+    assert drawn.schedule == schedule
+    assert len(drawn.lanes) == 4
+    assert sum(lane.ranks for lane in drawn.lanes) == 16
+    assert drawn.is_whole
+    work = [span for span in drawn.spans if span.stream == COMPUTE]
+    for number, lane in enumerate(drawn.lanes):
         own = [span for span in work if span.lane == number]
         assert serial(own)
         assert {span.facts["micro_batch"] for span in own if span.kind == "forward"} == set(range(8))
         passes = sum(span.seconds for span in own if span.kind != "optimizer")
         assert passes == pytest.approx(8 * lane.micro_batch)
-        assert lane.busy + lane.waits == pytest.approx(found.step)
+        assert lane.busy + lane.waits == pytest.approx(drawn.step)
     end = max(span.start + span.seconds for span in work)
-    assert end == pytest.approx(found.step, rel=0.02 if schedule == "zero-bubble" else 1e-9)
+    assert end == pytest.approx(drawn.step, rel=0.02 if schedule == "zero-bubble" else 1e-9)
     # One stage's row of the breakdown is the one that the result shows.
     bubble = evaluation.step.breakdown["bubble"]
-    assert min(lane.waits for lane in found.lanes) == pytest.approx(bubble)
+    assert min(lane.waits for lane in drawn.lanes) == pytest.approx(bubble)
 
 
 def test_forward_passes_follow_the_stages():
@@ -78,22 +78,22 @@ def test_forward_passes_follow_the_stages():
 )
 def test_ops_of_a_rank_take_the_step(layout, engine):
     evaluation = spread(TINY_LLAMA | {"num_key_value_heads": 4}, layout, engine=engine, **SIZES)
-    found = timeline(evaluation)
-    assert len(found.lanes) == 1
-    spans = [span for span in found.spans if span.stream == COMPUTE]
+    drawn = timeline(evaluation)
+    assert len(drawn.lanes) == 1
+    spans = [span for span in drawn.spans if span.stream == COMPUTE]
     assert serial(spans)
-    assert all(span.seconds >= 0.0 and span.start >= 0.0 for span in found.spans)
-    end = max(span.start + span.seconds for span in found.spans)
-    assert end <= found.step * (1 + 1e-9)
-    assert end > 0.9 * found.step
+    assert all(span.seconds >= 0.0 and span.start >= 0.0 for span in drawn.spans)
+    end = max(span.start + span.seconds for span in drawn.spans)
+    assert end <= drawn.step * (1 + 1e-9)
+    assert end > 0.9 * drawn.step
     names = [span.name for span in spans if span.kind == "forward" and "class" in span.facts]
     assert sum(name.endswith("[0]") for name in names) == sum(name.endswith("[3]") for name in names) > 0
 
 
 def test_inference():
-    found = timeline(spread(TINY, {}, phase="generate", prompt_length=32, output_length=8, engine="vllm"))
-    assert found.step > 0.0
-    assert max(span.start + span.seconds for span in found.spans) == pytest.approx(found.step, rel=0.05)
+    drawn = timeline(spread(TINY, {}, phase="generate", prompt_length=32, output_length=8, engine="vllm"))
+    assert drawn.step > 0.0
+    assert max(span.start + span.seconds for span in drawn.spans) == pytest.approx(drawn.step, rel=0.05)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -123,16 +123,16 @@ def test_what_collectives_show_adds_up_to_the_step(engine):
 
 def test_trace_format(tmp_path):
     """Keys and units of the Trace Event Format: complete events in microseconds, metadata with names."""
-    found = timeline(laid_out())
+    drawn = timeline(laid_out())
     path = tmp_path / "trace.json"
-    write_trace(found, path)
+    write_trace(drawn, path)
     data = json.loads(path.read_text(encoding="utf-8"))
-    assert data == json.loads(json.dumps(trace(found)))
+    assert data == json.loads(json.dumps(trace(drawn)))
     assert set(data) == {"traceEvents", "displayTimeUnit", "otherData"}
     assert data["displayTimeUnit"] in ("ms", "ns")
     complete = [event for event in data["traceEvents"] if event["ph"] == "X"]
     names = {(event["pid"], event["tid"]) for event in data["traceEvents"] if event["name"] == "thread_name"}
-    assert len(complete) == len(found.spans)
+    assert len(complete) == len(drawn.spans)
     assert {event["ph"] for event in data["traceEvents"]} == {"M", "X"}
     for event in complete:
         assert {"name", "cat", "ph", "ts", "dur", "pid", "tid", "args"} <= set(event)
@@ -141,7 +141,7 @@ def test_trace_format(tmp_path):
         assert (event["pid"], event["tid"]) in names
         assert 0 <= event["tid"] < len(STREAMS)
     end = max(event["ts"] + event["dur"] for event in complete)
-    assert end * 1e-6 == pytest.approx(found.step)
+    assert end * 1e-6 == pytest.approx(drawn.step)
     processes = [event["args"]["name"] for event in data["traceEvents"] if event["name"] == "process_name"]
     assert processes == [f"stage {stage} (4 ranks)" for stage in range(4)]
 
@@ -155,7 +155,7 @@ def test_pictures(evaluation, tmp_path):
 
 def test_long_schedules_are_written_out_in_part(monkeypatch):
     monkeypatch.setattr("roofsim.analyze.timeline.build.MOST_PIECES", 60)
-    found = timeline(laid_out())
-    assert found.shown_micro_batches == 4
-    assert found.notes == ["only the first 4 of 8 micro batches are shown"]
-    assert found.to_dict()["micro_batches"] == 8
+    drawn = timeline(laid_out())
+    assert drawn.shown_micro_batches == 4
+    assert drawn.notes == ["only the first 4 of 8 micro batches are shown"]
+    assert drawn.to_dict()["micro_batches"] == 8

@@ -125,10 +125,10 @@ def test_a_tensor_is_a_name_or_a_degree():
 
 
 def test_arrays_have_a_line_too():
-    found = replace(roofsim.run(SCENARIO), step_time=np.array([1.0, 2.0]))
-    assert "arrays" in repr(found)
-    assert "arrays" in str(found)
-    assert found._repr_html_().startswith("<table>")
+    result = replace(roofsim.run(SCENARIO), step_time=np.array([1.0, 2.0]))
+    assert "arrays" in repr(result)
+    assert "arrays" in str(result)
+    assert result._repr_html_().startswith("<table>")
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -148,9 +148,9 @@ def test_numbers_of_numpy_and_pandas_are_taken(number):
             {"model": {**TINY, "num_attention_heads": number}, "workload": {"sequence_length": 64}}, batch=4
         ),
     ):
-        found = given().to_dict()
-        assert found["step_time"] == expected["step_time"]
-        assert found["scenario"]["workload"]["micro_batch_size"] == 4
+        data = given().to_dict()
+        assert data["step_time"] == expected["step_time"]
+        assert data["scenario"]["workload"]["micro_batch_size"] == 4
     assert roofsim.fit(SCENARIO, micro_batch_size=number).to_dict()["fits"]
     assert len(roofsim.ops(SCENARIO, micro_batch_size=number)) > 3
 

@@ -18,7 +18,7 @@ MODULES = sorted([
 OTHERS = frozenset({
     "gpu", "card", "engine", "system", "node", "model", "architecture", "device", "precision", "adapter", "field", "parameter",
     "self", "network", "plugin", "parent", "place", "format", "stored", "now", "change", "row", "case", "link", "host",
-    "found", "dtype",
+    "module_info", "dtype",
 })  # fmt: skip
 #: Methods of texts that ask what is in them.
 ASKING = frozenset({
@@ -46,8 +46,8 @@ def receiver(node: ast.AST) -> str | None:
 
 def of_graph(node: ast.AST) -> bool:
     """Tell whether something in an expression is the name of a thing in a graph."""
-    found = {receiver(one) for one in ast.walk(node)} - {None}
-    return bool(found - OTHERS)
+    receivers = {receiver(one) for one in ast.walk(node)} - {None}
+    return bool(receivers - OTHERS)
 
 
 def asks(node: ast.AST) -> bool:
@@ -64,11 +64,11 @@ def asks(node: ast.AST) -> bool:
 
 def offenders(text: str, where: str = "") -> list[str]:
     """Return the lines of a module that ask for a name."""
-    found = []
+    lines = []
     for function in ast.walk(ast.parse(text)):
         if isinstance(function, ast.FunctionDef) and (where, function.name) not in SPOKEN:
-            found += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in ast.walk(function) if asks(node)]
-    return sorted(set(found))
+            lines += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in ast.walk(function) if asks(node)]
+    return sorted(set(lines))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -87,8 +87,8 @@ def named(tree: ast.Module, names: set[str]) -> list[str]:
     """Return the names of catalogs that decide something in a module; those of literal types are no conditions."""
     types = {id(part) for node in ast.walk(tree) if isinstance(node, ast.Subscript) and ast.unparse(node.value) == "Literal"
              for part in ast.walk(node)}  # fmt: skip
-    found = [text for node in ast.walk(tree) if type(node) in DECIDING for text in DECIDING[type(node)](node)]
-    return [f"line {text.lineno}: {text.value!r}" for text in found if text.value in names and id(text) not in types]
+    texts = [text for node in ast.walk(tree) if type(node) in DECIDING for text in DECIDING[type(node)](node)]
+    return [f"line {text.lineno}: {text.value!r}" for text in texts if text.value in names and id(text) not in types]
 
 
 MODULES = [

@@ -52,14 +52,14 @@ def fields_of(node: ast.ClassDef) -> set[str]:
 def facts_in(node: ast.AST) -> set[tuple[str, str]]:
     """Return group and name of the facts that an expression reads off an engine."""
     inside = groups(Engine)
-    found = set()
+    facts = set()
     for part in ast.walk(node):
         if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Attribute):
             group, owner = part.value.attr, part.value.value
             named = owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else ""
             if named == "engine" and group in inside and part.attr in inside[group].model_fields:
-                found.add((group, part.attr))
-    return found
+                facts.add((group, part.attr))
+    return facts
 
 
 def test_no_class_has_a_field_of_its_own_for_a_fact():

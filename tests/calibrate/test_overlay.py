@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import roofsim
-from roofsim.calibrate.kernel_table import COLUMNS
+from roofsim.calibrate.kernels.table import COLUMNS
 from roofsim.calibrate.overlay import overlay
 from roofsim.cli.app import main
 from roofsim.errors import SpecError
@@ -49,11 +49,11 @@ def test_streams_launches_and_the_host():
         row("launch_gap", time_us=1.0, other='{"variant": "graph"}'), row("host_issue", time_us=12.0, other='{"call": "add"}'),
         row("host_issue", time_us=99.0, other='{"call": "linear, sum and their backward"}'),
     ]  # fmt: skip
-    found = overlay(rows, GPU)
-    assert found["deviation"]["stream"] > 0.5
-    assert found["kernel_floor"] == "2 us"
-    assert found["issue_factor"] == pytest.approx(2.0)
-    assert "compute" not in found["deviation"]
+    deviation = overlay(rows, GPU)
+    assert deviation["deviation"]["stream"] > 0.5
+    assert deviation["kernel_floor"] == "2 us"
+    assert deviation["issue_factor"] == pytest.approx(2.0)
+    assert "compute" not in deviation["deviation"]
 
 
 @pytest.mark.parametrize("rows", [[], [row("gemm", "bf16", 1.0, m=8, n=8, k=8)], [row("softmax", m=8, n=8)]])

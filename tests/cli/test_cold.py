@@ -13,7 +13,7 @@ from roofsim.cli.lazy import command_of
 from roofsim.cli.page import verb_page
 from roofsim.cli.parse import arguments_of
 from roofsim.cli.verbs import VERBS
-from roofsim.cli.words import found_at, parameters_of
+from roofsim.cli.words import parameters_of, target_of
 
 ROOT = Path(__file__).resolve().parents[2]
 #: What takes tens of milliseconds to import, and no ordinary command needs.
@@ -87,7 +87,7 @@ LINES = [
 @pytest.mark.parametrize(("verb", "line"), LINES)
 def test_an_ordinary_line_is_read_as_the_parser_reads_it(verb, line):
     command = command_of(verb)
-    ours = arguments_of(parameters_of(found_at(VERBS[verb])), line.split())
+    ours = arguments_of(parameters_of(target_of(VERBS[verb])), line.split())
     context = command.make_context(verb, line.split())
     theirs = {name: list(value) if isinstance(value, tuple) else value for name, value in context.params.items()}
     assert {name: value or None for name, value in ours.items()} == {
@@ -103,11 +103,11 @@ def test_an_ordinary_line_is_read_as_the_parser_reads_it(verb, line):
     ],
 )  # fmt: skip
 def test_what_is_not_ordinary_is_left_to_the_parser(line):
-    assert arguments_of(parameters_of(found_at(VERBS["run"])), line.split()) is None
+    assert arguments_of(parameters_of(target_of(VERBS["run"])), line.split()) is None
 
 
 def test_a_number_is_checked_by_the_parser():
-    parameters = parameters_of(found_at(VERBS["ops"]))
+    parameters = parameters_of(target_of(VERBS["ops"]))
     for text in ("0", "-1", "x", "1.5", "²"):
         assert arguments_of(parameters, ["gpt.yaml", "--top", text]) is None
 
@@ -115,6 +115,6 @@ def test_a_number_is_checked_by_the_parser():
 @pytest.mark.parametrize("verb", [name for name in VERBS if name != "calibrate"])
 def test_help_is_the_same_whoever_is_asked(verb, cli):
     verbal = VERBS[verb]
-    page = verb_page(f"roofsim {verb}", verbal.line, parameters_of(found_at(verbal)), verbal.examples)
+    page = verb_page(f"roofsim {verb}", verbal.line, parameters_of(target_of(verbal)), verbal.examples)
     assert cli(verb, "--help") == f"{page}\n"
     assert cli(verb, "--json", "--help").strip() == page if verb == "run" else True

@@ -24,13 +24,13 @@ MIXED = ("v100", "a100", "a100{memory.bandwidth=2x,peak.bf16=+10%}", "2x(dgx-h10
 def compare(monkeypatch, capsys):
     def call(*arguments, code=0):
         monkeypatch.setattr(sys, "argv", ["roofsim", "compare", *map(str, arguments)])
-        found = 0
+        status = 0
         try:
             main()
         except SystemExit as stop:
-            found = stop.code or 0
+            status = stop.code or 0
         captured = capsys.readouterr()
-        assert found == code, captured.out + captured.err
+        assert status == code, captured.out + captured.err
         return captured.err if code and captured.err else captured.out
 
     return call
@@ -65,8 +65,8 @@ def test_a_fault_in_the_list_has_a_caret(compare):
 
 def test_the_words_are_those_of_python(compare):
     out = compare(*GPT, *MIXED, "--sort", "cost", "--price", "rtx4090=0.4", "--price", "a100=1.5")
-    found = roofsim.compare(SCENARIO, MIXED, sort="cost", prices={"rtx4090": 0.4, "a100": 1.5})
-    assert str(found) == out.rstrip("\n")
+    comparison = roofsim.compare(SCENARIO, MIXED, sort="cost", prices={"rtx4090": 0.4, "a100": 1.5})
+    assert str(comparison) == out.rstrip("\n")
 
 
 def test_json_and_csv_hold_every_row(compare):
@@ -83,14 +83,14 @@ def test_json_and_csv_hold_every_row(compare):
 
 @pytest.mark.parametrize("width", [24, 40, 60, 72, 80, 100, 120, 200])
 def test_no_width_cuts_anything_off(width):
-    found = roofsim.compare(SCENARIO, MIXED)
+    comparison = roofsim.compare(SCENARIO, MIXED)
     out = io.StringIO()
-    print_comparison(Console(file=out, width=width, color_system=None), found)
+    print_comparison(Console(file=out, width=width, color_system=None), comparison)
     text = out.getvalue()
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     solid = "".join(text.split())
-    for row in found:
+    for row in comparison:
         assert row.label.partition("{")[0] in solid
         assert row.step_time is None or roofsim.report.words.seconds(row.step_time).replace(" ", "") in solid
     assert "cannotrun" in solid
@@ -112,10 +112,10 @@ def test_bars_stand_beside_their_labels(tmp_path, monkeypatch):
 
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    found = roofsim.compare(SCENARIO, MIXED)
-    draw_comparison(found, tmp_path / "compare.png")
+    comparison = roofsim.compare(SCENARIO, MIXED)
+    draw_comparison(comparison, tmp_path / "compare.png")
     for axes in drawn[0].axes[1:3]:
-        assert [label.get_text() for label in axes.get_yticklabels()] == [folded(row.label) for row in found]
+        assert [label.get_text() for label in axes.get_yticklabels()] == [folded(row.label) for row in comparison]
         assert any(text.get_text().strip() == "cannot run" for text in axes.texts)
 
 

@@ -22,10 +22,10 @@ def test_what_it_writes_runs_as_it_is(folder, monkeypatch, capsys):
     code, out, _ = run_cli(monkeypatch, capsys, "init")
     assert code == 0
     assert "roofsim run gpt.yaml" in out
-    found = roofsim.run("gpt.yaml")
-    assert found.scenario["workload"]["micro_batch_size"] == 8
-    assert found.scenario["hardware"]["gpu"] == "a100-sxm4-80gb"
-    assert not found.warnings
+    result = roofsim.run("gpt.yaml")
+    assert result.scenario["workload"]["micro_batch_size"] == 8
+    assert result.scenario["hardware"]["gpu"] == "a100-sxm4-80gb"
+    assert not result.warnings
 
 
 def test_every_commented_key_is_one_of_the_schema():

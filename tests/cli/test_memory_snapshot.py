@@ -21,11 +21,11 @@ def cli(monkeypatch, capsys):
         monkeypatch.setattr(sys, "argv", ["roofsim", "memory", *map(str, arguments)])
         try:
             main()
-            found = 0
+            status = 0
         except SystemExit as stop:
-            found = stop.code or 0
+            status = stop.code or 0
         captured = capsys.readouterr()
-        assert found == code, captured.err
+        assert status == code, captured.err
         assert "Traceback" not in captured.err
         return captured.err if code else captured.out
 

@@ -184,26 +184,26 @@ def test_names_that_no_file_can_have(tiny, monkeypatch):
 
 def test_a_full_standard_output(tiny):
     with Path("/dev/full").open("w") as full:
-        found = command("run", tiny, stdout=full, stderr=subprocess.PIPE, capture_output=False)
-    assert found.returncode == 1
-    assert_one_line(found.stderr)
-    assert "No space left on device" in found.stderr
+        process = command("run", tiny, stdout=full, stderr=subprocess.PIPE, capture_output=False)
+    assert process.returncode == 1
+    assert_one_line(process.stderr)
+    assert "No space left on device" in process.stderr
 
 
 def test_a_closed_standard_output(tiny):
-    found = command("run", tiny, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, capture_output=False,
+    process = command("run", tiny, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, capture_output=False,
                     preexec_fn=lambda: os.close(1))  # fmt: skip
-    assert found.returncode == 1
-    assert_one_line(found.stderr)
+    assert process.returncode == 1
+    assert_one_line(process.stderr)
 
 
 def test_a_pipe_that_nobody_reads(tiny):
     reading, writing = os.pipe()
     os.close(reading)
-    found = command("run", tiny, stdout=writing, stderr=subprocess.PIPE, capture_output=False)
+    process = command("run", tiny, stdout=writing, stderr=subprocess.PIPE, capture_output=False)
     os.close(writing)
-    assert found.returncode == 1
-    assert_one_line(found.stderr)
+    assert process.returncode == 1
+    assert_one_line(process.stderr)
 
 
 def test_a_reader_who_leaves_loses_no_file(tiny, tmp_path):

@@ -29,10 +29,10 @@ def called(*words):
 
 
 def test_text(scenario):
-    found = called("timeline", scenario)
-    assert found.exit_code == 0
+    answer = called("timeline", scenario)
+    assert answer.exit_code == 0
     for part in ("stage 0", "stage 1", "1f1b", "vs. slowest", "share exposed", "pipeline"):
-        assert part in found.output
+        assert part in answer.output
 
 
 def test_json(scenario):

@@ -26,14 +26,14 @@ LISTED = "list price of AWS in us-east"
 
 
 def test_each_row_is_what_run_says():
-    found = roofsim.compare(TRAINED, ["a100", "8xh100", "2x(dgx-a100)", "a100{memory.bandwidth=2x}"])
+    comparison = roofsim.compare(TRAINED, ["a100", "8xh100", "2x(dgx-a100)", "a100{memory.bandwidth=2x}"])
     ways = (
         {"gpu": "a100"},
         {"gpu": "h100", "gpus": 8},
         {"gpu": "a100", "gpus": 16, "system": "dgx-a100"},
         {"gpu": "a100", "hardware__override": {"gpu.memory.bandwidth": "2x"}},
     )
-    for row, way in zip(found, ways, strict=True):
+    for row, way in zip(comparison, ways, strict=True):
         wanted = roofsim.run(TRAINED, **way).to_dict()
         wanted.pop("provenance")  # names the card as it was written, which here the row does
         assert {key: row.to_dict()[key] for key in wanted} == wanted
@@ -43,14 +43,14 @@ def test_each_row_is_what_run_says():
 
 
 def test_a_card_without_the_type_says_what_would_run():
-    found = roofsim.compare(TRAINED, ["v100", "a100", "rtx3060"])
-    refused = found["v100"]
+    comparison = roofsim.compare(TRAINED, ["v100", "a100", "rtx3060"])
+    refused = comparison["v100"]
     assert not refused.runs
     assert "no peak for bf16" in refused.reason
     assert refused.alternative.name == "fp16-amp"
     assert refused.alternative.to_dict()["flags"] == "--precision fp16-amp"
-    assert [row.rank for row in found] == [None, 1, 2]
-    assert found.base == "a100-sxm4-80gb"
+    assert [row.rank for row in comparison] == [None, 1, 2]
+    assert comparison.base == "a100-sxm4-80gb"
 
 
 @pytest.mark.parametrize(
@@ -78,14 +78,14 @@ def test_what_would_run_does(scenario, card, name):
     row = roofsim.compare(scenario, [card, "8xa100"])[0]
     assert not row.runs
     assert row.reason
-    found = row.alternative
-    assert found.name == (name or "defaults") or name == ""
+    alternative = row.alternative
+    assert alternative.name == (name or "defaults") or name == ""
     (entry,) = read_cards(card)
     document = entry.on(load_scenario(other, {}))
-    changes = {path.replace(".", "__"): value for path, value in found.changes.items() if value is not None}
+    changes = {path.replace(".", "__"): value for path, value in alternative.changes.items() if value is not None}
     again = roofsim.run(document.data, **changes)
     if name:
-        assert again.step_time == pytest.approx(float(found.result.step_time), rel=1e-12)
+        assert again.step_time == pytest.approx(float(alternative.result.step_time), rel=1e-12)
 
 
 def test_cards_that_no_network_joins_say_how_many_would_run():
@@ -109,11 +109,11 @@ def test_a_wrong_scenario_is_an_error_not_a_table():
 
 
 def test_where_nothing_runs_there_is_a_table_of_reasons():
-    found = roofsim.compare(TRAINED, ["v100", "t4"])
-    assert [row.runs for row in found] == [False, False]
-    assert found.fastest is None
-    assert found.sentence == "None of them runs this scenario."
-    assert "fp16-amp" in str(found)
+    comparison = roofsim.compare(TRAINED, ["v100", "t4"])
+    assert [row.runs for row in comparison] == [False, False]
+    assert comparison.fastest is None
+    assert comparison.sentence == "None of them runs this scenario."
+    assert "fp16-amp" in str(comparison)
 
 
 # -- ranks --------------------------------------------------------------------------------------------------------------
@@ -121,14 +121,14 @@ def test_where_nothing_runs_there_is_a_table_of_reasons():
 
 def test_what_does_not_fit_is_marked_and_never_ranked():
     scenario = {**LARGE, "workload": {**LARGE["workload"], "context_length": 4096}}
-    found = roofsim.compare(scenario, ["rtx3060", "l4", "a100"], sort="speed")
-    small = found["rtx3060"]
+    comparison = roofsim.compare(scenario, ["rtx3060", "l4", "a100"], sort="speed")
+    small = comparison["rtx3060"]
     assert small.runs
     assert not small.fits
     assert (small.rank, small.cost_rank, small.relative) == (None, None, None)
-    assert found.rows[-1] is small
-    assert "no, -" in str(found)
-    assert "rtx3060" not in (found.fastest.label, found.fastest.next)
+    assert comparison.rows[-1] is small
+    assert "no, -" in str(comparison)
+    assert "rtx3060" not in (comparison.fastest.label, comparison.fastest.next)
 
 
 @settings(max_examples=12)
@@ -140,26 +140,26 @@ def test_what_does_not_fit_is_marked_and_never_ranked():
     st.sampled_from(SORTS),
 )  # fmt: skip
 def test_winners_are_first_among_what_fits(cards, sort):
-    found = roofsim.compare(LARGE, cards, sort=sort)
-    fits = [row for row in found if row.fits]
-    state = [(row.runs, row.fits) for row in found]
+    comparison = roofsim.compare(LARGE, cards, sort=sort)
+    fits = [row for row in comparison if row.fits]
+    state = [(row.runs, row.fits) for row in comparison]
     assert sort == "given" or state == sorted(state, reverse=True)
     assert sorted(row.rank for row in fits) == list(range(1, len(fits) + 1))
-    for row in found:
+    for row in comparison:
         assert (row.rank is None) == (row.relative is None) == (not row.fits)
     if fits:
-        assert found.fastest.value == max(row.rate for row in fits)
-        assert found[found.fastest.label].rank == 1
-        assert found[found.base].relative == 1.0
-        assert found.base == fits[0].label
+        assert comparison.fastest.value == max(row.rate for row in fits)
+        assert comparison[comparison.fastest.label].rank == 1
+        assert comparison[comparison.base].relative == 1.0
+        assert comparison.base == fits[0].label
     for row in fits:
-        assert row.relative == pytest.approx(row.rate / found[found.base].rate)
+        assert row.relative == pytest.approx(row.rate / comparison[comparison.base].rate)
         assert row.cost_rank is None or row.market is not None
     if sort in ORDERS and sort != "cost":
         values = [ORDERS[sort](row) for row in fits if ORDERS[sort](row) is not None]
         assert values == sorted(values, reverse=True)
-    for lead in found.cheapest:
-        rivals = [row for row in fits if row.market == found[lead.label].market]
+    for lead in comparison.cheapest:
+        rivals = [row for row in fits if row.market == comparison[lead.label].market]
         assert len(rivals) > 1
         assert lead.value == max(row.units_per_dollar for row in rivals)
 
@@ -184,8 +184,8 @@ def test_speed_counts_all_cards_of_a_row():
 
 def test_one_card_has_no_winner_and_one_that_fits_is_named():
     assert roofsim.compare(SMALL, ["a100"]).sentence == ""
-    found = roofsim.compare(LARGE, ["a100", "rtx3060"])
-    assert found.sentence == "Only a100-sxm4-80gb runs this scenario and fits."
+    comparison = roofsim.compare(LARGE, ["a100", "rtx3060"])
+    assert comparison.sentence == "Only a100-sxm4-80gb runs this scenario and fits."
 
 
 def test_an_unknown_order_names_the_near_ones():
@@ -197,24 +197,26 @@ def test_an_unknown_order_names_the_near_ones():
 
 
 def test_names_of_one_card_make_one_row():
-    found = roofsim.compare(SMALL, ["a100", "a100-sxm4-80gb", "A100", "h100", "dgx-h100", "8xh100", "h100"])
-    assert [row.label for row in found] == ["a100-sxm4-80gb", "h100-sxm5-80gb", "dgx-h100"]
-    assert found[0].asked == ("a100", "a100-sxm4-80gb", "A100")
-    assert "dgx-h100 and 8xh100 are the same hardware (dgx-h100): one row" in found.notes
-    assert "h100 is named more than once" in found.notes
+    comparison = roofsim.compare(SMALL, ["a100", "a100-sxm4-80gb", "A100", "h100", "dgx-h100", "8xh100", "h100"])
+    assert [row.label for row in comparison] == ["a100-sxm4-80gb", "h100-sxm5-80gb", "dgx-h100"]
+    assert comparison[0].asked == ("a100", "a100-sxm4-80gb", "A100")
+    assert "dgx-h100 and 8xh100 are the same hardware (dgx-h100): one row" in comparison.notes
+    assert "h100 is named more than once" in comparison.notes
 
 
 def test_a_files_system_holds_only_its_own_cards(tmp_path):
     path = tmp_path / "s.yaml"
     path.write_text("model: resnet18\nworkload: {phase: forward}\nhardware: {gpu: a100, gpus: 8, system: dgx-a100}\n")
-    found = roofsim.compare(str(path), ["a100", "h100"])
-    assert [row.result.scenario["hardware"]["system"] for row in found] == ["dgx-a100", "dgx-h100"]
-    assert found[1].notes == ("on dgx-h100, as the scenario's dgx-a100 holds other cards",)
+    comparison = roofsim.compare(str(path), ["a100", "h100"])
+    assert [row.result.scenario["hardware"]["system"] for row in comparison] == ["dgx-a100", "dgx-h100"]
+    assert comparison[1].notes == ("on dgx-h100, as the scenario's dgx-a100 holds other cards",)
 
 
 def test_what_ifs_are_rows():
-    found = roofsim.compare(SMALL, ["a100", "a100{memory.bandwidth=2x,peak.fp16=2x}", "a100{memory.bandwidth=-50%}"])
-    slow, fast = found[2], found[1]
+    comparison = roofsim.compare(
+        SMALL, ["a100", "a100{memory.bandwidth=2x,peak.fp16=2x}", "a100{memory.bandwidth=-50%}"]
+    )
+    slow, fast = comparison[2], comparison[1]
     assert slow.relative < 1.0 < fast.relative
     assert fast.label == "a100-sxm4-80gb{memory.bandwidth=2x,peak.fp16=2x}"
     assert fast.result.scenario["hardware"]["override"] == {"gpu.memory.bandwidth": "2x", "gpu.peak.fp16": "2x"}
@@ -224,46 +226,49 @@ def test_what_ifs_are_rows():
 
 
 def test_costs_are_ranked_among_prices_that_can_be_compared():
-    found = roofsim.compare(SMALL, ["a100", "h100", "rtx4090", "rtx5090", "mi300x", "rtx3060"])
-    by_market = {lead.market: {lead.label, lead.next} for lead in found.cheapest}
+    comparison = roofsim.compare(SMALL, ["a100", "h100", "rtx4090", "rtx5090", "mi300x", "rtx3060"])
+    by_market = {lead.market: {lead.label, lead.next} for lead in comparison.cheapest}
     assert by_market[LISTED] == {"a100-sxm4-80gb", "h100-sxm5-80gb"}
     assert set(by_market) == {LISTED, "offer of specialised clouds (mean of offers, everfir/gpu-database)"}
-    assert found["mi300x"].cost_rank is None
-    assert found["rtx3060"].cost_rank is None
+    assert comparison["mi300x"].cost_rank is None
+    assert comparison["rtx3060"].cost_rank is None
     for text in (
         "a: list price of AWS in us-east, 2025-06",
         "b: offer of specialised clouds",
         "2026-09",
         "Cheapest by",
     ):
-        assert text in str(found)
+        assert text in str(comparison)
 
 
 def test_prices_that_cannot_be_compared_give_no_rank():
-    found = roofsim.compare(SMALL, ["a100", "rtx4090"])
-    assert found.cheapest == ()
-    assert "No rank by cost: these prices cannot be compared (list price of AWS in us-east; offer of" in found.sentence
+    comparison = roofsim.compare(SMALL, ["a100", "rtx4090"])
+    assert comparison.cheapest == ()
+    assert (
+        "No rank by cost: these prices cannot be compared (list price of AWS in us-east; offer of"
+        in comparison.sentence
+    )
 
 
 def test_own_prices_replace_published_ones_and_compare_among_themselves():
-    found = roofsim.compare(SMALL, ["a100", "8xh100", "rtx4090"], prices={"h100": 2.5, "rtx4090": "0.40 USD/h"})
-    assert found["8xh100"].result.cost["usd_per_hour"] == pytest.approx(20.0)
-    assert found["rtx4090"].result.cost["price"] == "your own price"
-    (lead,) = found.cheapest
+    comparison = roofsim.compare(SMALL, ["a100", "8xh100", "rtx4090"], prices={"h100": 2.5, "rtx4090": "0.40 USD/h"})
+    assert comparison["8xh100"].result.cost["usd_per_hour"] == pytest.approx(20.0)
+    assert comparison["rtx4090"].result.cost["price"] == "your own price"
+    (lead,) = comparison.cheapest
     assert {lead.label, lead.next} == {"8xh100-sxm5-80gb", "rtx4090"}
-    assert found["a100"].cost_rank is None
+    assert comparison["a100"].cost_rank is None
 
 
 def test_a_node_has_a_price_of_its_own():
-    found = roofsim.compare(SMALL, ["2x(dgx-h100)", "a100"], prices={"dgx-h100": 20})
-    assert found[0].result.cost["usd_per_hour"] == pytest.approx(40.0)
+    comparison = roofsim.compare(SMALL, ["2x(dgx-h100)", "a100"], prices={"dgx-h100": 20})
+    assert comparison[0].result.cost["usd_per_hour"] == pytest.approx(40.0)
 
 
 def test_a_changed_card_has_no_price_to_compare_but_its_own():
     cards = ["a100", "h100", "a100{memory.bandwidth=2x}"]
-    found = roofsim.compare(SMALL, cards)
-    assert found[2].cost_rank is None
-    assert "of the card unchanged" in str(found)
+    comparison = roofsim.compare(SMALL, cards)
+    assert comparison[2].cost_rank is None
+    assert "of the card unchanged" in str(comparison)
     alone = roofsim.compare(SMALL, ["a100", "a100{memory.bandwidth=2x}"]).sentence
     assert "No rank by cost: fewer than two prices are known" in alone
     stated = roofsim.compare(SMALL, cards, prices={"a100": 1.0, "h100": 2.0, "a100{memory.bandwidth=2x}": 3.0})
@@ -275,29 +280,29 @@ def test_a_changed_card_has_no_price_to_compare_but_its_own():
 
 
 def test_the_object_has_plain_data_rows_and_words():
-    found = roofsim.compare(TRAINED, ["v100", "a100", "h100"])
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    comparison = roofsim.compare(TRAINED, ["v100", "a100", "h100"])
+    data = json.loads(json.dumps(comparison.to_dict(), allow_nan=False))
     assert data["schema"] == "roofsim/compare/1"
     assert [row["feasible"] for row in data["rows"]] == [False, True, True]
     assert data["fastest"]["label"] == "h100-sxm5-80gb"
-    rows = found.to_rows()
-    assert [row["label"] for row in rows] == [row.label for row in found]
-    assert rows[1]["memory.peak"] == found[1].result.memory.device_total
+    rows = comparison.to_rows()
+    assert [row["label"] for row in rows] == [row.label for row in comparison]
+    assert rows[1]["memory.peak"] == comparison[1].result.memory.device_total
     assert rows[0]["step_time"] is None
     assert rows[0]["alternative.name"] == "fp16-amp"
     assert not any(isinstance(value, dict) for row in rows for value in row.values())
-    assert "\n" not in repr(found)
-    assert "h100-sxm5-80gb" in repr(found)
-    assert found._repr_html_().count("<tr>") == 4
+    assert "\n" not in repr(comparison)
+    assert "h100-sxm5-80gb" in repr(comparison)
+    assert comparison._repr_html_().count("<tr>") == 4
     assert len(list(csv.DictReader(io.StringIO(rows_to_csv([flat(row) for row in data["rows"]]))))) == 3
 
 
 def test_rows_are_found_by_place_label_and_as_written():
-    found = roofsim.compare(SMALL, "a100,8xh100")
-    assert len(found) == 2
-    assert found[1] is found["8xh100"] is found["8xh100-sxm5-80gb"]
+    comparison = roofsim.compare(SMALL, "a100,8xh100")
+    assert len(comparison) == 2
+    assert comparison[1] is comparison["8xh100"] is comparison["8xh100-sxm5-80gb"]
     with pytest.raises(KeyError, match="no row 'b200'"):
-        found["b200"]
+        comparison["b200"]
 
 
 def test_without_cards_five_usual_ones_are_compared():
@@ -309,30 +314,30 @@ def test_without_cards_five_usual_ones_are_compared():
             yield card
 
     document = load_scenario(SMALL, {})
-    found = compare_document(document, [], resolve_document, answer, progress=watched)
-    assert len(found) == len(seen) == 5
+    comparison = compare_document(document, [], resolve_document, answer, progress=watched)
+    assert len(comparison) == len(seen) == 5
 
 
 def test_the_sentence_counts_what_the_columns_count():
     """A pass of a denoiser is a step towards an image."""
-    found = roofsim.compare({"model": "sd15-unet", "workload": {"phase": "forward"}}, ["a100", "t4"])
-    assert "times the steps/s of" in found.sentence
+    comparison = roofsim.compare({"model": "sd15-unet", "workload": {"phase": "forward"}}, ["a100", "t4"])
+    assert "times the steps/s of" in comparison.sentence
     trained = roofsim.compare({"model": "sd15-unet", "workload": {"precision": "fp16"}}, ["a100", "h100"])
     assert "times the images/s of" in trained.sentence
 
 
 def test_a_margin_is_never_one_times():
     """Cards that wait for the same host differ by a thousandth."""
-    found = roofsim.compare(
+    comparison = roofsim.compare(
         {"model": "llama3-8b", "workload": {"phase": "decode"}}, ["a100", "a100{memory.bandwidth=0.9x}"]
     )
-    assert 1.0 < found.fastest.factor < 1.005
-    assert ", less than 0.5 % ahead of " in found.sentence
-    assert " 1 times " not in found.sentence
+    assert 1.0 < comparison.fastest.factor < 1.005
+    assert ", less than 0.5 % ahead of " in comparison.sentence
+    assert " 1 times " not in comparison.sentence
 
 
 @pytest.mark.parametrize(("model", "unit"), [("dlrm", "samples"), ("resnet18", "images"), ("gpt", "tokens")])
 def test_columns_and_sentence_have_the_unit_of_the_model(model, unit):
-    found = roofsim.compare(model, ["a100", "a100{memory.bandwidth=0.5x}"], prices={"a100": 2.0})
-    assert f"{unit}/s" in str(found)
-    assert {"tokens/s", "images/s", "samples/s"} & set(str(found).split()) == {f"{unit}/s"}
+    comparison = roofsim.compare(model, ["a100", "a100{memory.bandwidth=0.5x}"], prices={"a100": 2.0})
+    assert f"{unit}/s" in str(comparison)
+    assert {"tokens/s", "images/s", "samples/s"} & set(str(comparison).split()) == {f"{unit}/s"}

@@ -33,9 +33,9 @@ SYSTEMS = (
 
 @cache
 def fabric(system):
-    found = validate(System, catalog.load("system", system))
-    gpu = validate(Gpu, catalog.load("gpu", found.gpu))
-    return fabric_of(found, gpu, gpu.architecture)
+    node = validate(System, catalog.load("system", system))
+    gpu = validate(Gpu, catalog.load("gpu", node.gpu))
+    return fabric_of(node, gpu, gpu.architecture)
 
 
 kinds = st.sampled_from(KINDS)

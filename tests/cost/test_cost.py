@@ -53,8 +53,8 @@ def test_arrays_price_like_their_elements(points):
     whole = price(flops, 1e12, traffic, 1e12, 1e-6, NORM)
     for index, (f, t) in enumerate(points):
         one = price(f, 1e12, t, 1e12, 1e-6, NORM)
-        found = (whole.time[index], whole.compute[index], whole.memory_bandwidth[index])
-        assert found == pytest.approx((one.time, one.compute, one.memory_bandwidth), rel=1e-12)
+        element = (whole.time[index], whole.compute[index], whole.memory_bandwidth[index])
+        assert element == pytest.approx((one.time, one.compute, one.memory_bandwidth), rel=1e-12)
 
 
 def test_kernels_priced_together_and_one_by_one_agree():
@@ -117,8 +117,8 @@ def test_a_library_that_searched_kernels_takes_winograd_ones_for_weight_gradient
         for year in (2020.1, 2022.7)
     )
     count = {
-        name: sum(name in work.compute_keys for _, work in found.priced[0].works)
-        for name, found in (("winograd_searched", old), ("winograd", new))
+        name: sum(name in work.compute_keys for _, work in evaluation.priced[0].works)
+        for name, evaluation in (("winograd_searched", old), ("winograd", new))
     }
     assert count["winograd_searched"] * 2 == count["winograd"] * 3 > 0
     assert old.step.step < new.step.step
@@ -126,8 +126,8 @@ def test_a_library_that_searched_kernels_takes_winograd_ones_for_weight_gradient
 
 def test_batch_norm_is_slower_per_byte_with_narrow_elements_and_channels_first():
     kinds = {
-        frozenset(work.bandwidth_key for _, work in found.priced[0].works if "batch" in work.bandwidth_key)
-        for found in (
+        frozenset(work.bandwidth_key for _, work in evaluation.priced[0].works if "batch" in work.bandwidth_key)
+        for evaluation in (
             evaluated("resnet50", micro_batch_size=8, precision=precision, memory_format=layout)
             for precision in ("fp32", "fp16-amp")
             for layout in ("channels_first", "channels_last")

@@ -39,9 +39,9 @@ def ops(evaluation, kind):
     ],
 )
 def test_encoders_get_the_fused_kernel_where_it_runs(gpu, precision, length, fused):
-    found = priced(gpu=gpu, precision=precision, sequence_length=length)
-    assert bool(ops(found, Attention)) is fused
-    assert bool(ops(found, Softmax)) is not fused
+    evaluation = priced(gpu=gpu, precision=precision, sequence_length=length)
+    assert bool(ops(evaluation, Attention)) is fused
+    assert bool(ops(evaluation, Softmax)) is not fused
 
 
 def test_vision_transformers_count_patches_and_the_class_token():
@@ -97,16 +97,18 @@ def test_arrays_of_prompts_give_what_their_elements_give():
 def served(model, engine, precision="fp8", facts=None, **sizes):
     workload = {"phase": "prefill", "batch_size": 4, "prompt_length": 2048, **sizes}
     workload |= {"engine": engine, "precision": precision, "engine_facts": facts or {}}
-    found = evaluate(resolve({"model": model, "workload": workload, "hardware": {"gpu": "h100"}})).priced[0]
-    return {found.graph.ops[place].name: (found.graph.ops[place], work) for place, work in found.works}
+    priced_graph = evaluate(resolve({"model": model, "workload": workload, "hardware": {"gpu": "h100"}})).priced[0]
+    return {
+        priced_graph.graph.ops[place].name: (priced_graph.graph.ops[place], work) for place, work in priced_graph.works
+    }
 
 
 def test_merged_projections_convert_their_input_once():
     def converted(**more):
-        found = served("llama3-8b", "sglang", **more).values()
+        kernels = served("llama3-8b", "sglang", **more).values()
         return [
             op.inputs[0]
-            for op, work in found
+            for op, work in kernels
             if isinstance(op, Cast) and work.launches and op.within(Purpose.SELF_ATTENTION)
         ]
 
@@ -117,15 +119,15 @@ def test_merged_projections_convert_their_input_once():
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_rows_of_experts_are_summed_in_one_kernel(engine):
-    found = served("mixtral-8x7b", engine, "bf16")
-    rows = found["layers.experts.down.matmul"][0].outputs[0].bytes
+    served_kernels = served("mixtral-8x7b", engine, "bf16")
+    rows = served_kernels["layers.experts.down.matmul"][0].outputs[0].bytes
 
     def within(kernels, purpose):
         return [work for op, work in kernels.values() if op.within(purpose) and not isinstance(op, Matmul)]
 
-    combined = [work.traffic for work in within(found, Purpose.COMBINE)]
+    combined = [work.traffic for work in within(served_kernels, Purpose.COMBINE)]
     assert rows <= sum(combined) <= 1.51 * rows  # two rows a token are read, one may be written here
-    assert [work.launches for work in within(found, Purpose.ROUTER)] == [1.0]
+    assert [work.launches for work in within(served_kernels, Purpose.ROUTER)] == [1.0]
     eager = served("mixtral-8x7b", "huggingface", "bf16")
     assert sum(work.traffic for work in within(eager, Purpose.COMBINE)) > 3.0 * rows
 

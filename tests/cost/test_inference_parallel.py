@@ -152,15 +152,15 @@ def test_a_batch_that_is_split_keeps_all_stages_busy():
 
 def test_pipeline_messages():
     """Three stages hand 16 tokens on twice; a split one goes in parts to the tensor ranks."""
-    found = {}
+    seconds = {}
     for way in ("whole", "split"):
         evaluation = decode({"pipeline": 4, "tensor": 2}, batch=64, pipeline_message=way)
         sends = [
             op for stage in evaluation.program.stages for op in stage.graph if getattr(op, "function", "") == "send"
         ]
         assert {op.message() for op in sends} == {16 * 4096 * 2}
-        found[way] = shown(evaluation)
-    assert found["split"] <= found["whole"]
+        seconds[way] = shown(evaluation)
+    assert seconds["split"] <= seconds["whole"]
 
 
 def test_memory_of_stages():
@@ -170,11 +170,11 @@ def test_memory_of_stages():
         prefill(layout, batch=8, engine="vllm", gpu="h100", prefill_chunk=None, **facts)
         for layout in ({}, {"pipeline": 4})
     )
-    caches = [found.components["key_value_cache"] for found in split.profiles]
+    caches = [profile.components["key_value_cache"] for profile in split.profiles]
     assert caches == [alone.profiles[0].components["key_value_cache"] / 4] * len(caches)
     weights = sum(
-        found.components["parameters"] * stage.positions
-        for stage, found in zip(split.program.stages, split.profiles, strict=True)
+        profile.components["parameters"] * stage.positions
+        for stage, profile in zip(split.program.stages, split.profiles, strict=True)
     )
     assert weights == pytest.approx(alone.profiles[0].components["parameters"], rel=1e-3)
 

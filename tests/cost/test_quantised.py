@@ -44,18 +44,18 @@ def seconds(*args, **extra):
 def products(*args, **extra):
     evaluation = evaluate(resolve(request(*args, **extra)))
     graph = evaluation.program.stages[0].graph
-    found = {}
+    works = {}
     for index, work in evaluation.priced[0].works:
         op = graph.ops[index]
         if isinstance(op, Matmul) and op.inputs[1].role is Role.PARAMETER:
-            found.setdefault(op.name, []).append(work)
-    return found
+            works.setdefault(op.name, []).append(work)
+    return works
 
 
 @pytest.mark.parametrize(("gpu", "precision", "tokens", "rate"), PUBLISHED)
 def test_published_decodes(gpu, precision, tokens, rate):
-    found = seconds(precision, gpu=gpu, context_length=0, output_length=tokens)
-    assert 1.0 / found == pytest.approx(rate, rel=0.15)
+    step_time = seconds(precision, gpu=gpu, context_length=0, output_length=tokens)
+    assert 1.0 / step_time == pytest.approx(rate, rel=0.15)
 
 
 @pytest.mark.parametrize(("engine", "names"), LADDER.items())
@@ -131,9 +131,9 @@ def test_arrays_of_batches_price_as_single_ones(precision, engine):
     many = dataclasses.replace(
         scenario, workload=scenario.workload.model_copy(update={"micro_batch_size": batches, "batch_size": batches})
     )
-    found = evaluate(many).step.step
+    together = evaluate(many).step.step
     each = [seconds(precision, engine=engine, gpu=gpu, batch_size=int(batch)) for batch in batches]
-    np.testing.assert_allclose(np.ravel(found), each, rtol=1e-9)
+    np.testing.assert_allclose(np.ravel(together), each, rtol=1e-9)
 
 
 def test_a_card_with_wide_memory_is_held_by_its_units():

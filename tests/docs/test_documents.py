@@ -106,7 +106,7 @@ def test_doctests():
 
     tried = 0
     for module in pkgutil.walk_packages(roofsim.__path__, "roofsim."):
-        found = doctest.testmod(importlib.import_module(module.name))
-        assert found.failed == 0, module.name
-        tried += found.attempted
+        outcome = doctest.testmod(importlib.import_module(module.name))
+        assert outcome.failed == 0, module.name
+        tried += outcome.attempted
     assert tried > 25

@@ -6,7 +6,10 @@ from functools import cache
 
 import pytest
 
+from roofsim.api import resolve
 from roofsim.errors import UnknownNameError
+from roofsim.graph.rename import renamed
+from roofsim.program import build
 from roofsim.spec import catalog
 from roofsim_evidence.multi_gpu import ablation
 from roofsim_evidence.multi_gpu.cases import load_multi_cases
@@ -52,3 +55,13 @@ def test_page_lists_what_moves():
 def test_unknown_name():
     with pytest.raises(UnknownNameError, match=r"unknown mechanism 'buble'\. Did you mean 'bubble'"):
         ablation.mechanisms_named(["buble"])
+
+
+def test_ops_are_told_by_what_they_do_and_not_by_their_names():
+    workload = {"engine": "pytorch-fsdp", "micro_batch_size": 1, "global_batch_size": 16, "sequence_length": 64}
+    scenario = {"model": "gpt2-124m", "workload": workload, "parallel": {"sharding": "full"}}
+    (stage,) = build(resolve(scenario | {"hardware": {"gpu": "a100", "gpus": 4}})).stages
+    for name, count in (("copies", 6), ("accumulation", 16)):
+        idle = BY_NAME[name].off.idle
+        assert [idle(op) for op in stage.graph] == [idle(op) for op in renamed(stage.graph, lambda name: f"x{name}x")]
+        assert sum(map(idle, stage.graph)) == count

@@ -56,9 +56,9 @@ def test_a_fit_finds_constants_again():
     paths = (("links", "nvlink3", "efficiency"), ("links", "nvlink3", "step"))
     from dataclasses import replace
 
-    found = _fitted(replace(table, seconds=seconds), start(), Block(paths, rows))
-    assert get(found, paths[0]) == pytest.approx(0.7, rel=0.02)
-    assert get(found, paths[1]) == pytest.approx(2e-6, rel=0.05)
+    constants = _fitted(replace(table, seconds=seconds), start(), Block(paths, rows))
+    assert get(constants, paths[0]) == pytest.approx(0.7, rel=0.02)
+    assert get(constants, paths[1]) == pytest.approx(2e-6, rel=0.05)
 
 
 def test_written_constants_read_back(tmp_path):

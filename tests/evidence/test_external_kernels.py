@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from roofsim.calibrate.kernel_fit import class_of, predict
-from roofsim.calibrate.kernel_table import SIZES, Group
+from roofsim.calibrate.kernels.fit import class_of, predict
+from roofsim.calibrate.kernels.table import SIZES, Group
 from roofsim.errors import SpecError
 from roofsim.spec import catalog
 from roofsim_evidence.external_kernels import reader as aiconfigurator
@@ -75,8 +75,8 @@ class JsonReader:
 
     @staticmethod
     def read_table(path, columns=None):
-        found = json.loads(path.read_text())
-        return JsonTable({name: JsonColumn(found[name]) for name in columns or found})
+        data = json.loads(path.read_text())
+        return JsonTable({name: JsonColumn(data[name]) for name in columns or data})
 
     @classmethod
     def read_schema(cls, path):
@@ -153,8 +153,8 @@ def test_a_row_of_each_table(write, name, row, op, dtype, sizes, other):
     chunk = only(write(name, [row | {"latency": LATENCY}]), counts)
     assert chunk.table.groups == (Group("gh200-96gb", op, dtype, "trtllm"),)
     assert chunk.table.seconds == pytest.approx([LATENCY * MILLI])
-    found = {key: float(column[0]) for key, column in chunk.table.sizes.items()}
-    assert found == {key: float(sizes.get(key, found[key])) for key in SIZES}
+    first = {key: float(column[0]) for key, column in chunk.table.sizes.items()}
+    assert first == {key: float(sizes.get(key, first[key])) for key in SIZES}
     assert chunk.table.other[0].items() >= other.items()
     assert counts.read == {("gh200-96gb", name): 1}
 
@@ -241,12 +241,12 @@ def ratios(tally):
 def test_a_card_with_constants_of_its_own_and_one_that_is_lent_some(write):
     write("gemm_perf", products("h100-sxm5-80gb", "trtllm", "h100-sxm5-80gb"), "h100_sxm")
     folder = write("gemm_perf", products("l4", "vllm", "h100-sxm5-80gb", rows=5), "l4", "vllm")
-    found = ratios(examine(folder).shipped)
-    (own,) = [key for key in found if key.basis == "own"]
-    (new,) = [key for key in found if key.basis != "own"]
+    measured_ratios = ratios(examine(folder).shipped)
+    (own,) = [key for key in measured_ratios if key.basis == "own"]
+    (new,) = [key for key in measured_ratios if key.basis != "own"]
     assert own.group.gpu == "h100-sxm5-80gb"
-    assert found[own] == pytest.approx(1.0, abs=1e-5)
-    assert len(found[own]) == 120
+    assert measured_ratios[own] == pytest.approx(1.0, abs=1e-5)
+    assert len(measured_ratios[own]) == 120
     # The L4 has measured kernels, in fp32 only: others lend.
     assert (new.basis, new.group.gpu) == ("lent", "l4")
 
@@ -254,20 +254,20 @@ def test_a_card_with_constants_of_its_own_and_one_that_is_lent_some(write):
 def test_a_card_without_measured_kernels_is_lent_its_sisters(write):
     folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", factor=0.8))
     tally = examine(folder).shipped
-    ((key, found),) = ratios(tally).items()
+    ((key, errors),) = ratios(tally).items()
     assert key.basis == "new card"
     assert tally.donors[key] == ("h100-sxm5-80gb", "h200-sxm-141gb")
-    assert np.median(found) == pytest.approx(1.25, rel=0.05)
+    assert np.median(errors) == pytest.approx(1.25, rel=0.05)
 
 
 def test_a_measured_card_is_scored_with_constants_of_the_others_too(write):
     folder = write("gemm_perf", products("arc-pro-b60", "vllm", "arc-pro-b60"), "b60", "vllm")
-    found = examine(folder, refit=True)
-    ((key, errors),) = ratios(found.left_out).items()
+    examination = examine(folder, refit=True)
+    ((key, errors),) = ratios(examination.left_out).items()
     assert (key.basis, key.group.gpu) == ("new card", "arc-pro-b60")
-    assert "arc-pro-b60" not in found.left_out.donors[key]
+    assert "arc-pro-b60" not in examination.left_out.donors[key]
     assert np.median(np.abs(errors - 1.0)) > 0.1
-    assert "## Each card with constants of the other cards only" in page(found, "test").text
+    assert "## Each card with constants of the other cards only" in page(examination, "test").text
 
 
 def test_kernels_that_nobody_can_lend_to_are_counted(write):
@@ -278,15 +278,15 @@ def test_kernels_that_nobody_can_lend_to_are_counted(write):
 
 def test_a_fresh_fit_recovers_a_slower_card_on_rows_that_it_did_not_see(write):
     folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", factor=1.5, rows=300))
-    found = examine(folder, refit=True)
-    ((key, again),) = ratios(found.refit).items()
-    fitted = found.refit.fitted[key]
+    examination = examine(folder, refit=True)
+    ((key, again),) = ratios(examination.refit).items()
+    fitted = examination.refit.fitted[key]
     assert 10 < fitted <= 40
     assert len(again) == 300 - fitted
     assert (
         np.median(np.abs(again - 1.0))
         < 0.06
-        < np.median(np.abs(ratios(found.shipped)[key._replace(basis="new card")] - 1.0))
+        < np.median(np.abs(ratios(examination.shipped)[key._replace(basis="new card")] - 1.0))
     )
 
 
@@ -296,10 +296,10 @@ def test_products_timed_with_their_host_are_told_apart_and_not_fitted(write):
     table = only(folder).table
     assert host_bound(table, 0)
     assert not thinned(table).any()
-    found = examine(folder, refit=True)
-    assert found.refit is None
-    assert [key.host_bound for key in found.shipped.ratios] == [True]
-    assert "| gh200-96gb | gemm, host-bound | 120 |" in page(found, "test").text
+    examination = examine(folder, refit=True)
+    assert examination.refit is None
+    assert [key.host_bound for key in examination.shipped.ratios] == [True]
+    assert "| gh200-96gb | gemm, host-bound | 120 |" in page(examination, "test").text
 
 
 def test_thinning_spreads_over_the_sizes(write):
@@ -417,7 +417,7 @@ def test_rows_to_fit_are_drawn(write, evidence):
     folder = write("gemm_perf", products("h200-sxm-141gb", "trtllm", "h100-sxm5-80gb", rows=60), system="h200_sxm")
     code, out, _ = evidence("fit", "external-kernels", "--data", folder, "--sample")
     assert code == 0
-    assert out.startswith("aiconfigurator:trtllm-1.0.0,H200-SXM,gemm,")
+    assert out.startswith("aiconfigurator:trtllm-1.0.0,h200-sxm-141gb,gemm,")
 
 
 def test_a_folder_that_is_not_there_is_named(evidence):

@@ -53,7 +53,7 @@ def test_every_switch_is_an_ablation_and_all_are_on():
 
 def test_one_case_one_score_one_prediction():
     """A name of a class says one thing, in roofsim and its evidence together."""
-    found: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     for path in [*MODULES, *(checkout() / "roofsim").rglob("*.py")]:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ClassDef) and node.name in (
@@ -64,9 +64,9 @@ def test_one_case_one_score_one_prediction():
                 "DocsPage",
                 "Subject",
             ):
-                found.setdefault(node.name, []).append(str(path))
-    assert all(len(paths) == 1 for paths in found.values()), found
-    assert {"Case", "Score", "Prediction"} <= set(found)
+                places.setdefault(node.name, []).append(str(path))
+    assert all(len(paths) == 1 for paths in places.values()), places
+    assert {"Case", "Score", "Prediction"} <= set(places)
 
 
 def test_templates_name_commands_that_there_are():

@@ -24,7 +24,7 @@ SOME = QUICK[::23] + [case for case in PRICED if case.source == "lambda-diffuser
 
 
 @pytest.fixture(scope="module")
-def found():
+def predictions():
     return predict_all(SOME)
 
 
@@ -39,8 +39,8 @@ def test_names_are_unique_and_every_case_says_where_it_is_from():
     assert {case.quantity for case in CASES} == set(SHORT)
 
 
-def test_what_is_priced_on_one_gpu_has_a_number(found):
-    rows, unpriced = found
+def test_what_is_priced_on_one_gpu_has_a_number(predictions):
+    rows, unpriced = predictions
     assert not unpriced
     assert all(np.isfinite(row.predicted) and row.predicted > 0.0 for row in rows)
     assert np.median([abs(row.error) for row in rows]) < 0.2
@@ -57,25 +57,25 @@ def test_servers_are_predicted_by_serve(quantity):
         assert low < row.predicted < high
 
 
-def test_widths_hold_what_they_say(found):
-    rows = times(found[0])
+def test_widths_hold_what_they_say(predictions):
+    rows = times(predictions[0])
     width = half_width(rows)
     inside = np.mean([abs(np.log1p(row.error)) <= width for row in rows])
     assert 0.75 <= inside <= 0.9
 
 
-def test_files_are_what_the_schema_reads(found):
+def test_files_are_what_the_schema_reads(predictions):
     import yaml
 
-    rows = found[0]
+    rows = predictions[0]
     written = validate(InferenceSpreads, from_mapping(yaml.safe_load(text_of(rows)), "written"))
     assert written.one_gpu == widths(rows)["one_gpu"]
     assert written.engines == engine_widths(rows)
 
 
-def test_intervals_are_those_of_the_engine(found):
+def test_intervals_are_those_of_the_engine(predictions):
     table = shipped()
-    for row in times(found[0]):
+    for row in times(predictions[0]):
         own = row.case.regime in table.engines.get(row.case.software, {})
         changed = "override" in row.case.scenario["hardware"]  # a card or host that is not as shipped: wider
         if row.interval is None or not own or changed or row.architecture not in table.architectures:
@@ -84,9 +84,9 @@ def test_intervals_are_those_of_the_engine(found):
         assert row.interval[0] == pytest.approx(row.predicted * np.exp(-width))
 
 
-def test_page_has_a_line_for_every_engine(found):
-    text = page(*found).text
-    assert all(f"| {row.case.software}, {row.case.regime} |" in text for row in times(found[0]))
+def test_page_has_a_line_for_every_engine(predictions):
+    text = page(*predictions).text
+    assert all(f"| {row.case.software}, {row.case.regime} |" in text for row in times(predictions[0]))
 
 
 def test_fits_begin_at_the_shipped_constants():

@@ -81,8 +81,8 @@ def test_errors_do_not_grow(rows):
 def test_shipped_widths_are_those_of_the_rows(rows):
     spreads = memory_spreads.shipped()
     for regime, parts in widths(rows).items():
-        found = spreads.widths(regime).model_dump()
-        assert found == pytest.approx(parts, rel=0.05)
+        shipped = spreads.widths(regime).model_dump()
+        assert shipped == pytest.approx(parts, rel=0.05)
         engines = {row.case.engine for row in rows if row.case.regime == regime}
         assert set(spreads.engines[regime]) == engines <= set(catalog.names("engine"))
     assert "schema: 1" in text_of(rows)

@@ -52,8 +52,8 @@ def test_intervals_are_at_least_those_of_measured_layouts(rows):
 def test_files_are_what_the_schema_reads(rows):
     import yaml
 
-    found = validate(ManyGpus, from_mapping(yaml.safe_load(text_of(rows)), "written"))
-    assert found.sharded == widths(rows)["sharded"]
+    read = validate(ManyGpus, from_mapping(yaml.safe_load(text_of(rows)), "written"))
+    assert read.sharded == widths(rows)["sharded"]
 
 
 def test_page_has_a_line_for_every_set(rows):

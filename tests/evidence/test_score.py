@@ -48,15 +48,15 @@ def rows_of(*errors):
 
 
 def test_a_score_says_what_it_says():
-    found = score(rows_of(0.1, -0.2, 0.3, 0.05, -0.1))
-    assert found.n == 5
-    assert found.median == pytest.approx(0.1)
-    assert found.mean == pytest.approx(0.15)
-    assert found.p90 == pytest.approx(0.26)
-    assert found.worst == pytest.approx(0.3)
-    assert found.bias == pytest.approx(0.05)
-    assert found.rank is None  # all measured the same
-    assert found.coverage is None
+    scored = score(rows_of(0.1, -0.2, 0.3, 0.05, -0.1))
+    assert scored.n == 5
+    assert scored.median == pytest.approx(0.1)
+    assert scored.mean == pytest.approx(0.15)
+    assert scored.p90 == pytest.approx(0.26)
+    assert scored.worst == pytest.approx(0.3)
+    assert scored.bias == pytest.approx(0.05)
+    assert scored.rank is None  # all measured the same
+    assert scored.coverage is None
 
 
 def test_a_score_of_nothing_is_refused():
@@ -141,20 +141,20 @@ def test_cards_are_ranked_by_samples_per_second_once_each():
         for gpu, times in measured.items()
         for index, seconds in enumerate(times)
     ]
-    (found,) = rank_cards(rows)
-    assert found.cards == 4
-    assert found.spearman == pytest.approx(0.8)
-    assert found.swapped is not None
-    assert found.swapped[:2] == ("v100", "a100")
+    (ranking,) = rank_cards(rows)
+    assert ranking.cards == 4
+    assert ranking.spearman == pytest.approx(0.8)
+    assert ranking.swapped is not None
+    assert ranking.swapped[:2] == ("v100", "a100")
 
 
 def test_equal_scenarios_of_two_versions_are_one_line():
     old, new = case_of("old", 1.2, year=2020), case_of("new", 1.0)
     released = {**new.scenario, "workload": {**new.scenario["workload"], "engine_facts": {"library_released": 2022.5}}}
     rows = [row_of(1.1, old), row_of(1.0, replace(new, scenario=released)), row_of(1.0, case_of("else", gpu="t4"))]
-    (found,) = software_ages(rows)
-    assert found.spread == pytest.approx(0.2)
-    assert list(found.measured) == ["2020 pytorch", "2022 pytorch"]
+    (age,) = software_ages(rows)
+    assert age.spread == pytest.approx(0.2)
+    assert list(age.measured) == ["2020 pytorch", "2022 pytorch"]
 
 
 def test_predictions_without_the_card_hold_until_a_shipped_one_moves(tmp_path, monkeypatch):

@@ -32,11 +32,11 @@ def table():
 
 
 def test_the_table_prices_as_pricing_does(table):
-    found = predict(table, shipped())
+    predicted = predict(table, shipped())
     expected = [float(case.evaluate().step.step) for case in SOME]
     # The table averages power over the step, pricing holds long products to it one by one: BERT in TF32 on an H100, 2 %.
-    assert found == pytest.approx(expected, rel=0.025)
-    assert np.median(np.abs(found / expected - 1.0)) < 1e-9
+    assert predicted == pytest.approx(expected, rel=0.025)
+    assert np.median(np.abs(predicted / expected - 1.0)) < 1e-9
 
 
 def test_a_table_of_some_steps_predicts_the_same(table):
@@ -107,10 +107,10 @@ def test_spreads_hold_the_share_they_say():
     generator = np.random.default_rng(1)
     parts = generator.dirichlet(np.ones(len(GROUPS) + 2), size=500)
     logs = generator.normal(size=500) * np.sqrt(0.05**2 + (parts[:, 0] * 0.4) ** 2)
-    found = _fit(parts, logs)
-    widths = np.array([spread(dict(zip(found.groups, row, strict=True)), found) for row in parts])
-    assert np.mean(np.abs(logs) <= found.quantile * widths) == pytest.approx(COVERAGE, abs=0.01)
-    assert max(found.groups, key=found.groups.get) == next(iter(GROUPS))
+    spreads = _fit(parts, logs)
+    widths = np.array([spread(dict(zip(spreads.groups, row, strict=True)), spreads) for row in parts])
+    assert np.mean(np.abs(logs) <= spreads.quantile * widths) == pytest.approx(COVERAGE, abs=0.01)
+    assert max(spreads.groups, key=spreads.groups.get) == next(iter(GROUPS))
 
 
 def test_shares_sum_to_one():

@@ -25,8 +25,8 @@ def workloads(path):
 
 def stated(workload):
     """Return an engine with the facts of its scenario."""
-    found = choose(workload["engine"], Place("measurements")).stated
-    return found.with_facts(Engine, workload.get("engine_facts", {}), lambda _: Place("measurements")).read(Engine)
+    engine = choose(workload["engine"], Place("measurements")).stated
+    return engine.with_facts(Engine, workload.get("engine_facts", {}), lambda _: Place("measurements")).read(Engine)
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.jsonl")), ids=lambda path: path.stem)

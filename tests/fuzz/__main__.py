@@ -27,9 +27,9 @@ def main() -> int:
     ends: dict[str, int] = {}
     failed = 0
     for surface in arguments.surface or SURFACES:
-        found = _apart(surface, numbers_of(surface, arguments.inputs), arguments)
-        failed += found.pop("failed")
-        for end, count in found.items():
+        counts = _apart(surface, numbers_of(surface, arguments.inputs), arguments)
+        failed += counts.pop("failed")
+        for end, count in counts.items():
             ends[end] = ends.get(end, 0) + count
     print(f"all: {sum(ends.values())} inputs: {_shown(ends)}")
     return 1 if failed else 0
@@ -80,13 +80,13 @@ def _apart(surface: str, inputs: int, arguments: argparse.Namespace) -> dict[str
                 "--progress",
                 progress,
             ]
-            found = subprocess.run([sys.executable, "-m", "tests.fuzz", *map(str, words)], cwd=ROOT, check=False)
+            process = subprocess.run([sys.executable, "-m", "tests.fuzz", *map(str, words)], cwd=ROOT, check=False)
             state = json.loads(progress.read_text() or "0") if progress.exists() else first
             if isinstance(state, dict):
-                ends["failed"] += found.returncode != 0
+                ends["failed"] += process.returncode != 0
                 return {end: ends.get(end, 0) + state.get(end, 0) for end in {*ends, *state}}
             print(
-                f"{surface}: input {state} of seed {arguments.seed} ended the interpreter with {found.returncode}",
+                f"{surface}: input {state} of seed {arguments.seed} ended the interpreter with {process.returncode}",
                 flush=True,
             )
             ends["failed"] += 1

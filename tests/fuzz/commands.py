@@ -250,23 +250,23 @@ def _text(stream: Any) -> str | None:
 
 def _broken(code: Any, out: str | None, err: str | None, words: list[str]) -> list[str]:
     err = err or ""
-    found = []
+    complaints = []
     if code not in (0, 1, 2):
-        found.append(f"exit code {code}")
+        complaints.append(f"exit code {code}")
     if code == 0 and err:
-        found.append(f"an answer with a complaint: {err[:300]}")
+        complaints.append(f"an answer with a complaint: {err[:300]}")
     if code in (1, 2) and not (out and words[0] == "compare"):
-        found += broken_by_message(err)
+        complaints += broken_by_message(err)
     if code == 1 and (not err.startswith("roofsim: ") or err.count("\n") != 1):
-        found.append(f"not one line: {err[:500]}")
+        complaints.append(f"not one line: {err[:500]}")
     if code == 2 and out and words[0] != "compare":  # which shows cards that cannot run beside those that can
-        found.append("a refusal beside an answer")
+        complaints.append("a refusal beside an answer")
     for text in (out or "", err):
         if visible(text.replace("\r\n", "\n")) != text.replace("\r\n", "\n"):
-            found.append("signs that a terminal obeys")
+            complaints.append("signs that a terminal obeys")
     if list(Path().glob(".roofsim-*")):
-        found.append("a half-written file is left")
-    return found + (_of_json(out, words) if code == 0 and out else [])
+        complaints.append("a half-written file is left")
+    return complaints + (_of_json(out, words) if code == 0 and out else [])
 
 
 def _of_json(out: str, words: list[str]) -> list[str]:

@@ -92,9 +92,9 @@ def snapshots(random: Random, folder: Path) -> Input:
 
     def act() -> list[str]:
         path.write_bytes(raw)
-        found = read_snapshot(path)
-        replay(found)
-        return broken_by_snapshot(measured_of(found).to_dict())
+        measured = read_snapshot(path)
+        replay(measured)
+        return broken_by_snapshot(measured_of(measured).to_dict())
 
     return Input(raw.decode("latin-1"), act)
 

@@ -34,17 +34,17 @@ def numbers(data: Any, path: str = "") -> Iterator[tuple[str, float]]:
 
 def broken_by_numbers(data: Any) -> list[str]:
     """Return the figures of an answer that are not finite, or negative where none may be."""
-    found = []
+    broken = []
     try:
         json.dumps(data, allow_nan=False)
     except (ValueError, TypeError, OverflowError) as error:
-        found.append(f"no plain JSON: {error}")
+        broken.append(f"no plain JSON: {error}")
     for path, value in numbers(data):
         if not math.isfinite(value):
-            found.append(f"{path} is {value}")
+            broken.append(f"{path} is {value}")
         elif value < -ROUNDING and not SIGNED.intersection(path.replace("[", ".").split(".")):
-            found.append(f"{path} is negative: {value}")
-    return found[:20]
+            broken.append(f"{path} is negative: {value}")
+    return broken[:20]
 
 
 def broken_by_result(data: dict[str, Any]) -> list[str]:
@@ -65,43 +65,43 @@ def _near(one: float, other: float) -> bool:
 
 
 def _of_time(data: dict[str, Any]) -> list[str]:
-    step, interval, found = data["step_time"], data["step_time_interval"], []
+    step, interval, broken = data["step_time"], data["step_time_interval"], []
     if not step > 0.0:
-        found.append(f"step_time is {step}")
+        broken.append(f"step_time is {step}")
     if not _near(sum(data["time"].values()), step):
-        found.append(f"time sums to {sum(data['time'].values())}, step_time is {step}")
+        broken.append(f"time sums to {sum(data['time'].values())}, step_time is {step}")
     if interval is not None and not interval[0] <= step <= interval[1]:
-        found.append(f"step_time {step} is outside of its interval {interval}")
-    return found
+        broken.append(f"step_time {step} is outside of its interval {interval}")
+    return broken
 
 
 def _of_memory(memory: dict[str, Any]) -> list[str]:
-    found, peak, capacity = [], memory["peak"], memory["capacity"]
+    broken, peak, capacity = [], memory["peak"], memory["capacity"]
     if not _near(sum(memory["components"].values()), peak):
-        found.append(f"memory.components sum to {sum(memory['components'].values())}, peak is {peak}")
+        broken.append(f"memory.components sum to {sum(memory['components'].values())}, peak is {peak}")
     if memory["fits"] != (peak <= capacity):
-        found.append(f"memory.fits is {memory['fits']} at a peak of {peak} and a capacity of {capacity}")
+        broken.append(f"memory.fits is {memory['fits']} at a peak of {peak} and a capacity of {capacity}")
     if not _near(memory["shortfall"], max(peak - capacity, 0.0)):
-        found.append(f"memory.shortfall is {memory['shortfall']}")
+        broken.append(f"memory.shortfall is {memory['shortfall']}")
     ladder = ("allocated_peak", "reserved", "device_total")
     for low, high in pairwise(ladder):
         if memory[low] > memory[high] * (1.0 + CLOSE):
-            found.append(f"memory.{low} {memory[low]} is more than {high} {memory[high]}")
+            broken.append(f"memory.{low} {memory[low]} is more than {high} {memory[high]}")
     if memory["device_total"] != peak:
-        found.append(f"memory.peak {peak} is not device_total {memory['device_total']}")
-    return found
+        broken.append(f"memory.peak {peak} is not device_total {memory['device_total']}")
+    return broken
 
 
 def _of_shares(data: dict[str, Any]) -> list[str]:
-    found = [f"{name} is {data[name]}" for name in ("mfu", "hfu") if not 0.0 <= data[name] <= 1.0 + CLOSE]
+    broken = [f"{name} is {data[name]}" for name in ("mfu", "hfu") if not 0.0 <= data[name] <= 1.0 + CLOSE]
     alone = data["scenario"]["hardware"]["gpus"] == 1 and not data["memory"].get("away")
     soft = SOFT if alone else SOFT_BESIDE
     for name, value in (data["elasticity"] or {}).items():
         if not -1.0 - soft <= value <= soft:
-            found.append(f"elasticity.{name} is {value}")
+            broken.append(f"elasticity.{name} is {value}")
     if data["parameters"]["active"] > data["parameters"]["total"] * (1.0 + CLOSE):
-        found.append("more parameters are active than there are")
-    return found
+        broken.append("more parameters are active than there are")
+    return broken
 
 
 def _of_throughput(data: dict[str, Any]) -> list[str]:
@@ -114,20 +114,20 @@ def _of_throughput(data: dict[str, Any]) -> list[str]:
 
 def broken_by_snapshot(data: dict[str, Any]) -> list[str]:
     """Return the laws that a measured snapshot breaks."""
-    found = broken_by_numbers({name: value for name, value in data.items() if name != "comparison"})
+    broken = broken_by_numbers({name: value for name, value in data.items() if name != "comparison"})
     ladder = ("allocated", "reserved")
     if data["allocated"] > data["reserved"]:
-        found.append(f"{ladder[0]} {data['allocated']} is more than {ladder[1]} {data['reserved']}")
-    return found
+        broken.append(f"{ladder[0]} {data['allocated']} is more than {ladder[1]} {data['reserved']}")
+    return broken
 
 
 def broken_by_message(text: str) -> list[str]:
     """Return what is wrong with a refusal."""
-    found = []
+    broken = []
     if not text.strip():
-        found.append("the refusal says nothing")
+        broken.append("the refusal says nothing")
     if "Traceback" in text or "defect of roofsim" in text:
-        found.append("the refusal is none: " + text[-600:])
+        broken.append("the refusal is none: " + text[-600:])
     if len(text) > 40_000:
-        found.append(f"the refusal has {len(text)} characters")
-    return found
+        broken.append(f"the refusal has {len(text)} characters")
+    return broken

@@ -67,8 +67,8 @@ def _call(verb: str, scenario: Any, keys: dict[str, Any], random: Random) -> lis
     if verb == "compare":
         keys = {name: value for name, value in keys.items() if name not in ("gpu", "gpus")}
         cards: Any = random.choice((["a100"], ["a100", "h100"], ["h100", "rtx4090"], [], ["nothing"]))
-        found = roofsim.compare(scenario, cards, **keys)
-        return [line for row in found for line in _of_row(row.to_dict())]
+        comparison = roofsim.compare(scenario, cards, **keys)
+        return [line for row in comparison for line in _of_row(row.to_dict())]
     if verb == "fit":
         largest = random.choice((None, None, "micro-batch-size", "sequence-length", "model", "x"))
         return broken_by_numbers(roofsim.fit(scenario, largest=largest, **keys).to_dict())

@@ -71,8 +71,8 @@ def scenario_paths() -> tuple[list[tuple[tuple[str, ...], dict[str, Any]]], dict
     """Return every key of a scenario with its schema, and the definitions that these refer to."""
     schema = Scenario.model_json_schema()
     definitions = schema.get("$defs", {})
-    found = paths(schema, definitions)
-    return [(path, part) for path, part in found.items() if path[0] != "schema"], definitions
+    schemas = paths(schema, definitions)
+    return [(path, part) for path, part in schemas.items() if path[0] != "schema"], definitions
 
 
 @cache
@@ -111,57 +111,57 @@ def other_model(random: Random) -> Any:
 
 def sizes(random: Random, phase: str, *, tokens: bool) -> dict[str, Any]:
     """Return the sizes of a workload of a phase."""
-    found: dict[str, Any] = {"phase": phase}
+    workload: dict[str, Any] = {"phase": phase}
     if phase in ("train", "forward"):
         if tokens and random.random() < 0.8:
-            found["sequence_length"] = random.choice(LENGTHS)
+            workload["sequence_length"] = random.choice(LENGTHS)
         if random.random() < 0.4:
-            found["micro_batch_size"] = random.choice((1, 2, 3, 8, 64))
-        return found
-    found["context_length" if phase == "decode" else "prompt_length"] = random.choice(LENGTHS)
+            workload["micro_batch_size"] = random.choice((1, 2, 3, 8, 64))
+        return workload
+    workload["context_length" if phase == "decode" else "prompt_length"] = random.choice(LENGTHS)
     if phase != "prefill":
-        found["output_length"] = random.choice((1, 2, 16, 100))
+        workload["output_length"] = random.choice((1, 2, 16, 100))
     if random.random() < 0.5:
-        found["batch_size"] = random.choice((1, 2, 16, 300))
-    return found
+        workload["batch_size"] = random.choice((1, 2, 16, 300))
+    return workload
 
 
 def layout(random: Random, phase: str, *, experts: bool) -> dict[str, Any]:
     """Return a parallel layout."""
-    found: dict[str, Any] = {}
+    parallel: dict[str, Any] = {}
     for name in ("tensor", "pipeline", "data", "context", *(("expert",) if experts else ())):
         if random.random() < 0.35:
-            found[name] = random.choice((1, 1, 2, 4))
-    if found.get("pipeline", 1) > 1:
+            parallel[name] = random.choice((1, 1, 2, 4))
+    if parallel.get("pipeline", 1) > 1:
         if random.random() < 0.4:
-            found["schedule"] = random.choice(tuple(SCHEDULES))
+            parallel["schedule"] = random.choice(tuple(SCHEDULES))
         if random.random() < 0.2:
-            found["virtual_stages"] = 2
+            parallel["virtual_stages"] = 2
         if random.random() < 0.2:
-            found |= {"account_for_embedding": True, "account_for_loss": random.random() < 0.5}
+            parallel |= {"account_for_embedding": True, "account_for_loss": random.random() < 0.5}
     if random.random() < 0.2:
-        found["sequence"] = True
+        parallel["sequence"] = True
     if phase == "train" and random.random() < 0.4:
-        found["sharding"] = random.choice(("none", "optimizer", "gradients", "full", "full", {"full": 2}))
+        parallel["sharding"] = random.choice(("none", "optimizer", "gradients", "full", "full", {"full": 2}))
     if random.random() < 0.15:
         part = random.choice(
             ("optimizer_state", "activations") if phase == "train" else ("parameters", "key_value_cache")
         )
-        found["offload"] = {part: random.choice(("host", "host", "nvme"))}
-    return found
+        parallel["offload"] = {part: random.choice(("host", "host", "nvme"))}
+    return parallel
 
 
 def training(random: Random) -> dict[str, Any]:
     """Return what belongs to training."""
-    found: dict[str, Any] = {}
+    workload: dict[str, Any] = {}
     for name, choices, share in (
         ("optimizer", OPTIMIZERS, 0.4), ("recompute", RECOMPUTATIONS, 0.4), ("dropout", (0.0, 0.1), 0.4),
         ("adapter", ADAPTERS, 0.15),
         ("global_batch_size", (8, 16, 64), 0.3),
     ):  # fmt: skip
         if random.random() < share:
-            found[name] = random.choice(choices)
-    return found
+            workload[name] = random.choice(choices)
+    return workload
 
 
 def valid(random: Random) -> dict[str, Any]:
@@ -190,12 +190,12 @@ def valid(random: Random) -> dict[str, Any]:
 
 def mutated(scenario: dict[str, Any], random: Random, changes: int) -> dict[str, Any]:
     """Return a scenario with keys put in or taken away; most values are of the right kind."""
-    found = copy.deepcopy(scenario)
+    changed = copy.deepcopy(scenario)
     for _ in range(changes):
         known, definitions = scenario_paths()
         pick = random.random()
-        if pick < 0.3 and isinstance(found.get("model"), dict):
-            family = found["model"].get("family")
+        if pick < 0.3 and isinstance(changed.get("model"), dict):
+            family = changed["model"].get("family")
             family = family if isinstance(family, str) and family in FAMILIES else random.choice(list(FAMILIES))
             known, definitions = model_paths(family)
             path, schema = random.choice(known)
@@ -203,12 +203,12 @@ def mutated(scenario: dict[str, Any], random: Random, changes: int) -> dict[str,
         else:
             path, schema = random.choice(known)
         if pick > 0.93:
-            drop(found, path)
+            drop(changed, path)
         else:
-            put(found, path, of_schema(schema, definitions, random) if random.random() < 0.6 else hostile(random))
+            put(changed, path, of_schema(schema, definitions, random) if random.random() < 0.6 else hostile(random))
     if random.random() < 0.03:
-        found[random.choice(("model", "workload", "parallel", "hardware", "nonsense"))] = hostile(random)
-    return found
+        changed[random.choice(("model", "workload", "parallel", "hardware", "nonsense"))] = hostile(random)
+    return changed
 
 
 def run(scenario: Any) -> list[str]:

@@ -33,5 +33,5 @@ def test_the_same_numbers_make_the_same_input(surface, tmp_path):
 def test_tens_of_thousands_of_inputs():
     root = Path(__file__).resolve().parents[2]
     command = [sys.executable, "-m", "tests.fuzz", "--inputs", str(MANY), "--seed", "1"]
-    found = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
-    assert found.returncode == 0, found.stdout[-20_000:]
+    result = subprocess.run(command, cwd=root, check=False, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout[-20_000:]

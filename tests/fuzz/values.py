@@ -132,15 +132,15 @@ def _number(schema: dict[str, Any], random: Random, *, whole: bool) -> Any:
     high = schema.get("maximum", schema.get("exclusiveMaximum", 10**6))
     pick = random.random()
     if pick < 0.6:
-        found = random.choice((1, 2, 4, 8, 16, 32, 64, 128, 1024)) if whole else random.random() * 2.0
+        number = random.choice((1, 2, 4, 8, 16, 32, 64, 128, 1024)) if whole else random.random() * 2.0
     elif pick < 0.8:
-        found = low + (1 if whole else 1e-9) if "exclusiveMinimum" in schema else low
+        number = low + (1 if whole else 1e-9) if "exclusiveMinimum" in schema else low
     elif pick < 0.87:
-        found = high - (1 if whole else 1e-9) if "exclusiveMaximum" in schema else high
+        number = high - (1 if whole else 1e-9) if "exclusiveMaximum" in schema else high
     else:
-        found = math.exp(random.uniform(0.0, math.log(max(high, 2))))
-    found = min(max(found, low), high)
-    return int(found) if whole else float(found)
+        number = math.exp(random.uniform(0.0, math.log(max(high, 2))))
+    number = min(max(number, low), high)
+    return int(number) if whole else float(number)
 
 
 def _text(schema: dict[str, Any], random: Random) -> str:
@@ -160,12 +160,12 @@ def _mapping(schema: dict[str, Any], definitions: dict[str, Any], random: Random
     wanted = set(schema.get("required", ()))
     optional = [name for name in fields if name not in wanted]
     chosen = wanted | set(random.sample(optional, min(len(optional), random.choice((0, 1, 1, 2, 3)))))
-    found = {name: of_schema(fields[name], definitions, random, depth + 1) for name in fields if name in chosen}
+    mapping = {name: of_schema(fields[name], definitions, random, depth + 1) for name in fields if name in chosen}
     inner = schema.get("additionalProperties")
     if isinstance(inner, dict):
         for _ in range(random.choice((0, 1, 2))):
-            found[random.choice(WORDS)] = of_schema(inner, definitions, random, depth + 1)
-    return found
+            mapping[random.choice(WORDS)] = of_schema(inner, definitions, random, depth + 1)
+    return mapping
 
 
 def paths(
@@ -174,14 +174,14 @@ def paths(
     """Return the schema of every key path that is declared."""
     if "$ref" in schema:
         return paths(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions, prefix)
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    schemas: dict[tuple[str, ...], dict[str, Any]] = {}
     if len(prefix) < 4:
         for part in (*schema.get("anyOf", ()), *schema.get("allOf", ())):
-            found |= paths(part, definitions, prefix)
+            schemas |= paths(part, definitions, prefix)
         for name, inner in schema.get("properties", {}).items():
-            found[(*prefix, name)] = inner
-            found |= paths(inner, definitions, (*prefix, name))
-    return found
+            schemas[(*prefix, name)] = inner
+            schemas |= paths(inner, definitions, (*prefix, name))
+    return schemas
 
 
 def put(data: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

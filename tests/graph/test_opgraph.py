@@ -12,6 +12,7 @@ from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import BF16, FP32, Role, Tensor
 from roofsim.graph.text import listing
+from roofsim.graph.unroll import unroll
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, graph_of
 
 
@@ -78,7 +79,7 @@ def test_blocks_do_not_nest():
 @pytest.mark.parametrize("recompute", ["none", "full", "selective"])
 def test_counted_and_expanded_graphs_have_the_same_totals(model, recompute):
     graph = graph_of(model, sequence_length=32, recompute=recompute, precision="bf16-amp")
-    whole = graph.unrolled()
+    whole = unroll(graph)
     whole.verify()
     assert len(whole) > 1.8 * len(graph)
     for amount in ("flops", "bytes_read", "bytes_written", "kernels"):
@@ -99,7 +100,7 @@ def test_a_block_that_repeats_a_fraction_cannot_be_unrolled():
         b.emit(Elementwise, "f", function="exp", inputs=(x,), outputs=(out,))
         b.carry(x, out)
     with pytest.raises(GraphError, match=r"repeats 2\.5 times"):
-        b.graph().unrolled()
+        unroll(b.graph())
 
 
 def test_groups_keep_the_order_of_appearance():

@@ -18,9 +18,9 @@ GB = parse("1 GB/s", "B/s")
 
 
 def shape(system):
-    found = validate(System, catalog.load("system", system))
-    gpu = None if found.gpu is None else validate(Gpu, catalog.load("gpu", found.gpu))
-    return shape_of(found, gpu)
+    node = validate(System, catalog.load("system", system))
+    gpu = None if node.gpu is None else validate(Gpu, catalog.load("gpu", node.gpu))
+    return shape_of(node, gpu)
 
 
 @pytest.mark.parametrize("system", catalog.names("system"))

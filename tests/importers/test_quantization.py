@@ -361,8 +361,8 @@ def test_adapters_on_a_quantised_checkpoint_say_what_is_not_priced():
     config = {**LLAMA_8B, "quantization_config": NF4}
     said = {}
     for adapter in (None, "lora", "qlora"):
-        found = resolve({"model": config, "workload": {"adapter": adapter, "sequence_length": 64}})
-        said[adapter] = next(note for note in found.assumed if note.startswith("precision:"))
+        resolved = resolve({"model": config, "workload": {"adapter": adapter, "sequence_length": 64}})
+        said[adapter] = next(note for note in resolved.assumed if note.startswith("precision:"))
     assert "training updates no bitsandbytes-nf4 weights" in said[None]
     for adapter in ("lora", "qlora"):
         assert "the frozen base is not kept as bitsandbytes-nf4" in said[adapter]

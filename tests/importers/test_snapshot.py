@@ -60,9 +60,9 @@ def test_the_record_is_followed_from_what_was_there_before(write):
 
 
 def test_the_record_runs_through_the_simulation(write):
-    found = read_snapshot(write(snapshot()))
-    replayed = replay(found)
-    assert replayed.allocated_peak == found.trace.allocated_peak
+    measured = read_snapshot(write(snapshot()))
+    replayed = replay(measured)
+    assert replayed.allocated_peak == measured.trace.allocated_peak
     assert replayed.reserved_peak == 42 * MIB
 
 
@@ -75,11 +75,11 @@ def test_blocks_without_addresses_lie_side_by_side(write):
 
 
 def test_segments_alone_are_a_snapshot_without_peaks(write):
-    found = read_snapshot(write(snapshot()["segments"], "segments.json"))
-    assert found.trace is None
-    assert found.reserved == 42 * MIB
-    assert replay(found) is None
-    assert any("no event record" in note for note in measured_of(found).notes)
+    measured = read_snapshot(write(snapshot()["segments"], "segments.json"))
+    assert measured.trace is None
+    assert measured.reserved == 42 * MIB
+    assert replay(measured) is None
+    assert any("no event record" in note for note in measured_of(measured).notes)
 
 
 def test_the_fullest_device_is_taken_unless_one_is_named(write):
@@ -87,9 +87,9 @@ def test_the_fullest_device_is_taken_unless_one_is_named(write):
     data["segments"].append(
         segment(BASE + 512 * MIB, [block(BASE + 512 * MIB, 100 * MIB)], device=1, is_expandable=True)
     )
-    found = read_snapshot(write(data))
-    assert (found.device, found.devices, found.reserved, found.expandable) == (1, 2, 100 * MIB, True)
-    assert any("2 devices" in note for note in measured_of(found).notes)
+    measured = read_snapshot(write(data))
+    assert (measured.device, measured.devices, measured.reserved, measured.expandable) == (1, 2, 100 * MIB, True)
+    assert any("2 devices" in note for note in measured_of(measured).notes)
     assert read_snapshot(write(data), device=0).reserved == 42 * MIB
     with pytest.raises(SpecError, match="no device 5"):
         read_snapshot(write(data), device=5)
@@ -101,15 +101,15 @@ def test_failed_allocations_and_lost_frees(write):
         {"action": "oom", "size": 80 * MIB, "device_free": 1, "stream": 0},
         event("alloc", BASE, MIB),  # what lay there was freed without a record
     ]
-    found = read_snapshot(write(data))
-    assert found.trace.out_of_memory == 1
-    assert found.trace.curve[-2:] == [20 * MIB + MIB // 2, 21 * MIB + MIB // 2]
-    assert any("failed" in note for note in measured_of(found).notes)
+    measured = read_snapshot(write(data))
+    assert measured.trace.out_of_memory == 1
+    assert measured.trace.curve[-2:] == [20 * MIB + MIB // 2, 21 * MIB + MIB // 2]
+    assert any("failed" in note for note in measured_of(measured).notes)
 
 
 def test_an_empty_snapshot_is_one(write):
-    found = read_snapshot(write({"segments": [], "device_traces": []}))
-    assert (found.reserved, found.pools, found.largest, found.trace) == (0, (), (), None)
+    measured = read_snapshot(write({"segments": [], "device_traces": []}))
+    assert (measured.reserved, measured.pools, measured.largest, measured.trace) == (0, (), (), None)
 
 
 # -- what must be refused -------------------------------------------------------------------------------------------
@@ -225,10 +225,10 @@ def test_wrong_entries_are_located(write, place, value, said):
 def test_a_long_record_takes_seconds(write):
     path = write(long_trace(200_000))
     start = time.perf_counter()
-    found = read_snapshot(path)
+    measured = read_snapshot(path)
     assert time.perf_counter() - start < 10.0  # 0.5 s on a quiet core
-    assert found.trace.events == 200_000
-    assert found.trace.allocated_peak == 64 * 512
+    assert measured.trace.events == 200_000
+    assert measured.trace.allocated_peak == 64 * 512
 
 
 def nested(depth):
@@ -308,6 +308,6 @@ def test_what_is_no_word_is_not_taken_for_one(write):
         segments[0]["segment_type"] = DEEP
         segments[0]["blocks"][0]["frames"] = [{"filename": DEEP, "line": 10**5000, "name": "n" * 10**6}]
 
-    found = read_snapshot(write(with_depth(changed(change))))
-    assert {pool.pool for pool in found.pools} == {"?", "small", "large"}
-    assert all(len(live.where) <= 200 for live in found.largest)
+    measured = read_snapshot(write(with_depth(changed(change))))
+    assert {pool.pool for pool in measured.pools} == {"?", "small", "large"}
+    assert all(len(live.where) <= 200 for live in measured.largest)

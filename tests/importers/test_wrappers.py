@@ -26,12 +26,12 @@ def run(name, **workload):
 
 
 def test_the_language_model_is_taken_and_said():
-    found = imported(CONFIGS["gemma-3-4b-it"], "x/config.json")
-    assert found.mapping["hidden_size"] == 2560
-    assert found.assumed[0] == "gemma3 wraps several networks: its language model (gemma3_text) is what is priced"
-    assert "num_attention_heads 8, num_key_value_heads 4, head_dim 256" in found.assumed[1]
-    assert "transformers 5.17.0" in found.assumed[1]
-    assert found.mapping["beside"] == [
+    model = imported(CONFIGS["gemma-3-4b-it"], "x/config.json")
+    assert model.mapping["hidden_size"] == 2560
+    assert model.assumed[0] == "gemma3 wraps several networks: its language model (gemma3_text) is what is priced"
+    assert "num_attention_heads 8, num_key_value_heads 4, head_dim 256" in model.assumed[1]
+    assert "transformers 5.17.0" in model.assumed[1]
+    assert model.mapping["beside"] == [
         {"name": "vision tower", "parameters": 416_866_032}, {"name": "projector", "parameters": 2_950_272},
     ]  # fmt: skip
 
@@ -72,9 +72,9 @@ def test_networks_beside_are_frozen_and_split_over_a_tensor_group():
 
 def test_an_unknown_tower_is_said():
     config = {**CONFIGS["llava-1.5-7b-hf"], "vision_config": {"model_type": "brand_new_tower", "hidden_size": 7}}
-    found = imported(config, "x")
-    assert "beside" not in found.mapping
-    assert found.warnings == (
+    model = imported(config, "x")
+    assert "beside" not in model.mapping
+    assert model.warnings == (
         "neither memory nor work of vision_config is counted: roofsim does not know their class",
     )  # fmt: skip
     phi = imported(CONFIGS["Phi-4-multimodal-instruct"], "x")

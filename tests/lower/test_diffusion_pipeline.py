@@ -40,8 +40,8 @@ def test_parameters_are_those_of_the_library(usual):
 
 @pytest.mark.parametrize("name", [NAME, "stable-diffusion-2.1-pipeline"])
 def test_published_parameters(name):
-    found = priced(name, gpu="h200", precision="fp16", num_inference_steps=1)
-    assert parameters_of(found)["total"] == catalog_model(name).published_parameters
+    evaluation = priced(name, gpu="h200", precision="fp16", num_inference_steps=1)
+    assert parameters_of(evaluation)["total"] == catalog_model(name).published_parameters
 
 
 def test_generate_is_what_makes_the_images():

@@ -56,15 +56,15 @@ def counted(stage):
 @pytest.mark.parametrize("name", PIPELINES)
 def test_networks_are_those_of_the_libraries(name):
     at_once, networks = PIPELINES[name]
-    found = priced(name, num_inference_steps=3)
-    *texts, denoiser, decoder = found.program.stages
+    evaluation = priced(name, num_inference_steps=3)
+    *texts, denoiser, decoder = evaluation.program.stages
     assert [stage.times for stage in texts] == [float(at_once)] * len(texts)
     assert (denoiser.times, decoder.times) == (3.0, 1.0)
     parameters, flops = networks[-2]
     expected = [*networks[:-2], (parameters, at_once * flops), networks[-1]]
-    assert [counted(stage) for stage in found.program.stages] == expected
+    assert [counted(stage) for stage in evaluation.program.stages] == expected
     total = sum(parameters for parameters, _ in networks) + VAE_ENCODER[networks[-1]]
-    assert parameters_of(found)["total"] == catalog_model(name).published_parameters == total
+    assert parameters_of(evaluation)["total"] == catalog_model(name).published_parameters == total
 
 
 def test_text_encoder_of_stable_diffusion_2():
@@ -103,8 +103,8 @@ def test_t5_keeps_its_last_projections_in_fp32_beside_fp16():
     assert [op.name.rsplit(".", 2)[1] for op in wide] == ["down"]
 
 
-def parameter_bytes(found):
-    return memory_of(found).components["parameters"]
+def parameter_bytes(evaluation):
+    return memory_of(evaluation).components["parameters"]
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def parameter_bytes(found):
     ],
 )
 def test_allocated_memory_is_what_was_measured(model, precision, measured):
-    found = memory_of(priced(model, "a100-sxm4-80gb", precision=precision))
-    assert found.allocated_peak / 2.0**30 == pytest.approx(measured, rel=0.02)
+    memory = memory_of(priced(model, "a100-sxm4-80gb", precision=precision))
+    assert memory.allocated_peak / 2.0**30 == pytest.approx(measured, rel=0.02)
 
 
 def test_guidance_and_steps_are_the_users():
@@ -158,13 +158,13 @@ def test_a_result_says_what_binds_each_network():
 
 
 def test_what_is_alive_at_the_peak_names_the_other_networks():
-    found = priced("sdxl-pipeline", precision="bf16")
-    rows = {row["name"]: row["bytes"] for row in alive_rows(found, by="role")}
-    assert sum(rows.values()) == pytest.approx(memory_of(found).allocated_peak)
+    evaluation = priced("sdxl-pipeline", precision="bf16")
+    rows = {row["name"]: row["bytes"] for row in alive_rows(evaluation, by="role")}
+    assert sum(rows.values()) == pytest.approx(memory_of(evaluation).allocated_peak)
     assert rows["parameter"] + rows["other networks"] == pytest.approx(2.0 * 3_468_837_867, rel=1e-3)
     assert rows["workspace"] < 2.0**30
-    stages = alive_rows(found, by="stage")
-    assert [row["name"] for row in stages] == [stage.name for stage in found.program.stages]
+    stages = alive_rows(evaluation, by="stage")
+    assert [row["name"] for row in stages] == [stage.name for stage in evaluation.program.stages]
 
 
 def test_arrays_give_what_their_elements_give():
@@ -175,13 +175,13 @@ def test_arrays_give_what_their_elements_give():
     many = resolved.workload.model_copy(update={"micro_batch_size": sizes})
     from dataclasses import replace
 
-    found = evaluate(replace(resolved, workload=many))
+    evaluation = evaluate(replace(resolved, workload=many))
     for index, size in enumerate(sizes):
         one = evaluate(
             replace(resolved, workload=resolved.workload.model_copy(update={"micro_batch_size": float(size)}))
         )
-        assert found.step.step[index] == pytest.approx(one.step.step)
-        assert memory_of(found).reserved[index] == pytest.approx(memory_of(one).reserved)
+        assert evaluation.step.step[index] == pytest.approx(one.step.step)
+        assert memory_of(evaluation).reserved[index] == pytest.approx(memory_of(one).reserved)
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,8 @@ def profile_of(**facts):
     return profile(build(resolved).stages[0].graph, with_curve=True)
 
 
-def transient(found):
-    return found.components["activations"] + found.components["temporary"]
+def transient(memory_profile):
+    return memory_profile.components["activations"] + memory_profile.components["temporary"]
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,6 @@ def test_bytes_per_logit_at_the_peak(facts, bytes_per_logit):
 
 
 def test_the_gradient_comes_from_one_function():
-    found = profile_of(split_cross_entropy="chain")
-    assert ".loss.nll" in found.peak_op
-    assert not any("log_softmax" in op for op, _, _ in found.curve)
+    memory_profile = profile_of(split_cross_entropy="chain")
+    assert ".loss.nll" in memory_profile.peak_op
+    assert not any("log_softmax" in op for op, _, _ in memory_profile.curve)

@@ -68,8 +68,8 @@ def test_a_loop_of_clones_takes_what_pytorchs_own_test_says(size, segments, rese
     for _ in range(5):
         events += [(keys + 1, size, 0), (keys + 2, size, 0), (keys + 1, FREE, 0), (keys, FREE, 0)]
         keys += 2
-    found = simulate(events)
-    assert (found.segments, found.reserved_end) == (segments, reserved)
+    simulated = simulate(events)
+    assert (simulated.segments, simulated.reserved_end) == (segments, reserved)
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_a_stream_does_not_reuse_what_another_has_freed():
 def test_before_out_of_memory_everything_cached_goes_back(expandable):
     facts = AllocatorSettings(capacity=100 * MIB, expandable=expandable)
     events = [(0, 40 * MIB, 0), (1, 40 * MIB, 1), (1, FREE, 1), (2, 60 * MIB, 0)]
-    found = simulate(events, facts)
-    assert (found.retries, found.out_of_memory, found.reserved_end) == (1, None, 100 * MIB)
+    simulated = simulate(events, facts)
+    assert (simulated.retries, simulated.out_of_memory, simulated.reserved_end) == (1, None, 100 * MIB)
     failed = simulate([*events, (3, 512, 0)], facts)
     assert (failed.retries, failed.out_of_memory) == (2, 4)
     assert failed.events == 5
@@ -209,8 +209,8 @@ def test_wrong_settings_are_refused(facts, said):
 
 
 def test_nothing_costs_nothing():
-    found = simulate([(0, 0, 0), (0, FREE, 0)])
-    assert found.reserved_peak == found.allocated_peak == 0
+    simulated = simulate([(0, 0, 0), (0, FREE, 0)])
+    assert simulated.reserved_peak == simulated.allocated_peak == 0
     assert simulate([]).events == 0
 
 
@@ -290,9 +290,9 @@ def test_the_same_size_again_takes_nothing_more(size, number, expandable):
 
 
 def test_the_curve_is_that_of_allocated_and_reserved():
-    found = simulate([(0, MIB, 0), (1, 3 * MIB, 0), (0, FREE, 0)], with_curve=True)
-    assert found.curve == [(MIB, 2 * MIB), (4 * MIB, 22 * MIB), (3 * MIB, 22 * MIB)]
-    assert found.fragmentation == 18 * MIB
+    simulated = simulate([(0, MIB, 0), (1, 3 * MIB, 0), (0, FREE, 0)], with_curve=True)
+    assert simulated.curve == [(MIB, 2 * MIB), (4 * MIB, 22 * MIB), (3 * MIB, 22 * MIB)]
+    assert simulated.fragmentation == 18 * MIB
 
 
 def test_expandable_segments_are_not_always_the_smaller():

@@ -29,10 +29,10 @@ def doubling(side, levels=3, *, compute=BF16, math=None):
 
 
 def test_freed_blocks_are_too_small_for_what_comes_next():
-    found = cached(doubling(128.0), transposes=False)
+    cache = cached(doubling(128.0), transposes=False)
     # 1024 x 1024 x 64 values of two bytes, read and written; of the level below, in and out wait in the cache.
-    assert found.allocated == 2.0 * 128.0 * MIB
-    assert found.reserved == (2.0 * 128.0 + 2.0 * 32.0 + 2.0 * 8.0 + 4.0) * MIB
+    assert cache.allocated == 2.0 * 128.0 * MIB
+    assert cache.reserved == (2.0 * 128.0 + 2.0 * 32.0 + 2.0 * 8.0 + 4.0) * MIB
 
 
 @pytest.mark.parametrize(
@@ -53,10 +53,10 @@ def test_workspaces_are_copies_in_the_layout_of_the_kernel(compute, math, bytes_
 
 def test_arrays_give_what_their_elements_give():
     sides = np.array([[64.0, 128.0], [128.0, 32.0]])
-    found = cached(doubling(sides), transposes=True)
+    cache = cached(doubling(sides), transposes=True)
     for place, side in np.ndenumerate(sides):
         one = cached(doubling(float(side)), transposes=True)
-        assert (found.allocated[place], found.reserved[place]) == (one.allocated, one.reserved)
+        assert (cache.allocated[place], cache.reserved[place]) == (one.allocated, one.reserved)
 
 
 def test_reserved_memory_of_stable_diffusion_is_what_was_measured():

@@ -9,15 +9,15 @@ from tests.scenarios import FAMILIES, TINY, evaluated, spread
 
 
 def check(evaluation):
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+    for stage, memory_profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         listed = inventory(stage.graph, stage.in_flight)
-        assert listed.peak == pytest.approx(found.peak, rel=1e-12)
-        assert listed.op.name == found.peak_op
-        sums = dict.fromkeys(found.components, 0.0)
+        assert listed.peak == pytest.approx(memory_profile.peak, rel=1e-12)
+        assert listed.op.name == memory_profile.peak_op
+        sums = dict.fromkeys(memory_profile.components, 0.0)
         for entry in listed.entries:
             assert entry.copies > 0
             sums[entry.category] += entry.bytes
-        assert sums == pytest.approx(found.components, rel=1e-9, abs=1.0)
+        assert sums == pytest.approx(memory_profile.components, rel=1e-9, abs=1.0)
 
 
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name not in ("diffusion-unet", "densenet")])
@@ -45,6 +45,6 @@ def test_micro_batches_that_wait_are_listed(precision):
 
 
 def test_layers_count_their_copies():
-    found = inventory(evaluated(TINY, sequence_length=64).program.stages[0].graph)
-    copies = {entry.tensor.name: entry.copies for entry in found.entries}
+    listed = inventory(evaluated(TINY, sequence_length=64).program.stages[0].graph)
+    copies = {entry.tensor.name: entry.copies for entry in listed.entries}
     assert copies["layers.self_attention.output.weight"] == TINY["num_layers"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from roofsim.errors import SpecError
+from roofsim.graph.unroll import unroll
 from roofsim.memory.profile import CATEGORIES, Liveness, profile
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of
 
@@ -16,7 +17,7 @@ MODELS = {"gpt": TINY | {"dropout": 0.1}, "llama": TINY_LLAMA, "experts": TINY_E
 @pytest.mark.parametrize("precision", ["bf16", "bf16-amp", "fp32"])
 def test_counted_blocks_have_the_memory_of_expanded_ones(model, recompute, precision):
     graph = graph_of(model, sequence_length=64, micro_batch_size=4, recompute=recompute, precision=precision)
-    counted, expanded = profile(graph), profile(graph.unrolled())
+    counted, expanded = profile(graph), profile(unroll(graph))
     assert counted.saved_activations == pytest.approx(expanded.saved_activations, rel=1e-12)
     assert counted.peak == pytest.approx(expanded.peak, rel=0.01)
 
@@ -24,25 +25,25 @@ def test_counted_blocks_have_the_memory_of_expanded_ones(model, recompute, preci
 @pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 def test_components_sum_to_the_peak_and_the_curve_stays_positive(model):
     graph = graph_of(model, sequence_length=64)
-    found = profile(graph, with_curve=True)
-    assert sum(found.components.values()) == pytest.approx(found.peak)
-    assert set(found.components) == set(CATEGORIES)
-    assert all(amount >= 0 for _, _, live in found.curve for amount in live.values())
-    assert max(sum(live.values()) for _, _, live in found.curve) == pytest.approx(found.peak)
+    memory_profile = profile(graph, with_curve=True)
+    assert sum(memory_profile.components.values()) == pytest.approx(memory_profile.peak)
+    assert set(memory_profile.components) == set(CATEGORIES)
+    assert all(amount >= 0 for _, _, live in memory_profile.curve for amount in live.values())
+    assert max(sum(live.values()) for _, _, live in memory_profile.curve) == pytest.approx(memory_profile.peak)
 
 
 def test_a_step_leaves_parameters_gradients_and_states():
-    found = profile(graph_of(TINY, sequence_length=64), with_curve=True)
-    _, phase, last = found.curve[-1]
+    memory_profile = profile(graph_of(TINY, sequence_length=64), with_curve=True)
+    _, phase, last = memory_profile.curve[-1]
     assert phase == "optimizer"
-    assert last["activations"] == pytest.approx(found.curve[0][2]["activations"], abs=4096)
+    assert last["activations"] == pytest.approx(memory_profile.curve[0][2]["activations"], abs=4096)
 
 
 def test_inference_keeps_nothing():
     request = evaluated(TINY, phase="forward", sequence_length=64)
-    found = request.profiles[0]
-    assert found.saved_activations == 0
-    assert found.components["gradients"] == found.components["optimizer_state"] == 0
+    memory_profile = request.profiles[0]
+    assert memory_profile.saved_activations == 0
+    assert memory_profile.components["gradients"] == memory_profile.components["optimizer_state"] == 0
 
 
 def test_storages_are_rounded_to_the_allocators_granule():
@@ -84,5 +85,5 @@ def test_all_that_a_step_makes_it_frees(family, recompute, adapter):
             freed = walk.copies_freed(storage, storage.last) * graph.ops[storage.last].repeats
             left += walk.rounded(storage.size) * (born - (1.0 if storage.root in at_ends else freed))
     assert left == 0.0
-    found = profile(graph, with_curve=True)
-    assert all(amount >= 0.0 for _, _, live in found.curve for amount in live.values())
+    memory_profile = profile(graph, with_curve=True)
+    assert all(amount >= 0.0 for _, _, live in memory_profile.curve for amount in live.values())

@@ -19,27 +19,27 @@ _BOUND = re.compile(r"(?P<name>[A-Za-z0-9._-]+)>=(?P<version>[0-9.]+)(?P<marker>
 
 def requirements(*, apart: bool = False) -> list[str]:
     """Return all requirements of roofsim and its evidence, with extras; or those of the extra that stands apart."""
-    found: list[str] = []
+    lines: list[str] = []
     for file in ("pyproject.toml", "evidence/pyproject.toml"):
         project = tomllib.loads((ROOT / file).read_text(encoding="utf-8"))["project"]
         extras = project["optional-dependencies"]
         if apart:
-            found += extras.get(APART, [])
+            lines += extras.get(APART, [])
             continue
-        found += project["dependencies"]
-        found += [line for name, extra in extras.items() if name not in (APART, SITE) for line in extra]
-    return [line for line in dict.fromkeys(found) if line != "roofsim"]
+        lines += project["dependencies"]
+        lines += [line for name, extra in extras.items() if name not in (APART, SITE) for line in extra]
+    return [line for line in dict.fromkeys(lines) if line != "roofsim"]
 
 
 def pins(*, apart: bool = False) -> list[str]:
     """Return each requirement of what is imported at its lower bound."""
-    found = []
+    pinned = []
     for line in requirements(apart=apart):
         if not line.startswith(CHECKERS):
             bound = _BOUND.fullmatch(line)
             assert bound, f"{line} has no lower bound alone"
-            found.append(f"{bound['name']}=={bound['version']}{bound['marker'] or ''}")
-    return found
+            pinned.append(f"{bound['name']}=={bound['version']}{bound['marker'] or ''}")
+    return pinned
 
 
 if __name__ == "__main__":

@@ -34,6 +34,16 @@ def test_the_license_travels() -> None:
     assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
+def test_no_address_is_stated_where_nothing_is_published() -> None:
+    """Who publishes the repository states its address: [project.urls], and ROOFSIM_REPOSITORY for the site."""
+    stated = [path.name for path in ROOT.iterdir() if path.is_file() and "github.com/roofsim" in _text(path)]
+    assert stated == []
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="ignore")
+
+
 def test_workflows_run_what_contributors_run() -> None:
     jobs = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))["jobs"]
     assert jobs["suite"]["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]

@@ -7,10 +7,15 @@ import pytest
 from roofsim.errors import SpecError
 from roofsim.evaluate import evaluate
 from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Dropout, Matmul
 from roofsim.graph.tensor import Role
+from roofsim.graph.unroll import unroll
 from roofsim.memory.profile import profile
+from roofsim.passes.manager import run_passes
+from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.program import build
+from roofsim.spec.scenario.adapter import Adapter
 from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, resolved
 
 PLAIN = {"dropout": 0.0, "weights": "parameters"}
@@ -48,6 +53,7 @@ def linear_layers(*names):
         ("attention", ("query", "key", "value", "output")),
         (["q_proj", "v_proj"], ("query", "value")),
         (["mlp", "query"], ("gate", "up", "down", "query")),
+        (["fc1", "fc2", "c_attn"], ("query", "key", "value", "up", "down")),
     ],
 )
 def test_trained_parameters_are_rank_times_both_sides(targets, names):
@@ -178,7 +184,7 @@ def test_checkpoints_drop_what_adapters_keep():
 @pytest.mark.parametrize("recompute", ["none", "full"])
 def test_counted_layers_have_the_memory_of_expanded_ones(adapter, precision, recompute):
     graph = graph_of(TINY_LLAMA, adapter, precision=precision, recompute=recompute)
-    counted, expanded = profile(graph), profile(graph.unrolled())
+    counted, expanded = profile(graph), profile(unroll(graph))
     assert counted.peak == expanded.peak
     assert counted.saved_activations == expanded.saved_activations
 
@@ -309,3 +315,29 @@ LOW_BITS = {"adamw-fused": 12.23, "adam8bit": 8.32, "adam4bit": 7.72}
 def test_published_peaks_of_packed_states(optimizer, measured):
     request = resolved("vit-h14", micro_batch_size=8, precision="bf16-amp", optimizer=optimizer)
     assert profile(build(request).stages[0].graph).peak == pytest.approx(_gigabytes(measured), rel=0.03)
+
+
+#: Latent attention, whose projections are no single query, key or value.
+LATENT = TINY_LLAMA | {
+    "attention": "mla", "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_size": 16, "qk_rope_head_size": 8,
+    "value_head_size": 16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("targets", "layers"),
+    [
+        (["query"], {"query_down", "query_up"}),
+        (["q_b_proj"], {"query_up"}),
+        (["value", "output"], {"key_value_down", "key_value_up", "output"}),
+        ("attention", {"query_down", "query_up", "key_value_down", "key_value_up", "output"}),
+    ],
+)
+def test_training_and_serving_mean_the_same_layers(targets, layers):
+    trained_beside = {t.component.parent.purpose for t in trained(graph_of(LATENT, {"rank": 2, "targets": targets}))}
+    assert trained_beside == layers
+    names = Adapter(targets=tuple(targets) if isinstance(targets, list) else targets).layers
+    whole = resolved(LATENT, phase="forward", engine="huggingface", precision="bf16", sequence_length=32)
+    served = run_passes(build(whole).stages[0].graph, [ServeAdapters(rank=2.0, adapters=1.0, targets=names)])
+    beside = {op.component.parent for op in served if op.purpose is Purpose.ADAPTER}
+    assert {one.purpose for one in beside} == layers

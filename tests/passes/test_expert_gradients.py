@@ -32,7 +32,7 @@ def reductions(engine, parallel, precision):
 @pytest.mark.parametrize(("engine", "parallel"), LAYOUTS)
 @pytest.mark.parametrize("precision", ["fp8", "bf16-amp"])
 def test_experts_are_reduced_among_their_own_ranks_in_every_precision(engine, parallel, precision):
-    found = reductions(engine, parallel, precision)
-    assert found == reductions(engine, parallel, "bf16")
-    assert {ranks for _, ranks, experts, _ in found if experts} == {4.0}
-    assert {ranks for _, ranks, experts, _ in found if not experts} == {16.0}
+    collectives = reductions(engine, parallel, precision)
+    assert collectives == reductions(engine, parallel, "bf16")
+    assert {ranks for _, ranks, experts, _ in collectives if experts} == {4.0}
+    assert {ranks for _, ranks, experts, _ in collectives if not experts} == {16.0}

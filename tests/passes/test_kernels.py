@@ -12,6 +12,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Cast, Elementwise, Fused, Matmul, Normalization, View
 from roofsim.graph.tensor import DTYPES
 from roofsim.graph.text import listing
+from roofsim.graph.unroll import unroll
 from roofsim.lower.dispatch import lower
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares
@@ -63,8 +64,8 @@ SIZES = {
 
 
 def lowered(model, phase, engine="vllm", **more):
-    found = resolved(model, engine=engine, **SIZES[phase], **more)
-    return lower(found.model, call_of(found, SIZES[phase]["phase"], 33.0 if phase == "decode" else 0.0))
+    choices = resolved(model, engine=engine, **SIZES[phase], **more)
+    return lower(choices.model, call_of(choices, SIZES[phase]["phase"], 33.0 if phase == "decode" else 0.0))
 
 
 def of_layers(graph):
@@ -96,8 +97,8 @@ def matmuls(graph, purpose):
     "model", ["llama3-8b", "deepseek-v2-lite", "deepseek-v3", "falcon-7b", "bert-base", "whisper-small"]
 )
 def test_merging_changes_no_parameters_and_no_flops(model):
-    found = resolved(model, phase="forward", engine="huggingface", precision="bf16")
-    graph = lower(found.model, call_of(found, "forward"))
+    choices = resolved(model, phase="forward", engine="huggingface", precision="bf16")
+    graph = lower(choices.model, call_of(choices, "forward"))
     after = run_passes(graph, [MERGE])
     for amount in (lambda op: op.flops(), lambda op: op.model_flops()):
         assert after.total(amount) == pytest.approx(graph.total(amount), rel=1e-12)
@@ -116,9 +117,9 @@ def test_merged_results_are_views_of_one_buffer():
 
 def test_shared_heads_count_once_in_the_work_of_the_model():
     """Two of the four ranks hold the same key-value head: each multiplies with it, the model does so once."""
-    found = resolved(TINY_LLAMA, engine="vllm", **SIZES["prefill"])
-    call = replace(call_of(found, "prefill"), shares=Shares(tensor=4.0))
-    graph = lower(found.model, call)
+    choices = resolved(TINY_LLAMA, engine="vllm", **SIZES["prefill"])
+    call = replace(call_of(choices, "prefill"), shares=Shares(tensor=4.0))
+    graph = lower(choices.model, call)
     after = run_passes(graph, [MERGE])
     (product,) = matmuls(after, Purpose.QUERY_KEY_VALUE)
     assert product.repeated == 48.0 / 32.0
@@ -137,8 +138,8 @@ def test_weights_that_a_format_stores_differently_stay_apart():
 
 def test_projections_of_different_inputs_stay_apart():
     """A decoder's queries look at other tokens than the encoder's keys and values, which are one matrix."""
-    found = resolved("t5-base", phase="forward", engine="huggingface")
-    graph = run_passes(lower(found.model, call_of(found, "forward")), [MERGE])
+    choices = resolved("t5-base", phase="forward", engine="huggingface")
+    graph = run_passes(lower(choices.model, call_of(choices, "forward")), [MERGE])
     crossed = [op for op in graph if isinstance(op, Matmul) and op.within(Purpose.CROSS_ATTENTION) and op.merges]
     assert {tuple(part for part, _ in op.merges) for op in crossed} == {(Purpose.KEY, Purpose.VALUE)}
 
@@ -211,7 +212,7 @@ def test_sums_are_those_of_the_layers(pipeline):
 def test_a_merged_graph_unrolls():
     passes = [MERGE, TYPES, AddBeforeNorms()]
     graph = run_passes(lowered(TINY_LLAMA, "prefill"), passes)
-    assert graph.unrolled().verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
+    assert unroll(graph).verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
 
 
 def test_gathered_rows_are_converted_once_a_token():

@@ -20,11 +20,11 @@ LLAMA = TINY_LLAMA | {"num_layers": 8, "num_attention_heads": 8, "num_key_value_
 
 def state(evaluation):
     """Bytes of parameters, gradients and optimizer state of each kind of stage, when all gradients are there."""
-    found = []
+    stages = []
     for stage in evaluation.program.stages:
         live = profile(stage.graph, granule=1.0).phase_live["optimizer"]
-        found.append({name: live[name] for name in ("parameters", "gradients", "optimizer_state")})
-    return found
+        stages.append({name: live[name] for name in ("parameters", "gradients", "optimizer_state")})
+    return stages
 
 
 def parameters(evaluation):
@@ -50,9 +50,9 @@ def test_bytes_of_sharded_state(ranks, level, whole, shared):
     evaluation = spread(
         PLAIN, {"data": ranks, "sharding": level}, precision="fp16", engine="deepspeed", global_batch_size=ranks
     )
-    (found,) = state(evaluation)
+    (parts,) = state(evaluation)
     count = sum(sum(names.values()) for names, _ in parameters(spread(PLAIN, {}, precision="fp16")))
-    assert sum(found.values()) == pytest.approx(count * (whole + shared / ranks), rel=1e-9)
+    assert sum(parts.values()) == pytest.approx(count * (whole + shared / ranks), rel=1e-9)
 
 
 @pytest.mark.parametrize(("expert", "ranks"), [(1, {8.0}), (4, {8.0, 2.0}), (8, {8.0})])
@@ -77,10 +77,10 @@ def test_fully_sharded_experts_are_shared_by_the_ranks_that_hold_them(expert, ho
     reduced = {op.ranks for op in graph if isinstance(op, Collective) and op.of_experts and "reduce" in op.name}
     assert reduced == ({holders} if holders > 1.0 else set())
     (alone,) = state(spread(TINY_EXPERTS, {}, global_batch_size=1))
-    (found,) = state(evaluation)
+    (parts,) = state(evaluation)
     # Whatever the layout, all ranks together hold every parameter once, and some tables each.
-    assert found["parameters"] * 8 == pytest.approx(alone["parameters"], rel=1e-3)
-    assert found["gradients"] * 8 == pytest.approx(alone["gradients"], rel=1e-3)
+    assert parts["parameters"] * 8 == pytest.approx(alone["parameters"], rel=1e-3)
+    assert parts["gradients"] * 8 == pytest.approx(alone["gradients"], rel=1e-3)
 
 
 def test_hybrid_shards_of_experts_that_are_not_dealt_out_are_those_of_all_else():
@@ -209,6 +209,6 @@ def test_a_matrix_used_three_times_is_reduced_once(sharding):
 @pytest.mark.parametrize("engine", ["pytorch-eager", "megatron-lm", "megatron-core", "torchtitan"])
 def test_gradients_are_sharded_without_an_update(sharding, engine):
     request = {"engine": engine, "optimizer": "none", "sequence_length": 64, "global_batch_size": 8}
-    found = spread(LLAMA, {"data": 4, "sharding": sharding}, **request)
-    assert any(op.name.startswith("data.reduce") for op in found.program.stages[0].graph)
-    assert float(found.step.breakdown["optimizer"]) == 0.0
+    evaluation = spread(LLAMA, {"data": 4, "sharding": sharding}, **request)
+    assert any(op.name.startswith("data.reduce") for op in evaluation.program.stages[0].graph)
+    assert float(evaluation.step.breakdown["optimizer"]) == 0.0

@@ -12,6 +12,7 @@ from roofsim.cost.pricing import Scales
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role
+from roofsim.graph.unroll import unroll
 from roofsim.memory.profile import profile
 from tests.properties.swept import compare
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA
@@ -55,10 +56,10 @@ def parameter_bytes(evaluation):
 
 @pytest.mark.parametrize("model", [None, TINY_EXPERTS, "resnet50", "unet"])
 def test_gradients_leave_once_and_parameters_return_once(model):
-    found = evaluated(model, STATE)
-    whole = parameter_bytes(found)
-    assert moved(found, "gradients", "to_host") == pytest.approx(whole)
-    assert moved(found, "updated", "from_host") == pytest.approx(whole)
+    evaluation = evaluated(model, STATE)
+    whole = parameter_bytes(evaluation)
+    assert moved(evaluation, "gradients", "to_host") == pytest.approx(whole)
+    assert moved(evaluation, "updated", "from_host") == pytest.approx(whole)
 
 
 def test_gradients_that_stay_leave_with_the_last_micro_batch_others_every_time():
@@ -72,12 +73,12 @@ def test_gradients_that_stay_leave_with_the_last_micro_batch_others_every_time()
 
 
 def test_parameters_are_fetched_for_forward_and_for_backward():
-    found = evaluated(offload=GRADIENTS | {"parameters": "host"})
-    layers = [op for op in graph_of(found) if isinstance(op, HostTransfer) and ".layers" in op.name]
+    evaluation = evaluated(offload=GRADIENTS | {"parameters": "host"})
+    layers = [op for op in graph_of(evaluation) if isinstance(op, HostTransfer) and ".layers" in op.name]
     fetched = [op.message() * op.count for op in layers if "parameters" in op.name]
     assert len(fetched) == 2
     assert fetched[0] > 0.9 * fetched[1] > 0.8 * fetched[0]
-    assert not [op for op in graph_of(found) if "offload.updated" in op.name]
+    assert not [op for op in graph_of(evaluation) if "offload.updated" in op.name]
 
 
 @pytest.mark.parametrize("recompute", ["none", "full", "selective"])
@@ -89,7 +90,7 @@ def test_what_leaves_behind_the_forward_comes_back_and_is_what_was_saved(recompu
     )
     out, back = moved(sent, "send", "to_host"), moved(sent, "fetch", "from_host")
     assert out == pytest.approx(back)
-    saved, left = (found.profiles[0].saved_activations for found in (kept, sent))
+    saved, left = (evaluation.profiles[0].saved_activations for evaluation in (kept, sent))
     assert left < saved
     if precision == "bf16":  # copies of weights that autocast made are saved too, and stay
         assert out == pytest.approx(saved - left, rel=0.02)
@@ -101,7 +102,7 @@ def test_state_on_the_host_takes_no_device_memory(model):
     state = sum(
         t.bytes for t in graph_of(kept).sources if t.role in (Role.OPTIMIZER_STATE, Role.MASTER_PARAMETER)
     )  # fmt: skip
-    before, after = (profile(graph_of(found), granule=1.0) for found in (kept, sent))
+    before, after = (profile(graph_of(evaluation), granule=1.0) for evaluation in (kept, sent))
     for phase in ("forward", "backward"):
         assert before.phase_peaks[phase] - after.phase_peaks[phase] == pytest.approx(state)
     away = away_of(sent)["host"]
@@ -110,34 +111,34 @@ def test_state_on_the_host_takes_no_device_memory(model):
 
 
 def test_gradients_are_gone_at_the_end_of_backward():
-    found = profile(graph_of(evaluated(offload=GRADIENTS)), granule=1.0, with_curve=True)
-    assert max(live["gradients"] for _, _, live in found.curve) == 0.0
+    memory_profile = profile(graph_of(evaluated(offload=GRADIENTS)), granule=1.0, with_curve=True)
+    assert max(live["gradients"] for _, _, live in memory_profile.curve) == 0.0
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("offload", [ALL, DISK], ids=["host", "nvme"])
 def test_every_family_offloads_everything(family, offload):
     case = FAMILIES[family]
-    found = evaluated(case["model"], offload, **case["workload"])
-    step = found.step
+    evaluation = evaluated(case["model"], offload, **case["workload"])
+    step = evaluation.step
     assert sum(step.breakdown.values()) == pytest.approx(step.step)
     assert sum(step.resources.values()) == pytest.approx(step.step)
-    assert found.profiles[0].peak < evaluated(case["model"], **case["workload"]).profiles[0].peak
-    assert elasticities(found.reprice)["host_link"] <= 1e-9
+    assert evaluation.profiles[0].peak < evaluated(case["model"], **case["workload"]).profiles[0].peak
+    assert elasticities(evaluation.reprice)["host_link"] <= 1e-9
 
 
 @pytest.mark.parametrize("offload", [STATE, GRADIENTS, {"activations": "host"}, ALL, DISK], ids=str)
 def test_elasticities_sum_to_minus_one(offload):
-    found = evaluated(offload=offload, micro_batch_size=8)
-    assert sum(elasticities(found.reprice).values()) == pytest.approx(-1.0, abs=1e-3)
-    scaled = found.reprice(Scales(**dict.fromkeys(Scales.resources(), 3.0)))
-    assert scaled.step == pytest.approx(found.step.step / 3.0, rel=1e-9)
+    evaluation = evaluated(offload=offload, micro_batch_size=8)
+    assert sum(elasticities(evaluation.reprice).values()) == pytest.approx(-1.0, abs=1e-3)
+    scaled = evaluation.reprice(Scales(**dict.fromkeys(Scales.resources(), 3.0)))
+    assert scaled.step == pytest.approx(evaluation.step.step / 3.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("offload", [STATE, ALL], ids=str)
 def test_counted_blocks_have_the_memory_of_expanded_ones(offload):
     graph = graph_of(evaluated(offload=offload, micro_batch_size=8, sequence_length=128))
-    counted, expanded = profile(graph), profile(graph.unrolled())
+    counted, expanded = profile(graph), profile(unroll(graph))
     assert counted.peak == pytest.approx(expanded.peak, rel=0.03)
     assert counted.saved_activations == pytest.approx(expanded.saved_activations, rel=1e-9)
 
@@ -159,8 +160,8 @@ def test_an_update_on_the_host_grows_with_the_parameters():
     seconds = []
     for layers in (8, 16, 32):
         model = TINY_LLAMA | {"num_layers": layers, "hidden_size": 1024, "intermediate_size": 4096, "vocab_size": 8}
-        found = evaluated(model, STATE)
-        seconds.append(found.step.resources["host_memory"] / parameter_bytes(found))
+        evaluation = evaluated(model, STATE)
+        seconds.append(evaluation.step.resources["host_memory"] / parameter_bytes(evaluation))
     assert seconds == pytest.approx([seconds[0]] * 3, rel=1e-3)
 
 
@@ -183,13 +184,13 @@ def test_gpus_share_the_host():
 
 @pytest.mark.parametrize("sharding", ["none", "optimizer", "gradients", "full"])
 def test_each_rank_sends_what_it_updates(sharding):
-    found = evaluated("gpt2-124m", GRADIENTS, gpus=4, parallel={"sharding": sharding}, engine="deepspeed")
+    evaluation = evaluated("gpt2-124m", GRADIENTS, gpus=4, parallel={"sharding": sharding}, engine="deepspeed")
     share = 1.0 if sharding == "none" else 0.25
     whole = 124.4e6 * 2 * share
-    assert moved(found, "gradients", "to_host") == pytest.approx(whole, rel=0.01)
-    assert moved(found, "updated", "from_host") == pytest.approx(whole, rel=0.01)
+    assert moved(evaluation, "gradients", "to_host") == pytest.approx(whole, rel=0.01)
+    assert moved(evaluation, "updated", "from_host") == pytest.approx(whole, rel=0.01)
     # fp32 moments and master parameters, and 16-bit gradients
-    assert sum(away_of(found)["host"].values()) == pytest.approx(124.4e6 * 14 * share, rel=0.01)
+    assert sum(away_of(evaluation)["host"].values()) == pytest.approx(124.4e6 * 14 * share, rel=0.01)
 
 
 @pytest.mark.parametrize("phase", ["forward", "prefill", "decode", "generate"])
@@ -211,9 +212,9 @@ def test_weights_stream_from_the_host_in_inference(phase):
 
 def test_a_pipeline_offloads_stage_by_stage():
     parallel = {"pipeline": 2, "offload": STATE}
-    found = evaluated(offload=STATE, gpus=2, parallel=parallel, global_batch_size=8)
-    assert sum(found.step.breakdown.values()) == pytest.approx(found.step.step)
-    assert found.step.resources["host_memory"] > 0
+    evaluation = evaluated(offload=STATE, gpus=2, parallel=parallel, global_batch_size=8)
+    assert sum(evaluation.step.breakdown.values()) == pytest.approx(evaluation.step.step)
+    assert evaluation.step.resources["host_memory"] > 0
 
 
 def test_host_memory_that_is_too_small_or_unknown_is_said():
@@ -259,10 +260,10 @@ def test_sums_that_a_compiler_merged_still_write_their_buffers():
     sizes = [
         sum(
             op.moved[0].bytes * op.count
-            for op in found.program.stages[0].graph
+            for op in evaluation.program.stages[0].graph
             if isinstance(op, HostTransfer) and "grad" in op.name
         )
-        for found in (one, loop)
+        for evaluation in (one, loop)
     ]
     assert sizes[0] == pytest.approx(sizes[1])
     assert sizes[0] > 0.0

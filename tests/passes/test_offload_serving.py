@@ -54,8 +54,8 @@ def result(offload, phase="decode", **given):
     return roofsim.run(request_of(offload, phase, **given))
 
 
-def moved(found, what, direction="from_host"):
-    ops = [op for stage in found.program.stages for op in stage.graph if isinstance(op, HostTransfer)]
+def moved(evaluation, what, direction="from_host"):
+    ops = [op for stage in evaluation.program.stages for op in stage.graph if isinstance(op, HostTransfer)]
     return sum(
         np.mean(op.message() * op.count) for op in ops if f"offload.{what}." in op.name and op.direction == direction
     )
@@ -93,11 +93,11 @@ def test_nothing_is_nothing(offload):
 
 
 def test_the_time_is_that_of_the_copies():
-    found = result({"parameters": "host", "layers": 16})
+    offloaded = result({"parameters": "host", "layers": 16})
     free = result({}).step_time
     copies = 16 * LAYER / LINK
-    assert copies < found.step_time < copies + free
-    assert found.bound == "host_link"
+    assert copies < offloaded.step_time < copies + free
+    assert offloaded.bound == "host_link"
 
 
 @pytest.mark.parametrize("engine", ["huggingface", "llama.cpp"])
@@ -117,14 +117,14 @@ def test_split_layers_do_the_same_work(engine, model):
 
 
 def test_llama_cpp_computes_host_layers_at_the_pace_of_host_memory():
-    found = result({"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16")
+    offloaded = result({"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16")
     without = result({}, engine="llama.cpp", precision="fp16")
     seconds = 16 * LAYER / (MEMORY * REACHED)
-    assert found.step_time == pytest.approx(seconds + without.step_time * 0.53, rel=0.03)
-    assert found.bound == "host_memory"
-    cache = found.memory.away["host"]["key_value_cache"]
-    assert cache == pytest.approx(found.memory.components["key_value_cache"], rel=0.01)
-    assert found.memory.components["communication_buffers"] == 0.0
+    assert offloaded.step_time == pytest.approx(seconds + without.step_time * 0.53, rel=0.03)
+    assert offloaded.bound == "host_memory"
+    cache = offloaded.memory.away["host"]["key_value_cache"]
+    assert cache == pytest.approx(offloaded.memory.components["key_value_cache"], rel=0.01)
+    assert offloaded.memory.components["communication_buffers"] == 0.0
 
 
 def test_long_passes_of_llama_cpp_copy():
@@ -143,8 +143,8 @@ def test_long_passes_of_llama_cpp_copy():
 
 
 def test_the_host_may_compute_everything():
-    found = result({"parameters": "host"}, engine="llama.cpp", precision="fp16")
-    assert found.step_time == pytest.approx(2 * (8.03e9 - 128256 * 4096) / (MEMORY * REACHED), rel=0.02)
+    offloaded = result({"parameters": "host"}, engine="llama.cpp", precision="fp16")
+    assert offloaded.step_time == pytest.approx(2 * (8.03e9 - 128256 * 4096) / (MEMORY * REACHED), rel=0.02)
 
 
 def test_a_desktop_has_an_assumed_memory():
@@ -160,9 +160,9 @@ def test_half_of_a_large_model_decodes_at_the_pace_of_a_desktop():
         {"parameters": "host", "layers": 40}, model="llama3-70b", engine="llama.cpp", precision="q4_k_m"
     )
     request["hardware"] = {"gpu": "rtx4090"}
-    found = roofsim.run(request)
-    assert 0.3 < found.step_time < 0.6
-    assert found.memory.device_total < found.memory.capacity
+    result = roofsim.run(request)
+    assert 0.3 < result.step_time < 0.6
+    assert result.memory.device_total < result.memory.capacity
 
 
 # -- the cache ------------------------------------------------------------------------------------------------------
@@ -194,23 +194,23 @@ def test_a_decode_reads_the_cache_over_the_link(engine):
 
 def test_the_cache_of_the_longest_context_lies_on_the_host():
     given = {"context_length": 1000, "output_length": 100, "batch_size": 4}
-    found = result({"key_value_cache": "host"}, **given)
-    assert found.memory.away["host"]["key_value_cache"] == pytest.approx(4 * 1100 * TOKEN, rel=0.01)
+    offloaded = result({"key_value_cache": "host"}, **given)
+    assert offloaded.memory.away["host"]["key_value_cache"] == pytest.approx(4 * 1100 * TOKEN, rel=0.01)
     two_layers = 2 * 4 * 1100 * TOKEN / 32
-    assert found.memory.components["communication_buffers"] == pytest.approx(two_layers, rel=0.02)
+    assert offloaded.memory.components["communication_buffers"] == pytest.approx(two_layers, rel=0.02)
 
 
 def test_a_prompt_only_sends():
-    found = evaluated({"key_value_cache": "host"}, "prefill", prompt_length=1024)
-    assert moved(found, "cache") == 0
-    assert moved(found, "cached", "to_host") == pytest.approx(1024 * TOKEN)
+    evaluation = evaluated({"key_value_cache": "host"}, "prefill", prompt_length=1024)
+    assert moved(evaluation, "cache") == 0
+    assert moved(evaluation, "cached", "to_host") == pytest.approx(1024 * TOKEN)
 
 
 def test_generate_moves_both():
     both = {"parameters": {"host": 0.5}, "key_value_cache": "host"}
-    found = result(both, "generate", batch_size=16)
-    assert set(found.memory.away["host"]) == {"parameters", "key_value_cache"}
-    assert found.step_time > result({"parameters": {"host": 0.5}}, "generate", batch_size=16).step_time
+    offloaded = result(both, "generate", batch_size=16)
+    assert set(offloaded.memory.away["host"]) == {"parameters", "key_value_cache"}
+    assert offloaded.step_time > result({"parameters": {"host": 0.5}}, "generate", batch_size=16).step_time
 
 
 @pytest.mark.parametrize("engine", ["huggingface", "llama.cpp"])
@@ -225,27 +225,27 @@ def test_generate_moves_both():
 )
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
 def test_sums_and_elasticities(engine, offload, phase):
-    found = evaluated(offload, phase, model="gpt2-124m", engine=engine, precision=None)
-    assert sum(found.step.breakdown.values()) == pytest.approx(found.step.step)
-    assert sum(found.step.resources.values()) == pytest.approx(found.step.step)
-    assert sum(elasticities(found.reprice).values()) == pytest.approx(-1.0, abs=1e-3)
+    evaluation = evaluated(offload, phase, model="gpt2-124m", engine=engine, precision=None)
+    assert sum(evaluation.step.breakdown.values()) == pytest.approx(evaluation.step.step)
+    assert sum(evaluation.step.resources.values()) == pytest.approx(evaluation.step.step)
+    assert sum(elasticities(evaluation.reprice).values()) == pytest.approx(-1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("model", ["deepseek-v2-lite", "gemma2-9b", "t5-base", "qwen3-30b-a3b"])
 def test_other_models(model):
     sizes = {"context_length": 64} if model != "t5-base" else {"prompt_length": 64}
-    found = result({"parameters": {"host": 0.5}}, model=model, **sizes)
-    assert found.memory.away["host"]["parameters"] > 0.2 * found.memory.components["parameters"]
+    offloaded = result({"parameters": {"host": 0.5}}, model=model, **sizes)
+    assert offloaded.memory.away["host"]["parameters"] > 0.2 * offloaded.memory.components["parameters"]
 
 
 def test_stages_of_a_pipeline_each_keep_a_share():
-    found = evaluated(
+    evaluation = evaluated(
         {"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16", parallel={"pipeline": 2}
     )
-    work = [sum(op.read * op.count for op in s.graph if isinstance(op, HostCompute)) for s in found.program.stages]
+    work = [sum(op.read * op.count for op in s.graph if isinstance(op, HostCompute)) for s in evaluation.program.stages]
     assert [float(np.max(one)) for one in work] == pytest.approx([8 * LAYER] * 2, rel=0.02)
     one = evaluated({"parameters": "host", "layers": 16}, engine="llama.cpp", precision="fp16")
-    assert found.step.resources["host_memory"] == pytest.approx(one.step.resources["host_memory"], rel=0.02)
+    assert evaluation.step.resources["host_memory"] == pytest.approx(one.step.resources["host_memory"], rel=0.02)
 
 
 @pytest.mark.parametrize("engine", ["huggingface", "llama.cpp"])
@@ -268,11 +268,13 @@ def test_arrays_of_layers_are_their_elements(offload):
 
 def test_rows_on_both_sides_of_the_threshold():
     def seconds(batch):
-        found = resolve(
+        resolved = resolve(
             request_of({"parameters": "host", "layers": 6}, model="gpt2-124m", engine="llama.cpp", precision=None)
         )
         return evaluate(
-            type(found)(**{**found.__dict__, "workload": found.workload.model_copy(update={"micro_batch_size": batch})})
+            type(resolved)(
+                **{**resolved.__dict__, "workload": resolved.workload.model_copy(update={"micro_batch_size": batch})}
+            )
         ).step.step
 
     both = seconds(np.array([8.0, 64.0]))
@@ -367,6 +369,6 @@ def test_what_a_server_prints(layers, said):
 @pytest.mark.parametrize("more", [{}, {"key_value_cache": "host"}], ids=str)
 def test_the_timeline_waits_for_the_host(more):
     offload = {"parameters": "host", "layers": 16} | more
-    found = evaluated(offload, engine="llama.cpp", precision="fp16", context_length=4096, batch_size=16)
-    spans = timeline(found).spans
-    assert max(span.start + span.seconds for span in spans) == pytest.approx(found.step.step, rel=0.02)
+    evaluation = evaluated(offload, engine="llama.cpp", precision="fp16", context_length=4096, batch_size=16)
+    spans = timeline(evaluation).spans
+    assert max(span.start + span.seconds for span in spans) == pytest.approx(evaluation.step.step, rel=0.02)

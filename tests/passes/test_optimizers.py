@@ -61,10 +61,10 @@ def test_bytes_per_parameter(optimizer, dtype):
     assert elements == sum(t.numel * copies for t, copies in trained(graph))
     if states is not None:
         assert states_of(ops) / elements == states
-    found = sum(t.bytes for op in ops for t in op.outputs)
+    state_bytes = sum(t.bytes for op in ops for t in op.outputs)
     largest = max(t.numel for t, _ in trained(graph))
     expected = float(temporaries) * (largest if isinstance(temporaries, str) else elements)
-    assert found == expected
+    assert state_bytes == expected
 
 
 @pytest.mark.parametrize(("optimizer", "bits", "block"), [("adam8bit", 8, 256), ("adam4bit", 4, 128)])

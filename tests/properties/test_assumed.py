@@ -71,14 +71,14 @@ def subsets(keys: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def nested(stated: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    scenario: dict[str, Any] = {}
     for key, value in stated.items():
-        at = found
+        at = scenario
         *path, last = key.split(".")
         for part in path:
             at = at.setdefault(part, {})
         at[last] = value
-    return found
+    return scenario
 
 
 def by_mapping(model: Any, stated: dict[str, Any]) -> Any:
@@ -108,10 +108,10 @@ def heads(notes: tuple[str, ...]) -> Counter[str]:
 
 
 def check(notes: tuple[str, ...], stated: dict[str, Any], matters: set[str]) -> None:
-    found = heads(notes)
+    assumed = heads(notes)
     leaves = {key.rpartition(".")[2] for key in stated}
-    assert not leaves & set(found), (leaves & set(found), notes)
-    missing = {key for key in matters - leaves if found[key] != 1}
+    assert not leaves & set(assumed), (leaves & set(assumed), notes)
+    missing = {key for key in matters - leaves if assumed[key] != 1}
     assert not missing, (missing, notes)
 
 
@@ -119,18 +119,18 @@ def check(notes: tuple[str, ...], stated: dict[str, Any], matters: set[str]) -> 
 @given(subsets(TRAINING), WAYS)
 def test_of_training_what_is_stated_is_not_assumed_and_what_is_not_is(stated, way):
     stated.setdefault("workload.global_batch_size", 32) if stated.get("hardware.gpus") else None
-    found = way(TINY_LLAMA, stated)
+    resolved = way(TINY_LLAMA, stated)
     matters = {"phase", "engine", "precision", "optimizer", "global_batch_size", "sequence_length", "gpu", "system"}
     matters.add("micro_batch_size")
     if stated.get("parallel.pipeline") == 2:
         matters.add("schedule")
-    if found.gpus > 1:
+    if resolved.gpus > 1:
         matters.add("gpus")
     adapter = stated.get("workload.adapter")
     if adapter is not None:
         matters |= {f"adapter.{key}" for key in ("rank", "targets") if key not in adapter}
-        assert not {f"adapter.{key}" for key in adapter} & set(heads(found.assumed))
-    check(found.assumed, stated, matters)
+        assert not {f"adapter.{key}" for key in adapter} & set(heads(resolved.assumed))
+    check(resolved.assumed, stated, matters)
 
 
 @settings(max_examples=60)
@@ -142,9 +142,9 @@ def test_of_inference_what_is_stated_is_not_assumed_and_what_is_not_is(stated, w
         "generate": ["prompt_length", "output_length"],
     }
     stated |= {"workload.phase": phase} | {f"workload.{key}": 8 for key in lengths[phase]}
-    found = way(TINY_LLAMA, stated)
-    matters = {"engine", "precision", "batch_size", "gpu", "system"} | ({"gpus"} if found.gpus > 1 else set())
-    check(found.assumed, stated, matters)
+    resolved = way(TINY_LLAMA, stated)
+    matters = {"engine", "precision", "batch_size", "gpu", "system"} | ({"gpus"} if resolved.gpus > 1 else set())
+    check(resolved.assumed, stated, matters)
 
 
 @settings(max_examples=25)
@@ -180,8 +180,8 @@ def test_even_routing_is_assumed_where_nobody_states_it(phase, imbalance):
     ],
 )
 def test_fit_assumes_what_is_not_stated(stated):
-    found = roofsim.fit({"model": "1B"} | nested(stated))
-    check(found.assumed, stated, {"engine", "precision", "gpu", "system", "global_batch_size"})
+    answer = roofsim.fit({"model": "1B"} | nested(stated))
+    check(answer.assumed, stated, {"engine", "precision", "gpu", "system", "global_batch_size"})
 
 
 # -- names that stand for others --------------------------------------------------------------------------------------
@@ -199,19 +199,19 @@ ALIASES = {
 
 @pytest.mark.parametrize("note", ALIASES)
 def test_a_name_that_stands_for_another_is_a_choice(note):
-    assert any(found.startswith(note) for found in resolve({"model": "gpt2-124m"} | ALIASES[note]).assumed)
+    assert any(line.startswith(note) for line in resolve({"model": "gpt2-124m"} | ALIASES[note]).assumed)
 
 
 @pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "A100-SXM4-80GB", "a100_sxm4_80gb"])
 def test_the_name_itself_is_none(gpu):
-    found = resolve({"model": "GPT2-124M", "hardware": {"gpu": gpu, "system": "DGX-A100"}})
-    assert not {"gpu", "system", "model"} & {note.split()[0].rstrip(":") for note in found.assumed}
+    resolved = resolve({"model": "GPT2-124M", "hardware": {"gpu": gpu, "system": "DGX-A100"}})
+    assert not {"gpu", "system", "model"} & {note.split()[0].rstrip(":") for note in resolved.assumed}
 
 
 def test_the_draft_of_a_server_is_a_name_too():
     serving = {"speculative": {"draft_model": "llama-3.2-1b", "num_speculative_tokens": 2, "acceptance_rate": 0.5}}
-    found = roofsim.serve("llama3-8b", gpu="h100", prompt_length=64, output_length=8, concurrency=2, serving=serving)
-    assert any(note.startswith("draft model llama-3.2-1b: ") for note in found.plan.assumed)
+    answer = roofsim.serve("llama3-8b", gpu="h100", prompt_length=64, output_length=8, concurrency=2, serving=serving)
+    assert any(note.startswith("draft model llama-3.2-1b: ") for note in answer.plan.assumed)
 
 
 def test_inline_hardware_lists_what_it_leaves_out():

@@ -18,10 +18,10 @@ SIZES = {"sequence_length": 512, "micro_batch_size": 4, "global_batch_size": 32,
 def shown(traffic, compute, **overlap):
     device = {"backward": {"compute": compute, "memory_bandwidth": 0.0, "launch": 0.0}}
     cost = PassCost(device=device, host={}, power={})
-    found = exposed(
+    exposure = exposed(
         {("backward", "data"): traffic}, cost, Overlap(**overlap), sharded=False, virtual=1.0, num_micro_batches=1.0
     )
-    return found.step.seconds
+    return exposure.step.seconds
 
 
 @pytest.mark.parametrize(
@@ -44,8 +44,8 @@ def test_what_shows(traffic, compute, expected):
 
 def last(**facts):
     evaluation = spread("gpt2-124m", {"data": 8}, engine="pytorch-eager", engine_facts=facts, **SIZES)
-    found = messages_of(evaluation.resolved).traffic(evaluation.program.stages[0].graph, Scales())
-    return found["backward", "data"]
+    traffic = messages_of(evaluation.resolved).traffic(evaluation.program.stages[0].graph, Scales())
+    return traffic["backward", "data"]
 
 
 def test_a_bucket_is_at_least_the_last_unit():

@@ -62,8 +62,8 @@ def configurations(draw):
 @given(configurations())
 def test_hostile_configurations_are_read_or_refused(config):
     try:
-        found = imported(config, "x/config.json")
-        model = validate(family_schema(found.mapping["family"]), from_mapping(found.mapping))
+        model_read = imported(config, "x/config.json")
+        model = validate(family_schema(model_read.mapping["family"]), from_mapping(model_read.mapping))
     except SpecError:
         return
     assert model.completed() == model.completed()

@@ -32,11 +32,11 @@ def run(form, context=4, model=MODEL, engine="megatron-core", tensor=1, **worklo
 def sent(evaluation, phase):
     """Bytes and messages of a context rank in one layer and phase, by function."""
     (stage,) = evaluation.program.stages
-    found: dict[str, float] = {}
+    amounts: dict[str, float] = {}
     for op in stage.graph:
         if isinstance(op, Collective) and op.group_of in ("context", "context_ring") and op.phase == phase:
-            found[op.function] = found.get(op.function, 0.0) + op.message() * op.steps
-    return found
+            amounts[op.function] = amounts.get(op.function, 0.0) + op.message() * op.steps
+    return amounts
 
 
 @settings(max_examples=25)
@@ -48,8 +48,8 @@ def test_flops_and_parameters_are_those_of_one_device(form, context, tensor, rec
     model = MODEL | {"num_key_value_heads": 4} if shared and context * tensor <= 4 else MODEL
     alone = spread(model, {}, engine=engine, recompute=recompute, **SIZES)
     together = run(form, context, engine=engine, tensor=tensor, recompute=recompute, model=model)
-    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
-        assert found == pytest.approx(expected, rel=1e-12)
+    for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert flops == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
     memory = memory_of(together)
     assert sum(memory.components.values()) == pytest.approx(memory.device_total, rel=1e-12)
@@ -195,8 +195,8 @@ def test_refusals(parallel, workload, model, message):
 
 
 def test_unfused_attention_gathers_and_says_so():
-    found = resolve(
+    resolved = resolve(
         {"model": MODEL, "workload": SIZES | {"engine": "megatron-lm"}, "parallel": {"context": 4, "data": 1}}
     )
-    assert found.parallel.context_communication == "all_gather"
-    assert any("all_gather instead of the engine's ring" in note for note in found.assumed)
+    assert resolved.parallel.context_communication == "all_gather"
+    assert any("all_gather instead of the engine's ring" in note for note in resolved.assumed)

@@ -58,8 +58,8 @@ def messages(evaluation, group, phase="forward"):
 def test_flops_and_parameters_are_those_of_one_device(layout, recompute):
     alone = spread(MODEL, {}, recompute=recompute, engine="megatron-core", **SIZES)
     together = spread(MODEL, layout, recompute=recompute, engine="megatron-core", **SIZES)
-    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
-        assert found == pytest.approx(expected, rel=1e-12)
+    for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert flops == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
     memory = memory_of(together)
     assert sum(memory.components.values()) == pytest.approx(memory.device_total, rel=1e-12)
@@ -69,16 +69,16 @@ def test_experts_of_all_ranks_are_all_experts():
     """Parameters of a rank's experts times the ranks that hold another part of them."""
     whole = sum(op.inputs[1].numel for op in products(run({})) if op.phase == "forward")
     for expert, width in ((1, 4), (2, 2), (4, 1), (8, 1), (4, 2)):
-        found = run({"expert": expert, "expert_tensor": width, "data": 8})
-        own = sum(op.inputs[1].numel for op in products(found) if op.phase == "forward")
+        evaluation = run({"expert": expert, "expert_tensor": width, "data": 8})
+        own = sum(op.inputs[1].numel for op in products(evaluation) if op.phase == "forward")
         assert own * expert * width == pytest.approx(whole)
 
 
 def test_what_groups_of_experts_send():
-    found = run({"expert": 4, "expert_tensor": 2, "data": 8})
-    assert messages(found, "expert") == [("all_to_all", BYTES)] * 2
-    assert messages(found, "expert_tensor") == [("all_gather", 2 * BYTES), ("reduce_scatter", 2 * BYTES)]
-    backward = messages(found, "expert_tensor", "backward")
+    evaluation = run({"expert": 4, "expert_tensor": 2, "data": 8})
+    assert messages(evaluation, "expert") == [("all_to_all", BYTES)] * 2
+    assert messages(evaluation, "expert_tensor") == [("all_gather", 2 * BYTES), ("reduce_scatter", 2 * BYTES)]
+    backward = messages(evaluation, "expert_tensor", "backward")
     assert sorted(backward) == [("all_gather", 2 * BYTES), ("reduce_scatter", 2 * BYTES)]
 
 
@@ -106,8 +106,8 @@ def test_the_busiest_rank_sets_time_memory_and_messages():
     ],
 )
 def test_a_capacity_limits_or_pads_rows(keys, facts, load):
-    found = run({"expert": 4, "data": 8} | keys, **facts)
-    assert {op.rows for op in products(found)} == {ROWS * load}
+    evaluation = run({"expert": 4, "data": 8} | keys, **facts)
+    assert {op.rows for op in products(evaluation)} == {ROWS * load}
 
 
 def test_arrays_are_their_elements():

@@ -65,11 +65,11 @@ def test_parameters_memory_and_messages(name):
     assert memory.components["parameters"] < 0.75 * memory_of(alone).components["parameters"]
     assert memory.saved_activations < memory_of(alone).saved_activations
     (stage,) = own.program.stages
-    found = [
+    collectives = [
         op for op in stage.graph if isinstance(op, Collective) and op.phase == "forward" and op.function == "all_reduce"
     ]
     if sums is not None:
-        assert sum(op.count for op in found if "statistics" not in op.name) == sums
+        assert sum(op.count for op in collectives if "statistics" not in op.name) == sums
     assert own.step.breakdown["exposed_communication"] > 0
 
 

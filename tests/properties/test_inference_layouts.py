@@ -63,8 +63,8 @@ def routing(evaluation):
 def test_flops_of_all_ranks_are_those_of_one_device(layout, phase, engine, name, batch):
     assume(engine != "llama.cpp" or phase != "forward")
     alone, together = (served(name, one, phase, engine, batch) for one in ({}, layout))
-    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
-        assert found == pytest.approx(expected, rel=1e-12)
+    for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert flops == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
     assert math.isfinite(together.step.step)
     assert together.step.step > 0.0
@@ -91,8 +91,8 @@ def test_flops_of_experts_that_are_dealt_out(layout, exchange, phase):
     alone = served("experts", {}, phase)
     together = served("experts", layout, phase, **ways)
     batches = layout.get("data", 1)
-    found = flops_of(together)[1] - routing(together)
-    assert found == pytest.approx(batches * (flops_of(alone)[1] - routing(alone)), rel=1e-12)
+    flops = flops_of(together)[1] - routing(together)
+    assert flops == pytest.approx(batches * (flops_of(alone)[1] - routing(alone)), rel=1e-12)
     assert flops_of(together)[0] <= flops_of(together)[1]
 
 
@@ -128,20 +128,20 @@ def test_bytes_of_dispatch_and_combine():
     """Tokens x experts per token x width, in the engine's type one way and in 16 bits back."""
     width, chosen, batch = 64, 2, 8
     narrow = {"exchange": "all_to_all", "dispatch": "fp8"}
-    found = served("experts", {"expert": 8, "data": 8}, "decode", batch=batch, serving_experts=narrow)
-    sent = dict(sorted(messages(found, "all_to_all").items()))
+    evaluation = served("experts", {"expert": 8, "data": 8}, "decode", batch=batch, serving_experts=narrow)
+    sent = dict(sorted(messages(evaluation, "all_to_all").items()))
     assert [size for size, _ in sent.values()] == [batch * chosen * width * 2, batch * chosen * width * 1]
     assert {ranks for _, ranks in sent.values()} == {8.0}
     # Tensor ranks send a part each, and gather the results.
-    found = served(
+    evaluation = served(
         "experts", {"expert": 8, "data": 4, "tensor": 2}, "decode", serving_experts={"exchange": "all_to_all"}
     )
-    assert {size for size, _ in messages(found, "all_to_all").values()} == {batch / 2 * chosen * width * 2}
-    assert list(messages(found, "all_gather").values()) == [(batch * width * 2, 2.0)]
+    assert {size for size, _ in messages(evaluation, "all_to_all").values()} == {batch / 2 * chosen * width * 2}
+    assert list(messages(evaluation, "all_gather").values()) == [(batch * width * 2, 2.0)]
     # Ranks that hold the same tokens send nothing.
-    found = served("experts", {"expert": 8, "tensor": 8}, "decode")
-    assert not messages(found, "all_to_all")
-    assert list(messages(found, "all_reduce").values()) == [(batch * width * 2, 8.0)]
+    evaluation = served("experts", {"expert": 8, "tensor": 8}, "decode")
+    assert not messages(evaluation, "all_to_all")
+    assert list(messages(evaluation, "all_reduce").values()) == [(batch * width * 2, 8.0)]
 
 
 @pytest.mark.parametrize("engine", ["vllm", "fastertransformer", "llama.cpp"])
@@ -181,9 +181,9 @@ def test_memory_adds_up(layout, phase, engine, name):
     evaluation = served(name, layout, phase, engine)
     memory = memory_of(evaluation)
     assert sum(memory.components.values()) == pytest.approx(memory.device_total, rel=1e-12)
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+    for stage, memory_profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         if not stage.averaged:
-            assert inventory(stage.graph).peak == pytest.approx(found.peak, rel=1e-12)
+            assert inventory(stage.graph).peak == pytest.approx(memory_profile.peak, rel=1e-12)
         for tensor in stage.graph.sources:
             assert tensor.role is not Role.KEY_VALUE_CACHE or stage.phase in ("prefill", "decode")
 

@@ -118,9 +118,9 @@ def test_arrays_of_lengths_add_up():
     resolved = resolve(scenario, gpu="rtx3090", engine="sglang")
     outputs = np.array([1.0, 2.0, 5.0, 64.0])
     lengths = resolved.workload.model_copy(update={"output_length": outputs})
-    found = evaluate(replace(resolved, workload=lengths))
-    whole = found.stage_time("prefill") + (outputs - 1.0) * found.stage_time("decode")
-    np.testing.assert_allclose(whole, found.step.step, rtol=EXACT)
+    evaluation = evaluate(replace(resolved, workload=lengths))
+    whole = evaluation.stage_time("prefill") + (outputs - 1.0) * evaluation.stage_time("decode")
+    np.testing.assert_allclose(whole, evaluation.step.step, rtol=EXACT)
 
 
 LOADS: list[dict[str, Any]] = [
@@ -171,8 +171,8 @@ def test_latencies_of_servers_add_up(model, engine, gpu, load, output, prompt):
 def test_simulated_latencies_add_up_with_the_length_of_the_simulated_requests(load):
     """A simulation draws its output lengths: their mean is near what was asked for, and stands beside its latencies."""
     served = roofsim.serve("gpt2-124m", gpu="t4", simulated=True, prompt_length=64, output_length=33, **load)
-    found = served.simulated
-    assert found.output_length == pytest.approx(33, rel=0.1)
-    whole = found.time_to_first_token + (found.output_length - 1.0) * found.time_per_output_token
-    assert math.isclose(whole, found.end_to_end, rel_tol=EXACT)
-    assert found.to_dict()["output_length"] == found.output_length
+    simulated = served.simulated
+    assert simulated.output_length == pytest.approx(33, rel=0.1)
+    whole = simulated.time_to_first_token + (simulated.output_length - 1.0) * simulated.time_per_output_token
+    assert math.isclose(whole, simulated.end_to_end, rel_tol=EXACT)
+    assert simulated.to_dict()["output_length"] == simulated.output_length

@@ -38,9 +38,9 @@ def test_scaling_of_every_family(family):
 def test_elasticities_sum_to_minus_one(family, batch):
     case = CASES[family]
     evaluation = evaluated(case["model"], precision="bf16", micro_batch_size=batch, **case["workload"])
-    found = elasticities(evaluation.reprice)
-    assert sum(found.values()) == pytest.approx(-1.0, abs=1e-3)
-    assert all(-1.0 - 1e-6 <= value <= 1e-9 for value in found.values())
+    worth = elasticities(evaluation.reprice)
+    assert sum(worth.values()) == pytest.approx(-1.0, abs=1e-3)
+    assert all(-1.0 - 1e-6 <= value <= 1e-9 for value in worth.values())
 
 
 @settings(max_examples=25)

@@ -59,8 +59,8 @@ def test_flops_of_all_ranks_are_those_of_one_device(layout, recompute, name):
     assume(fits(layout))
     alone = spread(DENSE[name], {}, precision="bf16", recompute=recompute, **SIZES)
     together = spread(DENSE[name], layout, precision="bf16", recompute=recompute, **SIZES)
-    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
-        assert found == pytest.approx(expected, rel=1e-12)
+    for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert flops == pytest.approx(expected, rel=1e-12)
     assert parameters_of(together) == pytest.approx(parameters_of(alone))
 
 
@@ -69,8 +69,8 @@ def test_flops_of_all_ranks_are_those_of_one_device(layout, recompute, name):
 def test_flops_of_experts_that_are_dealt_out(tensor, expert, pipeline):
     layout = {"tensor": tensor, "sequence": tensor > 1, "expert": expert, "data": 8, "pipeline": pipeline}
     alone, together = (spread(EXPERTS, one, precision="bf16", **SIZES) for one in ({}, layout))
-    for found, expected in zip(flops_of(together), flops_of(alone), strict=True):
-        assert found == pytest.approx(expected, rel=1e-12)
+    for flops, expected in zip(flops_of(together), flops_of(alone), strict=True):
+        assert flops == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("tensor", [2, 4])
@@ -112,17 +112,17 @@ def test_memory_adds_up(layout, recompute, engine, name):
     memory = memory_of(evaluation)
     assert sum(memory.components.values()) == pytest.approx(memory.device_total, rel=1e-12)
     assert memory.allocated_peak <= memory.reserved <= memory.device_total
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
-        assert sum(found.components.values()) == pytest.approx(found.peak, rel=1e-12)
-        assert all(amount >= 0 for amount in found.components.values())
-        assert found.saved_activations >= 0
+    for stage, memory_profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        assert sum(memory_profile.components.values()) == pytest.approx(memory_profile.peak, rel=1e-12)
+        assert all(amount >= 0 for amount in memory_profile.components.values())
+        assert memory_profile.saved_activations >= 0
         listed = inventory(stage.graph, stage.in_flight)
-        assert listed.peak == pytest.approx(found.peak, rel=1e-12)
-        assert listed.op.name == found.peak_op
-        sums = dict.fromkeys(found.components, 0.0)
+        assert listed.peak == pytest.approx(memory_profile.peak, rel=1e-12)
+        assert listed.op.name == memory_profile.peak_op
+        sums = dict.fromkeys(memory_profile.components, 0.0)
         for entry in listed.entries:
             sums[entry.category] += entry.bytes
-        assert sums == pytest.approx(found.components, rel=1e-9, abs=1e-3)
+        assert sums == pytest.approx(memory_profile.components, rel=1e-9, abs=1e-3)
 
 
 @settings(max_examples=30)
@@ -139,10 +139,10 @@ def test_a_step_ends_as_it_began(layout, recompute, engine):
         "parallel": layout,
     }
     evaluation = evaluate(resolve(scenario), with_curve=True)
-    for stage, found in zip(evaluation.program.stages, evaluation.profiles, strict=True):
-        curve = found.curve
+    for stage, memory_profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
+        curve = memory_profile.curve
         assert all(amount >= -1e-6 for _, _, live in curve for amount in live.values())
-        assert max(sum(live.values()) for _, _, live in curve) == pytest.approx(found.peak, rel=1e-12)
+        assert max(sum(live.values()) for _, _, live in curve) == pytest.approx(memory_profile.peak, rel=1e-12)
         first, last = curve[0][2], curve[-1][2]
         for name in ("parameters", "optimizer_state", "key_value_cache"):
             assert last[name] == pytest.approx(first[name]), (stage.name, name)
@@ -270,13 +270,13 @@ def test_arrays_of_degrees_of_other_families(model):
 @pytest.mark.parametrize("engine", ["torchtitan", "megatron-core"])
 def test_key_value_heads_that_ranks_share_are_work_of_the_hardware_only(engine):
     """Eight key-value heads over sixteen ranks: each projects what its neighbour does too."""
-    found = {
+    results = {
         tensor: roofsim.run(
             "llama3-8b", gpu="h100", gpus=16, engine=engine, parallel__tensor=tensor, sequence_length=512,
             global_batch_size=16, precision="bf16",
         )
         for tensor in (1, 8, 16)
     }  # fmt: skip
-    assert found[16].model_flops == pytest.approx(found[1].model_flops)
-    assert found[8].hardware_flops == pytest.approx(found[1].hardware_flops)
-    assert found[16].hardware_flops > 1.01 * found[8].hardware_flops
+    assert results[16].model_flops == pytest.approx(results[1].model_flops)
+    assert results[8].hardware_flops == pytest.approx(results[1].hardware_flops)
+    assert results[16].hardware_flops > 1.01 * results[8].hardware_flops

@@ -42,12 +42,12 @@ PRECISIONS = st.sampled_from(["bf16", "fp16", "bf16-amp", "fp32"])
 @st.composite
 def hardware(draw):
     """Cards whose power limits little or much."""
-    found = {"gpu": draw(st.sampled_from(["a100", "h100", "l4", "rtx4090", "b200"]))}
+    choice = {"gpu": draw(st.sampled_from(["a100", "h100", "l4", "rtx4090", "b200"]))}
     if draw(st.booleans()):
-        found["override"] = {"gpu.tdp": draw(st.sampled_from(["60 W", "5 kW"]))}
+        choice["override"] = {"gpu.tdp": draw(st.sampled_from(["60 W", "5 kW"]))}
     if draw(st.booleans()):
-        found["jitter"] = 0.02
-    return found
+        choice["jitter"] = 0.02
+    return choice
 
 
 @st.composite
@@ -137,9 +137,9 @@ def test_everything_adds_up_to_the_step(kind, data):
     check_tables(evaluation, step)
     check_trace(evaluation, step)
     check_work(evaluation, result)
-    found = explain(evaluation, result, "step_time")
-    assert found.seconds == CLOSE(step)
-    check_sums(found, step)
+    explanation = explain(evaluation, result, "step_time")
+    assert explanation.seconds == CLOSE(step)
+    check_sums(explanation, step)
     if result.networks:
         waits = result.waits["stragglers"] + result.waits["input"]
         assert sum(row["time"] for row in result.networks) + waits == CLOSE(step)
@@ -161,25 +161,25 @@ def check_tables(evaluation, step):
 
 
 def check_trace(evaluation, step):
-    found = timeline(evaluation)
-    assert max(span.start + span.seconds for span in found.spans) == CLOSE(step)
-    assert min(min(span.start, span.seconds) for span in found.spans) >= -1e-12 * step
-    for lane in range(len(found.lanes)):
+    drawn = timeline(evaluation)
+    assert max(span.start + span.seconds for span in drawn.spans) == CLOSE(step)
+    assert min(min(span.start, span.seconds) for span in drawn.spans) >= -1e-12 * step
+    for lane in range(len(drawn.lanes)):
         for stream in (COMPUTE, WAITS):
-            own = sorted((s for s in found.spans if (s.lane, s.stream) == (lane, stream)), key=lambda span: span.start)
+            own = sorted((s for s in drawn.spans if (s.lane, s.stream) == (lane, stream)), key=lambda span: span.start)
             assert all(a.start + a.seconds <= b.start + 1e-12 * step for a, b in pairwise(own))
-    events = [event for event in trace(found)["traceEvents"] if event["ph"] == "X"]
+    events = [event for event in trace(drawn)["traceEvents"] if event["ph"] == "X"]
     assert max(event["ts"] + event["dur"] for event in events) * parse("1 us", "s") == CLOSE(step)
     if evaluation.resolved.gpus == 1:
-        assert not any("ranks" in text for text in (*found.notes, *(span.name for span in found.spans)))
+        assert not any("ranks" in text for text in (*drawn.notes, *(span.name for span in drawn.spans)))
     if not evaluation.program.pipelined:
-        check_kernels_of_trace(evaluation, found)
+        check_kernels_of_trace(evaluation, drawn)
 
 
-def check_kernels_of_trace(evaluation, found):
+def check_kernels_of_trace(evaluation, drawn):
     """An op that is written out takes as long in the trace as in the table."""
     written = {}
-    for span in found.spans:
+    for span in drawn.spans:
         if span.stream == COMPUTE and "class" in span.facts and span.facts["micro_batch"] == 0:
             written.setdefault(span.name.split("[")[0], []).append(span.seconds)
     for part in made_of(evaluation).parts[:1]:
@@ -266,5 +266,5 @@ def test_an_op_is_explained_where_it_runs():
     result = answer(evaluation)
     part = made_of(evaluation).parts[0]
     cost = next(cost for cost in part.costs if cost.op.name == "layers.mlp.up.matmul")
-    found = explain(evaluation, result, "layers.mlp.up.matmul")
-    assert found.parts[-1].seconds == CLOSE(cost.lasting(part.stretch))
+    explanation = explain(evaluation, result, "layers.mlp.up.matmul")
+    assert explanation.parts[-1].seconds == CLOSE(cost.lasting(part.stretch))

@@ -38,19 +38,21 @@ def layers_of(evaluation):
     ],
 )
 def test_layers_of_stages(keys, expected):
-    found = run(**keys)
-    assert layers_of(found) == expected
-    assert flops_of(found) == pytest.approx(flops_of(spread(MODEL, {}, engine="megatron-core", **SIZES)), rel=1e-12)
+    evaluation = run(**keys)
+    assert layers_of(evaluation) == expected
+    assert flops_of(evaluation) == pytest.approx(
+        flops_of(spread(MODEL, {}, engine="megatron-core", **SIZES)), rel=1e-12
+    )
 
 
 def test_equal_stages_of_a_stated_pipeline_that_do_not_touch_stay_apart():
-    found = spread(
+    evaluation = spread(
         MODEL,
         {"pipeline": 5, "stage_layers": [2, 3, 2, 3, 2]},
         engine="megatron-core",
         **(SIZES | {"global_batch_size": 20}),
     )
-    assert [positions for _, positions in layers_of(found)] == [1.0] * 5
+    assert [positions for _, positions in layers_of(evaluation)] == [1.0] * 5
 
 
 def test_the_longest_stage_sets_the_pace():
@@ -94,9 +96,9 @@ def test_a_stage_gets_back_what_it_sends(engine, precision, recompute, attention
     choices = {"engine": engine, "precision": precision, "recompute": recompute, "dropout": dropout}
     choices |= {} if attention is None else {"attention": attention}
     try:
-        found = spread(TINY | {"num_layers": 4}, {"pipeline": pipeline}, gpu="h100", sequence_length=64, **choices)
+        evaluation = spread(TINY | {"num_layers": 4}, {"pipeline": pipeline}, gpu="h100", sequence_length=64, **choices)
     except (SpecError, NoDataError):
         return  # an engine that does not train, or not so
-    first, *middle, last = found.program.stages
+    first, *middle, last = evaluation.program.stages
     assert messages(first) == messages(last) == ["receive", "send"]
     assert all(messages(stage) == ["receive", "receive", "send", "send"] for stage in middle)

@@ -28,9 +28,9 @@ def scenario(model, *, gpu="h100", parallel=None, hardware=None, **workload):
 def run(base, point):
     """Return the figures of a run, or why it is refused."""
     try:
-        return figures_of(roofsim.run(base, **point)), None
+        return figures_of(roofsim.run(base, **point)), (None, None)
     except RoofsimError as error:
-        return {}, error.reason
+        return {}, (error.reason, error.code)
 
 
 def check(base, axes):
@@ -38,29 +38,30 @@ def check(base, axes):
     table = roofsim.sweep(base, axes)
     for row, values in zip(table.to_rows(), itertools.product(*axes.values()), strict=True):
         point = dict(zip(axes, values, strict=True))
-        expected, reason = run(base, point)
-        assert (row["feasible"], row["reason"]) == (reason is None, reason), point
+        expected, refusal = run(base, point)
+        assert (row["reason"], row["reason_code"]) == refusal, point
+        assert row["feasible"] == (refusal == (None, None)), point
         for key, value in expected.items():
             if key not in axes:
                 assert agrees(key, row[key], value), (key, row[key], value, point)
-        others = set(row) - set(expected) - set(axes) - {"feasible", "reason"}
+        others = set(row) - set(expected) - set(axes) - {"feasible", "reason", "reason_code"}
         assert all(row[key] is None for key in others), (others, point)
     return table
 
 
-def agrees(key, found, expected):
+def agrees(key, actual, expected):
     """Tell whether a figure is the same: to nine digits, but for what difference quotients of the step lose."""
     if isinstance(expected, tuple | list):
-        same = found is not None and len(found) == len(expected)
-        return same and all(agrees(key, a, b) for a, b in zip(found, expected, strict=True))
-    if isinstance(expected, bool | str | None) or found is None:
-        return found == expected
+        same = actual is not None and len(actual) == len(expected)
+        return same and all(agrees(key, a, b) for a, b in zip(actual, expected, strict=True))
+    if isinstance(expected, bool | str | None) or actual is None:
+        return actual == expected
     expected = float(expected)
     if math.isnan(expected):
-        return found is None
+        return actual is None
     if key.startswith("elasticity."):
-        return found == pytest.approx(expected, rel=1e-9, abs=1e-10)
-    return found == pytest.approx(expected, rel=1e-6 if key.endswith("headroom") else 1e-9, abs=1e-12)
+        return actual == pytest.approx(expected, rel=1e-9, abs=1e-10)
+    return actual == pytest.approx(expected, rel=1e-6 if key.endswith("headroom") else 1e-9, abs=1e-12)
 
 
 #: Of each family a width, and where its samples have a length that length, with values to try.

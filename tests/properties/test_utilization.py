@@ -48,12 +48,12 @@ def scenarios(draw):
 @given(scenarios())
 def test_neither_exceeds_the_peak(request):
     try:
-        found = utilization_of(evaluate(resolve(request)))
+        shares = utilization_of(evaluate(resolve(request)))
     except RoofsimError:  # a card without such arithmetic, an engine without such kernels
         assume(False)
-    assert 0.0 < found.mfu <= found.hfu * (1.0 + 1e-12) <= 1.0
-    assert found.stated <= found.peak < 1.2 * found.stated
-    assert found.model <= found.usual * (1.0 + 1e-12)
+    assert 0.0 < shares.mfu <= shares.hfu * (1.0 + 1e-12) <= 1.0
+    assert shares.stated <= shares.peak < 1.2 * shares.stated
+    assert shares.model <= shares.usual * (1.0 + 1e-12)
 
 
 @pytest.mark.parametrize("gpu", ["rtx4090", "a100", "h100", "b200", "l4"])
@@ -72,10 +72,10 @@ def test_long_sequences(gpu, phase):
 def test_convolutions_of_fewer_multiplications(phase, gpu):
     """Winograd's algorithm takes less time than the direct one's FLOPs at the peak: shares count what is multiplied."""
     workload = {"phase": phase, "precision": "fp32", "micro_batch_size": 256}
-    found = run({"model": "vgg16", "workload": workload, "hardware": {"gpu": gpu}})
+    result = run({"model": "vgg16", "workload": workload, "hardware": {"gpu": gpu}})
     narrow = run({"model": "vgg16", "workload": workload | {"precision": "fp16-amp"}, "hardware": {"gpu": "v100"}})
-    assert found.mfu <= found.hfu < 1.0
-    assert found.hardware_flops < found.model_flops == narrow.model_flops
+    assert result.mfu <= result.hfu < 1.0
+    assert result.hardware_flops < result.model_flops == narrow.model_flops
     assert narrow.hardware_flops == pytest.approx(narrow.model_flops)
 
 

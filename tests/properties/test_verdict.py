@@ -73,18 +73,18 @@ def obey(scenario):
         evaluation = evaluate(resolve(scenario))
     except (SpecError, NoDataError):
         assume(False)
-    found, step = bottleneck(evaluation.step, evaluation.reprice), Step(evaluation)
+    verdict, step = bottleneck(evaluation.step, evaluation.reprice), Step(evaluation)
     worth = step.worth()
-    binds_by_elasticity(found, worth, evaluation)
-    growing_it_helps_most(found, worth, step)
-    headroom_is_where_another_takes_over(found, step)
+    binds_by_elasticity(verdict, worth, evaluation)
+    growing_it_helps_most(verdict, worth, step)
+    headroom_is_where_another_takes_over(verdict, step)
 
 
-def binds_by_elasticity(found, worth, evaluation):
-    assert worth[found.bound] >= max(worth.values()) - TIE
-    assert found.runner_up != found.bound
+def binds_by_elasticity(verdict, worth, evaluation):
+    assert worth[verdict.bound] >= max(worth.values()) - TIE
+    assert verdict.runner_up != verdict.bound
     given_out = elasticities(evaluation.reprice)
-    assert found.elasticity == pytest.approx(given_out, abs=1e-9)
+    assert verdict.elasticity == pytest.approx(given_out, abs=1e-9)
     for name, rates in GROUPS.items():
         assert -sum(given_out[rate] for rate in rates) == pytest.approx(worth[name], abs=TIE)
     if evaluation.resolved.gpus == 1:  # no messages, whose latency no rate shortens
@@ -94,29 +94,29 @@ def binds_by_elasticity(found, worth, evaluation):
         assert all(share == pytest.approx(worth[name], abs=near) for name, share in shares.items())
 
 
-def growing_it_helps_most(found, worth, step):
+def growing_it_helps_most(verdict, worth, step):
     """Doubling it does, and where another takes over before, growing it until then."""
-    others = [name for name in worth if name != found.bound]
-    if worth[found.bound] - max(worth[name] for name in others) < TIE:
+    others = [name for name in worth if name != verdict.bound]
+    if worth[verdict.bound] - max(worth[name] for name in others) < TIE:
         return
-    factor = 2.0 if found.headroom is None else min(2.0, found.headroom)
-    now, mine = step.seconds(), step.seconds(found.bound, factor)
+    factor = 2.0 if verdict.headroom is None else min(2.0, verdict.headroom)
+    now, mine = step.seconds(), step.seconds(verdict.bound, factor)
     assert mine < now
     assert all(mine <= step.seconds(name, factor) + 1e-6 * now for name in others)
 
 
-def headroom_is_where_another_takes_over(found, step):
-    if found.headroom is None:
-        far = step.worth(found.bound, 1e6)
-        assert far[found.bound] >= max(far.values()) - 1e-6
+def headroom_is_where_another_takes_over(verdict, step):
+    if verdict.headroom is None:
+        far = step.worth(verdict.bound, 1e6)
+        assert far[verdict.bound] >= max(far.values()) - 1e-6
         return
-    assert found.headroom >= 1.0
-    before, behind = (step.worth(found.bound, max(found.headroom * side, 1.0)) for side in (1.0 / BESIDE, BESIDE))
-    assert before[found.bound] >= max(before.values()) - TIE
-    assert behind[found.runner_up] >= max(behind.values()) - TIE
-    at = step.worth(found.bound, found.headroom)
-    corner = abs(before[found.bound] - behind[found.bound]) > TIE
-    assert corner or at[found.bound] == pytest.approx(at[found.runner_up], abs=TIE)
+    assert verdict.headroom >= 1.0
+    before, behind = (step.worth(verdict.bound, max(verdict.headroom * side, 1.0)) for side in (1.0 / BESIDE, BESIDE))
+    assert before[verdict.bound] >= max(before.values()) - TIE
+    assert behind[verdict.runner_up] >= max(behind.values()) - TIE
+    at = step.worth(verdict.bound, verdict.headroom)
+    corner = abs(before[verdict.bound] - behind[verdict.bound]) > TIE
+    assert corner or at[verdict.bound] == pytest.approx(at[verdict.runner_up], abs=TIE)
 
 
 @st.composite

@@ -39,8 +39,8 @@ def kinds(pairs):
 def test_exact_closed_forms(pairs, more, name):
     stages, micro_batches = kinds(pairs), len(pairs) + more
     assert schedule_named(name).is_exact(float(len(pairs)), float(micro_batches), 1.0)
-    found = simulate(name, stages, micro_batches).makespan
-    assert closed_form(name, stages, float(micro_batches)) == pytest.approx(found, rel=1e-9)
+    seconds = simulate(name, stages, micro_batches).makespan
+    assert closed_form(name, stages, float(micro_batches)) == pytest.approx(seconds, rel=1e-9)
 
 
 @settings(max_examples=60)
@@ -72,9 +72,9 @@ def test_equal_stages(stages, virtual):
         ("zero-bubble", 1, 1.0 * (stages - 1)),
     ):
         micro_batches = 3 * stages
-        found = simulate(name, equal, micro_batches, chunks).makespan
-        assert found - 3.0 * micro_batches == pytest.approx(bubble)
-        assert closed_form(name, equal, float(micro_batches), float(chunks)) == pytest.approx(found, rel=1e-9)
+        seconds = simulate(name, equal, micro_batches, chunks).makespan
+        assert seconds - 3.0 * micro_batches == pytest.approx(bubble)
+        assert closed_form(name, equal, float(micro_batches), float(chunks)) == pytest.approx(seconds, rel=1e-9)
 
 
 @settings(max_examples=60)
@@ -83,9 +83,9 @@ def test_hidden_transfers_of_interleaved_stages(stages, virtual, groups, backwar
     """T = (m v + p - 1)(f + b) + 2 c (p v - 1) per chunk, for transfers shorter than both passes."""
     latency = share * min(1.0, backward) * 0.99
     equal = [StageTimes(forward=virtual * 1.0, backward=virtual * backward, positions=float(stages))]
-    found = simulate("interleaved", equal, groups * stages, virtual, latency).makespan
+    seconds = simulate("interleaved", equal, groups * stages, virtual, latency).makespan
     whole = (groups * stages * virtual + stages - 1) * (1.0 + backward) + 2.0 * latency * (stages * virtual - 1)
-    assert found == pytest.approx(whole, rel=1e-9)
+    assert seconds == pytest.approx(whole, rel=1e-9)
     assert closed_form("interleaved", equal, float(groups * stages), float(virtual), latency) == pytest.approx(whole)
 
 
@@ -95,9 +95,9 @@ def test_transfers_of_plain_pipelines(stages, more, latency):
     """T = (m + p - 1)(f + b) + 2 c ((p - 1) + (m - 1) - ceil((m - 1) / p)) where nothing hides them."""
     micro_batches = stages + more
     equal = [StageTimes(forward=1.0, backward=2.0, positions=float(stages))]
-    found = simulate("1f1b", equal, micro_batches, 1, latency).makespan
+    seconds = simulate("1f1b", equal, micro_batches, 1, latency).makespan
     trips = (stages - 1) + (micro_batches - 1) - -(-(micro_batches - 1) // stages)
-    assert found == pytest.approx(3.0 * (micro_batches + stages - 1) + 2.0 * latency * trips, rel=1e-9)
+    assert seconds == pytest.approx(3.0 * (micro_batches + stages - 1) + 2.0 * latency * trips, rel=1e-9)
 
 
 @settings(max_examples=60)
@@ -105,21 +105,21 @@ def test_transfers_of_plain_pipelines(stages, more, latency):
 def test_error_of_closed_forms_that_are_not_exact(pairs, groups, schedule):
     name, virtual = schedule
     stages, micro_batches = kinds(pairs), groups * len(pairs)
-    found = simulate(name, stages, micro_batches, virtual).makespan
+    seconds = simulate(name, stages, micro_batches, virtual).makespan
     said = closed_form(name, stages, float(micro_batches), float(virtual))
-    assert said == pytest.approx(found, rel=schedule_named(name, virtual).accuracy.whole_rounds)
-    assert makespan(name, stages, float(micro_batches), float(virtual)) == found
+    assert said == pytest.approx(seconds, rel=schedule_named(name, virtual).accuracy.whole_rounds)
+    assert makespan(name, stages, float(micro_batches), float(virtual)) == seconds
 
 
 @settings(max_examples=60)
 @given(NEAR, st.integers(1, 5))
 def test_fewer_micro_batches_than_stages(pairs, micro_batches):
     stages, micro_batches = kinds(pairs), min(micro_batches, len(pairs) - 1)
-    found = simulate("1f1b", stages, micro_batches).makespan
+    seconds = simulate("1f1b", stages, micro_batches).makespan
     assert closed_form("1f1b", stages, float(micro_batches)) == pytest.approx(
-        found, rel=schedule_named("1f1b").accuracy.broken_rounds
+        seconds, rel=schedule_named("1f1b").accuracy.broken_rounds
     )
-    assert makespan("1f1b", stages, float(micro_batches)) == found
+    assert makespan("1f1b", stages, float(micro_batches)) == seconds
 
 
 def test_weight_gradients_of_zero_bubble_are_late():
@@ -137,8 +137,8 @@ def test_long_schedules_go_on_as_they_began(monkeypatch, name, virtual):
     ]
     whole = simulate(name, stages, 200, virtual).makespan
     monkeypatch.setattr(simulation, "MOST_WORK", 1)
-    found = simulation.simulated_makespan(schedule_named(name, virtual), stages, 200, virtual)
-    assert found == pytest.approx(whole, rel=1e-4)
+    seconds = simulation.simulated_makespan(schedule_named(name, virtual), stages, 200, virtual)
+    assert seconds == pytest.approx(whole, rel=1e-4)
 
 
 def test_arrays_are_their_elements():
@@ -156,8 +156,8 @@ def test_arrays_are_their_elements():
 
 def test_sweeps_of_stages_use_the_closed_form():
     positions = np.array([2.0, 4.0])
-    found = makespan("1f1b", [StageTimes(forward=1.0, backward=2.0, positions=positions)], np.array([8.0, 16.0]))
-    assert list(found) == [27.0, 57.0]
+    seconds = makespan("1f1b", [StageTimes(forward=1.0, backward=2.0, positions=positions)], np.array([8.0, 16.0]))
+    assert list(seconds) == [27.0, 57.0]
 
 
 @pytest.mark.parametrize("name", ["interleaved", "zero-bubble"])
@@ -173,7 +173,9 @@ def test_arrays_run_in_parts_are_arrays_run_at_once(monkeypatch, name, latency):
     size, widths, run = timed.plan.size, [], simulation._ends
     monkeypatch.setattr(simulation, "AT_ONCE", 7 * size)
     monkeypatch.setattr(
-        simulation, "_ends", lambda found, columns, delay: widths.append(columns.shape[1]) or run(found, columns, delay)
+        simulation,
+        "_ends",
+        lambda work_plan, columns, delay: widths.append(columns.shape[1]) or run(work_plan, columns, delay),
     )
     assert simulation.simulated_makespan(schedule, stages, 12, virtual, latency) == pytest.approx(whole, rel=0)
     assert widths == [7] * 7 + [1]

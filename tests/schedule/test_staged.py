@@ -29,9 +29,9 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_micro_batches(name):
     rule, batch, length, stages, most, expected = CASES[name]
-    found = micro_batches(rule, float(batch), float(length), float(stages), None if most is None else float(most))
-    assert found == expected
-    assert type(found) is float
+    count = micro_batches(rule, float(batch), float(length), float(stages), None if most is None else float(most))
+    assert count == expected
+    assert type(count) is float
 
 
 @pytest.mark.parametrize("rule", ["whole", "split", "divided"])

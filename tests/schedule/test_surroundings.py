@@ -55,45 +55,45 @@ def fed(**given):
 
 
 def test_enough_workers_hide_the_input():
-    found = fed(decode_time="8 ms", workers=64)
-    assert found.step_time == pytest.approx(run(RESNET).step_time, rel=1e-3)
-    assert found.time["input"] < 1e-3 * found.step_time
-    assert found.bound == run(RESNET).bound
+    result = fed(decode_time="8 ms", workers=64)
+    assert result.step_time == pytest.approx(run(RESNET).step_time, rel=1e-3)
+    assert result.time["input"] < 1e-3 * result.step_time
+    assert result.bound == run(RESNET).bound
 
 
 def test_few_workers_bind():
-    found = fed(decode_time="8 ms", workers=4)
-    assert found.step_time == pytest.approx(256 * 8e-3 / 4, rel=1e-3)
-    assert found.bound == "host_compute"
-    assert found.time["input"] == pytest.approx(found.step_time - run(RESNET).step_time)
-    assert sum(found.time.values()) == pytest.approx(found.step_time)
-    assert found.elasticity["host_compute"] == pytest.approx(-1.0, abs=0.01)
-    assert sum(found.elasticity.values()) == pytest.approx(-1.0, abs=0.01)
-    assert found.runner_up["bound"] == run(RESNET).bound
+    result = fed(decode_time="8 ms", workers=4)
+    assert result.step_time == pytest.approx(256 * 8e-3 / 4, rel=1e-3)
+    assert result.bound == "host_compute"
+    assert result.time["input"] == pytest.approx(result.step_time - run(RESNET).step_time)
+    assert sum(result.time.values()) == pytest.approx(result.step_time)
+    assert result.elasticity["host_compute"] == pytest.approx(-1.0, abs=0.01)
+    assert sum(result.elasticity.values()) == pytest.approx(-1.0, abs=0.01)
+    assert result.runner_up["bound"] == run(RESNET).bound
 
 
 def test_cores_are_shared():
     override = {"system.host.cores": 16}
-    found = run(
+    result = run(
         RESNET,
         workload__input={"bytes_per_sample": "110 kB", "decode_time": "8 ms", "workers": 64},
         hardware__override=override,
     )
-    assert found.step_time == pytest.approx(2048 * 8e-3 / 16, rel=1e-3)
+    assert result.step_time == pytest.approx(2048 * 8e-3 / 16, rel=1e-3)
 
 
 def test_slow_storage_binds():
     override = {"system.storage.read": "100 MB/s"}
-    found = run(RESNET, workload__input={"bytes_per_sample": "110 kB"}, hardware__override=override)
-    assert found.bound == "storage"
-    assert found.step_time == pytest.approx(2048 * 110e3 / 100e6, rel=1e-3)
-    assert found.elasticity["storage"] == pytest.approx(-1.0, abs=0.01)
+    result = run(RESNET, workload__input={"bytes_per_sample": "110 kB"}, hardware__override=override)
+    assert result.bound == "storage"
+    assert result.step_time == pytest.approx(2048 * 110e3 / 100e6, rel=1e-3)
+    assert result.elasticity["storage"] == pytest.approx(-1.0, abs=0.01)
 
 
 def test_the_link_to_the_host_binds():
-    found = fed(decoded_bytes="50 MB")
-    assert found.bound == "host_link"
-    assert found.elasticity["host_link"] == pytest.approx(-1.0, abs=0.01)
+    result = fed(decoded_bytes="50 MB")
+    assert result.bound == "host_link"
+    assert result.elasticity["host_link"] == pytest.approx(-1.0, abs=0.01)
 
 
 def test_tensor_ranks_share_samples():

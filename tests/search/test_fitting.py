@@ -50,23 +50,23 @@ def test_activations_of_any_batch_are_those_of_each_sample_and_a_constant(
 
 def test_copies_of_weights_are_no_activations_of_a_sequence():
     """BERT under autocast: 208 MiB of 16-bit weights are kept whatever the batch; a sequence adds 71 MiB."""
-    found = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128).state
+    state = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128).state
     plain = roofsim.fit("bert-base", precision="fp32", gpu="a100", sequence_length=128).state
-    assert found.saved.constant == pytest.approx(2.0 * found.parameters, rel=0.01)  # but for positions and norms
-    assert plain.saved.constant < 0.001 * plain.saved.each < 0.001 * found.saved.constant
+    assert state.saved.constant == pytest.approx(2.0 * state.parameters, rel=0.01)  # but for positions and norms
+    assert plain.saved.constant < 0.001 * plain.saved.each < 0.001 * state.saved.constant
     eight = roofsim.fit("bert-base", precision="bf16-amp", gpu="a100", sequence_length=128, micro_batch_size=8).state
-    assert (eight.saved.each, eight.saved.constant) == pytest.approx((found.saved.each, found.saved.constant), rel=1e-9)
+    assert (eight.saved.each, eight.saved.constant) == pytest.approx((state.saved.each, state.saved.constant), rel=1e-9)
 
 
 @pytest.mark.parametrize("batch", [1, 64])
 def test_the_cache_of_each_sequence_does_not_depend_on_the_batch(batch):
-    found = roofsim.fit(
+    state = roofsim.fit(
         "llama3-8b", phase="decode", context_length=1000, engine="vllm", gpu="h100", batch_size=batch
     ).state
     blocks = -(-1001 // 16) * 16  # the token of the step included, in whole blocks
-    assert found.cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
-    assert found.cache.constant == pytest.approx(0.0, abs=1.0)
-    assert found.roles["key_value_cache"] == pytest.approx(batch * found.cache.each)
+    assert state.cache.each == pytest.approx(2 * 32 * 8 * 128 * 2 * blocks)
+    assert state.cache.constant == pytest.approx(0.0, abs=1.0)
+    assert state.roles["key_value_cache"] == pytest.approx(batch * state.cache.each)
 
 
 # -- the search ---------------------------------------------------------------------------------------------------
@@ -85,26 +85,32 @@ def test_the_cache_of_each_sequence_does_not_depend_on_the_batch(batch):
     ],
 )
 def test_search_finds_the_last_that_fits(curve, capacity, value):
-    found = largest(curve, capacity, limit=10**6)
-    assert (found.value, found.next) == (value, value + 1)
-    assert found.memory == curve(value) <= capacity < found.next_memory == curve(value + 1)
+    certificate = largest(curve, capacity, limit=10**6)
+    assert (certificate.value, certificate.next) == (value, value + 1)
+    assert certificate.memory == curve(value) <= capacity < certificate.next_memory == curve(value + 1)
 
 
 def test_search_where_nothing_fits_names_the_smallest():
-    found = largest(lambda n: 100.0 * n, 99.0, limit=1000)
-    assert (found.value, found.memory, found.next, found.next_memory, found.tried) == (None, None, 1, 100.0, 1)
+    certificate = largest(lambda n: 100.0 * n, 99.0, limit=1000)
+    assert (certificate.value, certificate.memory, certificate.next, certificate.next_memory, certificate.tried) == (
+        None,
+        None,
+        1,
+        100.0,
+        1,
+    )
 
 
 def test_search_where_everything_fits_ends_at_the_limit():
-    found = largest(lambda n: 1.0, 2.0, limit=1000)
-    assert (found.value, found.next, found.next_memory, found.limit) == (1000, None, None, 1000)
+    certificate = largest(lambda n: 1.0, 2.0, limit=1000)
+    assert (certificate.value, certificate.next, certificate.next_memory, certificate.limit) == (1000, None, None, 1000)
 
 
 def test_search_steps_and_begins_as_asked():
-    found = largest(float, 1000.0, step=48, limit=10**6)
-    assert (found.value, found.next) == (960, 1008)
-    found = largest(float, 1000.0, step=48, lowest=500, limit=10**6)
-    assert (found.value, found.next) == (960, 1008)
+    certificate = largest(float, 1000.0, step=48, limit=10**6)
+    assert (certificate.value, certificate.next) == (960, 1008)
+    certificate = largest(float, 1000.0, step=48, lowest=500, limit=10**6)
+    assert (certificate.value, certificate.next) == (960, 1008)
     assert largest(float, 100.0, step=48, lowest=500, limit=10**6).next == 528
 
 
@@ -113,10 +119,10 @@ def test_search_certifies_any_growing_curve(slope, offset, power, capacity):
     def curve(n):
         return offset + slope * float(n) ** power
 
-    found = largest(curve, capacity, limit=2**20)
-    assert found.value is None or curve(found.value) <= capacity
-    assert found.next is None or curve(found.next) > capacity
-    assert found.tried <= 60
+    certificate = largest(curve, capacity, limit=2**20)
+    assert certificate.value is None or curve(certificate.value) <= capacity
+    assert certificate.next is None or curve(certificate.next) > capacity
+    assert certificate.tried <= 60
 
 
 def test_search_agrees_with_a_whole_array_of_batches():
@@ -126,9 +132,9 @@ def test_search_agrees_with_a_whole_array_of_batches():
     assert np.all(np.diff(memory) >= 0.0)
     capacity = float(memory[120]) + 1.0
     scenario = {"model": TINY, "hardware": {"override": {"gpu.memory.capacity": f"{capacity} B"}}}
-    found = roofsim.fit(scenario, precision="fp32", gpu="v100").certificate
-    assert found.value == int(batches[memory <= capacity][-1])
-    assert found.next_memory == pytest.approx(memory[int(found.value)], rel=1e-12)
+    certificate = roofsim.fit(scenario, precision="fp32", gpu="v100").certificate
+    assert certificate.value == int(batches[memory <= capacity][-1])
+    assert certificate.next_memory == pytest.approx(memory[int(certificate.value)], rel=1e-12)
 
 
 # -- sizes --------------------------------------------------------------------------------------------------------
@@ -145,9 +151,9 @@ SIZES = [
 
 @pytest.mark.parametrize(("model", "flags", "word", "key"), SIZES, ids=lambda value: str(value)[:24])
 def test_the_largest_size_fits_and_the_next_does_not(model, flags, word, key):
-    found = roofsim.fit(model, largest=word, **flags)
-    certificate = found.certificate
-    assert found.size == key
+    answer = roofsim.fit(model, largest=word, **flags)
+    certificate = answer.certificate
+    assert answer.size == key
     assert certificate.next == certificate.value + certificate.step
     for value, memory, fits in (
         (certificate.value, certificate.memory, True),
@@ -156,29 +162,33 @@ def test_the_largest_size_fits_and_the_next_does_not(model, flags, word, key):
         run = roofsim.run(model, **{**flags, key: value}).memory
         assert run.fits == fits
         assert float(run.device_total) == memory
-    json.dumps(found.to_dict(), allow_nan=False)
+    json.dumps(answer.to_dict(), allow_nan=False)
 
 
 def test_lengths_step_by_what_must_divide_them():
-    found = roofsim.fit("bert-base", gpus=8, tensor=4, sequence=True, context=2, largest="sequence-length").certificate
-    assert found.step == 8
-    assert found.value % 8 == 0
+    certificate = roofsim.fit(
+        "bert-base", gpus=8, tensor=4, sequence=True, context=2, largest="sequence-length"
+    ).certificate
+    assert certificate.step == 8
+    assert certificate.value % 8 == 0
 
 
 def test_a_stated_global_batch_goes_along():
-    found = roofsim.fit("bert-base", sequence_length=128, gpu="v100", micro_batch_size=2, global_batch_size=8)
-    assert found.notes
+    answer = roofsim.fit("bert-base", sequence_length=128, gpu="v100", micro_batch_size=2, global_batch_size=8)
+    assert answer.notes
     again = roofsim.run(
-        "bert-base", sequence_length=128, gpu="v100", micro_batch_size=found.certificate.value,
-        global_batch_size=4 * found.certificate.value,
+        "bert-base", sequence_length=128, gpu="v100", micro_batch_size=answer.certificate.value,
+        global_batch_size=4 * answer.certificate.value,
     )  # fmt: skip
-    assert float(again.memory.device_total) == found.certificate.memory
+    assert float(again.memory.device_total) == answer.certificate.memory
 
 
 def test_the_end_of_the_search_is_said():
-    found = roofsim.fit({"model": TINY, "hardware": {"override": {"gpu.memory.capacity": "1000 TiB"}}}).certificate
-    assert found.value == found.limit
-    assert found.next is None
+    certificate = roofsim.fit(
+        {"model": TINY, "hardware": {"override": {"gpu.memory.capacity": "1000 TiB"}}}
+    ).certificate
+    assert certificate.value == certificate.limit
+    assert certificate.next is None
 
 
 @pytest.mark.parametrize(
@@ -204,9 +214,9 @@ def test_a_wrong_question_is_refused(flags, words):
 @given(first=st.floats(0.6, 60.0), second=st.floats(0.6, 60.0))
 def test_what_fits_a_memory_fits_a_larger_one(first, second):
     small, large = sorted((first, second))
-    found = [_with_capacity(gib) for gib in (small, large)]
-    assert found[0].base.fits <= found[1].base.fits
-    assert (found[0].certificate.value or 0) <= (found[1].certificate.value or 0)
+    answers = [_with_capacity(gib) for gib in (small, large)]
+    assert answers[0].base.fits <= answers[1].base.fits
+    assert (answers[0].certificate.value or 0) <= (answers[1].certificate.value or 0)
 
 
 def _with_capacity(gib):
@@ -218,25 +228,27 @@ def _with_capacity(gib):
 
 
 def test_the_largest_model_of_a_family():
-    found = roofsim.fit("gpt3-125m", gpu="h100", largest="model", family="gpt3").largest_model
-    assert (found.chosen.name, found.next.name) == ("gpt3-6.7b", "gpt3-13b")
-    assert found.chosen.attempt.fits
-    assert not found.next.attempt.fits
-    sizes = [row.parameters for row in found.rows]
+    largest_model = roofsim.fit("gpt3-125m", gpu="h100", largest="model", family="gpt3").largest_model
+    assert (largest_model.chosen.name, largest_model.next.name) == ("gpt3-6.7b", "gpt3-13b")
+    assert largest_model.chosen.attempt.fits
+    assert not largest_model.next.attempt.fits
+    sizes = [row.parameters for row in largest_model.rows]
     assert sizes == sorted(sizes)
-    assert "too large" in found.rows[-1].refusal
+    assert "too large" in largest_model.rows[-1].refusal
 
 
 def test_the_family_is_that_of_the_model_if_none_is_named():
-    found = roofsim.fit("llama3-8b", gpu="rtx3060", phase="prefill", prompt_length=100, largest="model").largest_model
-    assert found.family == "llama3"
-    assert {row.name for row in found.rows} >= {"llama3-8b", "llama3-70b"}
+    largest_model = roofsim.fit(
+        "llama3-8b", gpu="rtx3060", phase="prefill", prompt_length=100, largest="model"
+    ).largest_model
+    assert largest_model.family == "llama3"
+    assert {row.name for row in largest_model.rows} >= {"llama3-8b", "llama3-70b"}
 
 
 def test_a_family_is_a_folder_too():
-    found = roofsim.fit("vgg11", gpu="v100", largest="model", family="vgg").largest_model
-    assert {row.name for row in found.rows} == {"vgg11", "vgg13", "vgg16", "vgg16-bn", "vgg19"}
-    assert found.next is None
+    largest_model = roofsim.fit("vgg11", gpu="v100", largest="model", family="vgg").largest_model
+    assert {row.name for row in largest_model.rows} == {"vgg11", "vgg13", "vgg16", "vgg16-bn", "vgg19"}
+    assert largest_model.next is None
 
 
 def test_an_unknown_family_has_near_matches():
@@ -250,14 +262,14 @@ def test_an_unknown_family_has_near_matches():
 
 
 def test_fewest_gpus_with_the_next_smaller_number_refuted():
-    found = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus").fewest
-    assert (found.before, found.gpus) == (1, 2)
-    assert not found.closest.fits
-    assert all(attempt.fits and attempt.gpus == found.gpus for attempt in found.layouts)
-    times = [attempt.seconds_per_sample for attempt in found.layouts]
+    fewest = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus").fewest
+    assert (fewest.before, fewest.gpus) == (1, 2)
+    assert not fewest.closest.fits
+    assert all(attempt.fits and attempt.gpus == fewest.gpus for attempt in fewest.layouts)
+    times = [attempt.seconds_per_sample for attempt in fewest.layouts]
     assert times == sorted(times)
-    assert len({attempt.samples for attempt in found.layouts}) == 1  # equal work
-    best = found.layouts[0]
+    assert len({attempt.samples for attempt in fewest.layouts}) == 1  # equal work
+    best = fewest.layouts[0]
     again = roofsim.run(
         "gpt3-13b", gpu="h100", **{key.replace(".", "__"): value for key, value in best.changes.items()}
     )
@@ -266,47 +278,47 @@ def test_fewest_gpus_with_the_next_smaller_number_refuted():
 
 
 def test_gpt3_175b_needs_three_nodes_of_h100():
-    found = roofsim.fit("gpt3-175b", gpu="h100", fewest="gpus", recompute="full").fewest
-    assert (found.before, found.gpus) == (16, 24)
-    assert found.closest.shortfall > 0.0
-    assert found.tried_before > 20
+    fewest = roofsim.fit("gpt3-175b", gpu="h100", fewest="gpus", recompute="full").fewest
+    assert (fewest.before, fewest.gpus) == (16, 24)
+    assert fewest.closest.shortfall > 0.0
+    assert fewest.tried_before > 20
     state = 8 * 174.6e9  # bf16 parameters, gradients and two moments
-    assert found.gpus * 80 * GIB > state > 0.9 * found.before * 80 * GIB
+    assert fewest.gpus * 80 * GIB > state > 0.9 * fewest.before * 80 * GIB
 
 
 def test_what_the_scenario_states_of_a_layout_stays():
-    found = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus", tensor=4, sharding="none", recompute="none").fewest
-    assert {(one.layout["tensor"], one.layout["sharding"], one.layout["recompute"]) for one in found.layouts} == {
+    fewest = roofsim.fit("gpt3-13b", gpu="h100", fewest="gpus", tensor=4, sharding="none", recompute="none").fewest
+    assert {(one.layout["tensor"], one.layout["sharding"], one.layout["recompute"]) for one in fewest.layouts} == {
         (4, "none", "none")
     }
 
 
 def test_inference_splits_by_tensor():
-    found = roofsim.fit("llama3-70b", phase="decode", context_length=1000, gpu="h100", fewest="gpus").fewest
-    assert (found.gpus, found.layouts[0].layout["tensor"]) == (2, 2)
+    fewest = roofsim.fit("llama3-70b", phase="decode", context_length=1000, gpu="h100", fewest="gpus").fewest
+    assert (fewest.gpus, fewest.layouts[0].layout["tensor"]) == (2, 2)
 
 
 def test_one_gpu_may_be_enough():
-    found = roofsim.fit("bert-base", gpu="v100", fewest="gpus", recompute="none").fewest
-    assert (found.gpus, found.before, len(found.layouts)) == (1, None, 1)
+    fewest = roofsim.fit("bert-base", gpu="v100", fewest="gpus", recompute="none").fewest
+    assert (fewest.gpus, fewest.before, len(fewest.layouts)) == (1, None, 1)
 
 
 def test_a_node_without_a_known_network_ends_the_search():
     given = {"gpu": "rtx4090", "fewest": "gpus", "recompute": "full"}
     usual = roofsim.fit("gpt3-13b", **given).fewest
     assert (usual.gpus, usual.limit) == (8, 8)  # the usual box of such cards
-    found = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
-    assert (found.gpus, found.limit) == (None, 4)
-    assert "system.node_network" in found.reason
+    fewest = roofsim.fit("gpt3-13b", system="workstation-4x-rtx4090", **given).fewest
+    assert (fewest.gpus, fewest.limit) == (None, 4)
+    assert "system.node_network" in fewest.reason
 
 
 def test_more_gpus_that_do_not_help_end_the_search():
-    found = roofsim.fit(
+    fewest = roofsim.fit(
         "bert-base", gpu="v100", micro_batch_size=2048, sequence_length=512, recompute="none", sharding="full", tensor=1,
         pipeline=1, fewest="gpus",
     ).fewest  # fmt: skip
-    assert found.gpus is None
-    assert found.reason.startswith("more GPUs no longer help")
+    assert fewest.gpus is None
+    assert fewest.reason.startswith("more GPUs no longer help")
 
 
 def test_numbers_of_gpus_are_powers_of_two_then_nodes():
@@ -320,19 +332,19 @@ def test_numbers_of_gpus_are_powers_of_two_then_nodes():
 @pytest.mark.parametrize("row", SHAPES, ids=lambda row: f"{row[0]:.0e}")
 def test_sizes_of_the_paper_give_its_shapes(row):
     parameters, layers, width, tokens = row
-    found = sized(f"{parameters / 1e6:.0f}M")
-    assert (found.num_layers, found.hidden_size) == (layers, width)
-    assert found.tokens_per_step == pytest.approx(tokens, rel=0.01)
-    assert found.parameters == pytest.approx(parameters, rel=0.005)
+    shape = sized(f"{parameters / 1e6:.0f}M")
+    assert (shape.num_layers, shape.hidden_size) == (layers, width)
+    assert shape.tokens_per_step == pytest.approx(tokens, rel=0.01)
+    assert shape.parameters == pytest.approx(parameters, rel=0.005)
 
 
 @pytest.mark.parametrize("text", ["60M", "1b", "3.5B", "13b", "30B", "70B", "100B", "250B", "1T", "5.5t"])
 def test_a_size_is_met_and_counted(text):
-    found = sized(text)
-    assert found.parameters == pytest.approx(found.asked, rel=0.04)
-    assert found.hidden_size % 128 == 0
+    shape = sized(text)
+    assert shape.parameters == pytest.approx(shape.asked, rel=0.04)
+    assert shape.hidden_size % 128 == 0
     result = roofsim.run(text, gpu="h100", sequence_length=128, phase="forward")
-    assert result.parameters["total"] == found.parameters
+    assert result.parameters["total"] == shape.parameters
     assert any("GPT-3's shape" in note for note in result.assumed)
 
 
@@ -344,16 +356,16 @@ def test_sizes_beyond_reason_are_refused(text):
 
 def test_the_title_question():
     """How much memory does training a 100B model take, and on what?"""
-    found = roofsim.fit("100B", gpu="h100", recompute="full")
-    state = found.state.to_dict()
+    answer = roofsim.fit("100B", gpu="h100", recompute="full")
+    state = answer.state.to_dict()
     assert state["bytes_per_parameter"] == pytest.approx(
         {"parameters": 2, "gradients": 4, "optimizer_state": 12}, rel=1e-6
     )
     assert state["total"] == pytest.approx(18 * state["parameters"], rel=1e-6)
-    assert found.fewest.gpus * 80 * GIB > state["total"]
-    assert found.fewest.gpus == 24
-    assert any("megatron-core" in note for note in found.assumed)
-    data = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert answer.fewest.gpus * 80 * GIB > state["total"]
+    assert answer.fewest.gpus == 24
+    assert any("megatron-core" in note for note in answer.assumed)
+    data = json.loads(json.dumps(answer.to_dict(), allow_nan=False))
     assert data["schema"] == "roofsim/fit/1"
     assert data["fewest_gpus"]["value"] == 24
     assert data["fewest_gpus"]["layouts"][0]["usd_per_hour"] == pytest.approx(24 * 6.88)
@@ -363,10 +375,10 @@ def test_the_title_question():
 
 
 def test_what_does_not_fit_gets_the_cheapest_changes():
-    found = roofsim.fit("llama3-8b", gpu="rtx4090")
-    assert not found.base.fits
-    assert found.certificate.value is None
-    remedies = found.remedies
+    answer = roofsim.fit("llama3-8b", gpu="rtx4090")
+    assert not answer.base.fits
+    assert answer.certificate.value is None
+    remedies = answer.remedies
     assert remedies.same == ()  # 60 GiB of state on 24 GiB
     assert remedies.closest.attempt.shortfall > 0.0
     assert remedies.other
@@ -397,9 +409,9 @@ def test_changes_on_the_same_hardware_run_as_their_flags_say():
 
 
 def test_work_is_compared_by_time_per_token():
-    found = roofsim.fit("bert-large", sequence_length=512, micro_batch_size=64, precision="fp32", gpu="v100")
-    for remedy in found.remedies.singles:
-        expected = remedy.attempt.step_time / remedy.attempt.units / (found.base.step_time / found.base.units) - 1.0
+    answer = roofsim.fit("bert-large", sequence_length=512, micro_batch_size=64, precision="fp32", gpu="v100")
+    for remedy in answer.remedies.singles:
+        expected = remedy.attempt.step_time / remedy.attempt.units / (answer.base.step_time / answer.base.units) - 1.0
         assert remedy.slowdown == pytest.approx(expected)
 
 
@@ -429,12 +441,12 @@ def test_the_length_alone_can_be_what_makes_it_fit():
 
 
 def test_layouts_are_changed_where_there_are_replicas():
-    found = roofsim.fit(
+    answer = roofsim.fit(
         "gpt3-13b", gpu="h100", gpus=8, tensor=2, engine="megatron-core", global_batch_size=64, micro_batch_size=2
     )
-    names = {remedy.name for remedy in found.remedies.singles}
+    names = {remedy.name for remedy in answer.remedies.singles}
     assert {"sequence parallelism", "tensor 4", "pipeline 2", "all state sharded", "full recomputation"} <= names
-    assert found.remedies.same
+    assert answer.remedies.same
 
 
 def test_flags_are_those_of_the_command_line():
@@ -444,8 +456,8 @@ def test_flags_are_those_of_the_command_line():
 
 
 def test_a_stated_capacity_leaves_cards_alone():
-    found = roofsim.fit("bert-base", gpu="v100", hardware__override={"gpu.memory.capacity": "1 MiB"})
-    assert not any(remedy.changes[0].group == "card" for remedy in found.remedies.singles)
+    answer = roofsim.fit("bert-base", gpu="v100", hardware__override={"gpu.memory.capacity": "1 MiB"})
+    assert not any(remedy.changes[0].group == "card" for remedy in answer.remedies.singles)
 
 
 @pytest.mark.parametrize(
@@ -456,7 +468,9 @@ def test_servers_fit_in_what_they_take_of_the_card(engine, low, high):
         "model": "llama3-8b", "workload": {"phase": "decode", "context_length": 1000, "engine": engine},
         "hardware": {"gpu": "a100"},
     }  # fmt: skip
-    found = roofsim.fit(request)
-    largest_batch = roofsim.run({**request, "workload": {**request["workload"], "batch_size": found.certificate.value}})
+    answer = roofsim.fit(request)
+    largest_batch = roofsim.run(
+        {**request, "workload": {**request["workload"], "batch_size": answer.certificate.value}}
+    )
     assert low < float(largest_batch.memory.device_total) / float(largest_batch.memory.capacity) < high
-    assert any(f"{engine} takes 0." in note for note in found.notes)
+    assert any(f"{engine} takes 0." in note for note in answer.notes)

@@ -107,6 +107,6 @@ def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
         with pytest.raises(NoDataError, match=f"pip install {library}"):
             getattr(table, f"to_{library}")()
         return
-    found = getattr(table, f"to_{library}")()
-    assert found["step_time"].shape == ((2, 2) if library == "xarray" else (4,))
-    assert set(found["parallel.tensor"].to_numpy().tolist()) == {1, 5}
+    frame = getattr(table, f"to_{library}")()
+    assert frame["step_time"].shape == ((2, 2) if library == "xarray" else (4,))
+    assert set(frame["parallel.tensor"].to_numpy().tolist()) == {1, 5}

@@ -40,10 +40,10 @@ def answers():
 # -- the estimate and the simulation ---------------------------------------------------------------------------------
 
 
-def agree(estimate, found, first=0.10):
-    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.10)
-    assert estimate.request_rate == pytest.approx(found.request_rate, rel=0.10)
-    assert estimate.time_to_first_token == pytest.approx(found.time_to_first_token, rel=first)
+def agree(estimate, simulated, first=0.10):
+    assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
+    assert estimate.request_rate == pytest.approx(simulated.request_rate, rel=0.10)
+    assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=first)
 
 
 @pytest.mark.parametrize("concurrency", [1, 8, 64, 300])
@@ -70,9 +70,9 @@ def test_open_loop_as_simulated(answers, name, share):
     one = answers[name]
     rate = share * opened.highest_rate(one.timing, one.load)
     estimate = opened.opened(one.timing, one.load, rate, poisson=True)
-    found = simulate(one.timing, one.load, 300.0, rate=rate, variation=0.5, requests=1500 if share < 0.5 else 6000)
-    assert found.steady
-    agree(estimate, found)
+    simulated = simulate(one.timing, one.load, 300.0, rate=rate, variation=0.5, requests=1500 if share < 0.5 else 6000)
+    assert simulated.steady
+    agree(estimate, simulated)
 
 
 def test_constant_arrivals_as_simulated_and_better_than_poisson(answers):
@@ -101,8 +101,8 @@ def test_workers_apart_as_simulated(prompt, share):
     estimate = disaggregated.opened(one.timing, one.load, one.workers, rate)
     # Of two workers that both take several short prompts at once, fewer wait than of the formula's.
     first = 0.2 if share > 0.7 else 0.1
-    found = simulate(one.timing, one.load, float(prompt), workers=one.workers, rate=rate, variation=0.5)
-    agree(estimate, found, first)
+    simulated = simulate(one.timing, one.load, float(prompt), workers=one.workers, rate=rate, variation=0.5)
+    agree(estimate, simulated, first)
     estimate = disaggregated.closed(one.timing, one.load, one.workers, 32.0)
     agree(estimate, simulate(one.timing, one.load, float(prompt), workers=one.workers, concurrency=32, variation=0.5))
 
@@ -117,10 +117,10 @@ def test_beyond_saturation_the_simulated_queue_grows(answers):
 @pytest.mark.parametrize("load", [{"concurrency": 24}, {"rate": 20.0}])
 def test_littles_law_in_the_simulation(answers, load):
     one = answers["vllm"]
-    found = simulate(one.timing, one.load, 300.0, variation=0.4, requests=2000, **load)
-    assert found.under_way == pytest.approx(found.request_rate * found.end_to_end, rel=0.02)
+    simulated = simulate(one.timing, one.load, 300.0, variation=0.4, requests=2000, **load)
+    assert simulated.under_way == pytest.approx(simulated.request_rate * simulated.end_to_end, rel=0.02)
     if "concurrency" in load:
-        assert found.under_way == pytest.approx(24.0, rel=0.03)
+        assert simulated.under_way == pytest.approx(24.0, rel=0.03)
 
 
 @dataclass
@@ -299,8 +299,8 @@ def test_cached_prefixes_save_prompts():
 
 def test_tokens_of_a_check():
     for rate, guesses, tokens in ((0.0, 4, 1.0), (1.0, 4, 5.0), (0.8, 3, (1 - 0.8**4) / (1 - 0.8))):
-        found = Speculation(method="ngram", num_speculative_tokens=guesses, acceptance_rate=rate)
-        assert found.tokens_per_check == pytest.approx(tokens)
+        speculation = Speculation(method="ngram", num_speculative_tokens=guesses, acceptance_rate=rate)
+        assert speculation.tokens_per_check == pytest.approx(tokens)
 
 
 def test_speculation_pays_by_acceptance():
@@ -426,9 +426,11 @@ def test_full_steps_as_simulated(small_steps, share):
     full = one.load.budget / (1.0 + one.load.tokens / one.load.checks)  # requests that decode where all steps are full
     count = max(round(share * min(full, one.load.limit, 200.0)), 1)
     estimate = closed.closed(one.timing, one.load, float(count))
-    found = simulate(one.timing, one.load, one.plan.prompt, concurrency=count, variation=0.3, requests=200 + 6 * count)
-    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.10)
-    assert estimate.request_rate == pytest.approx(found.request_rate, rel=0.10)
+    simulated = simulate(
+        one.timing, one.load, one.plan.prompt, concurrency=count, variation=0.3, requests=200 + 6 * count
+    )
+    assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
+    assert estimate.request_rate == pytest.approx(simulated.request_rate, rel=0.10)
 
 
 @pytest.mark.parametrize(
@@ -495,10 +497,10 @@ def test_decode_bound_is_the_step_that_runs():
         if speculative is not None:
             serving = {"speculative": {"num_speculative_tokens": 4, "acceptance_rate": 0.5, **speculative}}
         one = served(concurrency=16, serving=serving)
-        found = one.bounds["decode"]
-        assert found["time"] == one.timing.decode_step(found["requests"], one.load.context)
+        bound = one.bounds["decode"]
+        assert bound["time"] == one.timing.decode_step(bound["requests"], one.load.context)
         tokens = one.timing.tokens_per_check
-        assert found["time"] <= one.steady.time_per_output_token * tokens
+        assert bound["time"] <= one.steady.time_per_output_token * tokens
     small = served("gpt2-124m", concurrency=1).bounds["decode"]
     assert small["bound"] == "launch"
 

@@ -63,9 +63,9 @@ def test_slots_as_simulated():
     one = llama({"parallel": 16})
     load = replace(one.load, alike=False)
     estimate = closed.closed(one.timing, load, 16.0)
-    found = simulate(one.timing, load, 300.0, concurrency=16, variation=0.1, requests=800)
-    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.05)
-    assert estimate.time_to_first_token == pytest.approx(found.time_to_first_token, rel=0.15)
+    simulated = simulate(one.timing, load, 300.0, concurrency=16, variation=0.1, requests=800)
+    assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.05)
+    assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.15)
 
 
 WRONG = [
@@ -123,7 +123,7 @@ def test_a_cache_on_the_host_finds_what_the_gpu_gave_up(engine):
     assert few.plan.hits.on_device == 1.0
     assert 0.0 < many.plan.hits.on_device < 0.5
     assert many.plan.hits.on_host == 0.0
-    assert kept.plan.hits.found == pytest.approx(1.0)
+    assert kept.plan.hits.hit_rate == pytest.approx(1.0)
     first = [one.steady.time_to_first_token for one in (few, kept, many)]
     assert first == sorted(first)
     hits = kept.plan.hits
@@ -207,10 +207,10 @@ def test_open_loop_up_to_the_highest_rate(vllm, share):
     rate = share * opened.highest_rate(vllm.timing, vllm.load)
     load = replace(vllm.load, variation=0.5)
     estimate = opened.opened(vllm.timing, load, rate, poisson=True)
-    found = simulate(vllm.timing, load, 300.0, rate=rate, variation=0.5, requests=2000 if share < 0.6 else 40_000)
-    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.10)
-    assert estimate.time_to_first_token == pytest.approx(found.time_to_first_token, rel=0.10)
-    assert estimate.end_to_end == pytest.approx(found.end_to_end, rel=0.10)
+    simulated = simulate(vllm.timing, load, 300.0, rate=rate, variation=0.5, requests=2000 if share < 0.6 else 40_000)
+    assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
+    assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.10)
+    assert estimate.end_to_end == pytest.approx(simulated.end_to_end, rel=0.10)
 
 
 @pytest.mark.slow
@@ -224,9 +224,9 @@ def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
     estimate = opened.opened(one.timing, load, rate, poisson=True)
     # Near saturation queues forget their beginning slowly: means over 60,000 requests scatter by 5 %, over 400,000 by 1 %.
     requests = 400_000 if share > 0.9 and prompt < 8000 else 60_000 if share > 0.9 else 8000
-    found = simulate(one.timing, load, float(prompt), rate=rate, variation=0.5, requests=requests)
-    assert estimate.time_per_output_token == pytest.approx(found.time_per_output_token, rel=0.15)
-    assert estimate.end_to_end == pytest.approx(found.end_to_end, rel=0.15)
+    simulated = simulate(one.timing, load, float(prompt), rate=rate, variation=0.5, requests=requests)
+    assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.15)
+    assert estimate.end_to_end == pytest.approx(simulated.end_to_end, rel=0.15)
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
 def test_first_tokens_where_steps_are_just_full(prompt, output, budget, count):
     one = served(prompt_length=prompt, output_length=output, serving={"max_num_batched_tokens": budget})
     estimate = closed.closed(one.timing, one.load, float(count))
-    found = simulate(one.timing, one.load, float(prompt), concurrency=count, variation=0.3, requests=1500)
-    assert estimate.time_to_first_token == pytest.approx(found.time_to_first_token, rel=0.3)
+    simulated = simulate(one.timing, one.load, float(prompt), concurrency=count, variation=0.3, requests=1500)
+    assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.3)
 
 
 # -- whatever is asked ----------------------------------------------------------------------------------------------------
@@ -264,14 +264,14 @@ LOADS = [
 ]
 
 
-def numbers(found):
-    if isinstance(found, dict):
-        found = list(found.values())
-    if isinstance(found, list):
-        for one in found:
+def numbers(value):
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for one in value:
             yield from numbers(one)
-    elif isinstance(found, float):
-        yield found
+    elif isinstance(value, float):
+        yield value
 
 
 @settings(max_examples=25, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))

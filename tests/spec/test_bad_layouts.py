@@ -318,8 +318,8 @@ def test_layouts_at_the_edge(name, tmp_path, monkeypatch, capsys):
     path.write_text(GOOD[name], encoding="utf-8")
     code, out, err = run_cli(monkeypatch, capsys, "run", str(path), "--json")
     assert code == 0, err
-    found = json.loads(out)
-    assert 0 < found["step_time"] < math.inf
-    assert sum(found["time"].values()) == pytest.approx(found["step_time"])
-    assert all(seconds >= 0 for seconds in found["time"].values())
-    assert all(amount >= 0 for amount in found["memory"]["components"].values())
+    data = json.loads(out)
+    assert 0 < data["step_time"] < math.inf
+    assert sum(data["time"].values()) == pytest.approx(data["step_time"])
+    assert all(seconds >= 0 for seconds in data["time"].values())
+    assert all(amount >= 0 for amount in data["memory"]["components"].values())

@@ -70,10 +70,10 @@ def test_scenarios_models_and_configurations_are_told_apart(tmp_path, given, dat
         path = tmp_path / f"given.{'yaml' if way == 'yaml' else 'json'}"
         path.write_text(text, encoding="utf-8")
         request = path
-    found = resolve(request)
-    assert found.model.num_layers == layers
+    resolved = resolve(request)
+    assert resolved.model.num_layers == layers
     if way != "folder":
-        assert found.workload.micro_batch_size == (data.get("workload") or {}).get("micro_batch_size", 1)
+        assert resolved.workload.micro_batch_size == (data.get("workload") or {}).get("micro_batch_size", 1)
 
 
 def test_a_scenario_names_a_file_of_either_kind(tmp_path):

@@ -42,9 +42,9 @@ def test_an_entry_says_what_runs(text, label, gpu, gpus):
 
 
 def test_lists_are_separated_by_commas_outside_braces():
-    found = read_cards(["a100,, 8xh100,", "a100{memory.bandwidth=2x,peak.bf16=+10%},dgx-a100", ""])
-    assert [card.name for card in found] == ["a100-sxm4-80gb", "h100-sxm5-80gb", "a100-sxm4-80gb", "dgx-a100"]
-    assert dict(found[2].override) == {"gpu.memory.bandwidth": "2x", "gpu.peak.bf16": "+10%"}
+    cards = read_cards(["a100,, 8xh100,", "a100{memory.bandwidth=2x,peak.bf16=+10%},dgx-a100", ""])
+    assert [card.name for card in cards] == ["a100-sxm4-80gb", "h100-sxm5-80gb", "a100-sxm4-80gb", "dgx-a100"]
+    assert dict(cards[2].override) == {"gpu.memory.bandwidth": "2x", "gpu.peak.bf16": "+10%"}
 
 
 @pytest.mark.parametrize(
@@ -132,13 +132,13 @@ PIECES = (
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join) | st.text(max_size=30))
 def test_any_text_is_a_list_or_a_located_refusal(text):
     try:
-        found = read_cards(text, "--gpu")
+        cards = read_cards(text, "--gpu")
     except SpecError as error:
-        found, problems = [], error.problems
+        cards, problems = [], error.problems
     else:
         problems = ()
     assert all(problem.place is not None and problem.message for problem in problems)
-    for card in found:
+    for card in cards:
         again = read_cards(card.label())[0]
         assert (again.kind, again.name, again.override) == (card.kind, card.name, card.override)
 

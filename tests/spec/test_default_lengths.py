@@ -21,23 +21,23 @@ def resolved(model, phase="train", **lengths):
 @pytest.mark.parametrize("name", DECODERS + READERS)
 def test_training_and_forward_passes_take_no_more_than_4096_tokens(name):
     for phase in ("train", "forward"):
-        found = resolved(name, phase, precision="bf16")  # a checkpoint in fp8 does not multiply on every card
-        assert found.workload.sequence_length == min(DEFAULT_LENGTH, found.model.max_sequence_length)
-        assert any(note.startswith("sequence_length:") for note in found.assumed)
-        assert not [warning for warning in found.warnings if "beyond" in warning]
+        settled = resolved(name, phase, precision="bf16")  # a checkpoint in fp8 does not multiply on every card
+        assert settled.workload.sequence_length == min(DEFAULT_LENGTH, settled.model.max_sequence_length)
+        assert any(note.startswith("sequence_length:") for note in settled.assumed)
+        assert not [warning for warning in settled.warnings if "beyond" in warning]
 
 
 @pytest.mark.parametrize("name", ["gpt", "llama3-8b", "llama3.1-8b", "mixtral-8x7b", "whisper-small", "t5-base"])
 @pytest.mark.parametrize("phase", ["prefill", "decode", "generate"])
 def test_requests_have_room_in_the_model(name, phase):
-    found = resolved(name, phase)
-    workload, model = found.workload, found.model.completed()
+    settled = resolved(name, phase)
+    workload, model = settled.workload, settled.model.completed()
     longest = getattr(model, "max_target_length", None) or model.max_sequence_length
     read = workload.prompt_length + workload.context_length
     written = workload.output_length if phase != "prefill" else 0
     assert 0 < read <= DEFAULT_LENGTH
     assert read + written <= max(longest, 0)
-    assert not found.warnings
+    assert not settled.warnings
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_decode_without_a_context_begins_where_an_output_is_stated():
     ],
 )
 def test_the_headline_says_that_a_length_is_a_default(phase, given, said):
-    found = roofsim.run("llama3-8b", gpu="a100", phase=phase, **given)
-    assert said in words.batch_line(found)
+    result = roofsim.run("llama3-8b", gpu="a100", phase=phase, **given)
+    assert said in words.batch_line(result)
 
 
 def test_a_small_adapter_fits_where_it_used_not_to():
-    found = roofsim.run("llama-3.1-8b", gpu="rtx4090", adapter="qlora", sequence_length=2048)
-    assert found.memory.fits
+    result = roofsim.run("llama-3.1-8b", gpu="rtx4090", adapter="qlora", sequence_length=2048)
+    assert result.memory.fits
     default = roofsim.run("llama-3.1-8b", gpu="rtx4090", adapter="qlora")
     assert default.scenario["workload"]["sequence_length"] == DEFAULT_LENGTH
     assert float(default.memory.device_total) < 2 * float(default.memory.capacity)

@@ -64,9 +64,9 @@ def test_a_fact_means_the_same_however_it_is_written(fact):
 def test_facts_of_a_scenario_keep_the_rest_of_their_group():
     """A part of a fact that has parts takes the place of it all, unless a dot leads to it."""
     own = catalog_engine("megatron-core")
-    found = engine_with({"overlap": {"tensor": False}, "cross_entropy": "fused"}, engine="megatron-core")
-    assert found.communication.overlap == type(own.communication.overlap)(tensor=False)
-    assert found.fusion == own.fusion.model_copy(update={"cross_entropy": "fused"})
+    engine = engine_with({"overlap": {"tensor": False}, "cross_entropy": "fused"}, engine="megatron-core")
+    assert engine.communication.overlap == type(own.communication.overlap)(tensor=False)
+    assert engine.fusion == own.fusion.model_copy(update={"cross_entropy": "fused"})
     dotted = engine_with({"overlap.tensor": True}, engine="megatron-core")
     assert dotted.communication.overlap == own.communication.overlap.model_copy(update={"tensor": True})
 

@@ -76,8 +76,8 @@ def test_every_version_and_variant_of_a_file_is_a_valid_engine(name):
     ],
 )
 def test_facts_of_a_version(choice, expected):
-    found = engine(choice)
-    assert {name: found.fact(name) for name in expected} == expected
+    facts = engine(choice)
+    assert {name: facts.fact(name) for name in expected} == expected
 
 
 def test_a_scenario_still_overrides_what_a_version_says():
@@ -86,11 +86,11 @@ def test_a_scenario_still_overrides_what_a_version_says():
 
 
 def test_the_answer_says_which_version_it_was_and_runs_again():
-    found = roofsim.run("gpt2", phase="decode", engine="awq+gemv@0.1.6", precision="int4")
-    assert found.scenario["workload"]["engine"] == "autoawq+gemv@0.1.6"
-    assert "engine awq: autoawq" in found.assumed
-    again = roofsim.run("gpt2", phase="decode", engine=found.scenario["workload"]["engine"], precision="int4")
-    assert again.step_time == found.step_time
+    result = roofsim.run("gpt2", phase="decode", engine="awq+gemv@0.1.6", precision="int4")
+    assert result.scenario["workload"]["engine"] == "autoawq+gemv@0.1.6"
+    assert "engine awq: autoawq" in result.assumed
+    again = roofsim.run("gpt2", phase="decode", engine=result.scenario["workload"]["engine"], precision="int4")
+    assert again.step_time == result.step_time
     silent = roofsim.resolve({"model": "gpt2", "workload": {"engine": "sglang@0.4", "phase": "decode"}})
     assert "engine sglang@0.4: no fact is known to have been different then" in silent.assumed
 
@@ -154,9 +154,9 @@ def test_dates_have_an_order_and_a_month_holds_its_days(day):
 
 def test_gemv_kernels_of_few_rows_give_way_to_tiles():
     def seconds(batch):
-        found = roofsim.run("llama-7b", gpu="rtx4090", engine="autoawq+gemv@0.1.6", precision="int4", phase="decode",
+        result = roofsim.run("llama-7b", gpu="rtx4090", engine="autoawq+gemv@0.1.6", precision="int4", phase="decode",
                             context_length=64, batch_size=batch)  # fmt: skip
-        return float(found.step_time)
+        return float(result.step_time)
 
     assert seconds(1) <= seconds(4) <= seconds(8)
     assert seconds(9) > 2.0 * seconds(8)  # tiles of 128 rows at a twentieth of the card's rate
@@ -174,10 +174,10 @@ def test_compiled_decode_steps_run_from_cuda_graphs_by_default():
 
 @pytest.mark.parametrize(("gpu", "launch"), [("rtx4090", "graphs"), ("rx7900xtx", "eager"), ("mi300x", "eager")])
 def test_how_decode_steps_are_launched_depends_on_the_card(gpu, launch):
-    found = roofsim.resolve(
+    resolved = roofsim.resolve(
         {"model": "llama3-8b", "workload": {"engine": "llama.cpp", "phase": "decode"}, "hardware": {"gpu": gpu}}
     )
-    assert found.engine.launch_on(found.architecture.name, decodes=True) == launch
+    assert resolved.engine.launch_on(resolved.architecture.name, decodes=True) == launch
 
 
 def test_show_lists_what_is_otherwise(monkeypatch, capsys):

@@ -208,10 +208,10 @@ TODAY = {
 @pytest.mark.parametrize(("word", "name"), TODAY.items())
 def test_a_word_means_what_a_user_of_today_means(word, name):
     phase = load(name).phases[0]
-    found = resolve(scenario(word, phase))
-    assert found.engine.name == name
-    assert (f"engine {word}: {name}" in found.assumed) == (catalog.normal(word) != name)
-    assert found.workload.engine == name
+    resolved = resolve(scenario(word, phase))
+    assert resolved.engine.name == name
+    assert (f"engine {word}: {name}" in resolved.assumed) == (catalog.normal(word) != name)
+    assert resolved.workload.engine == name
 
 
 @pytest.mark.parametrize("word", ["tensorrt", "xla"])
@@ -290,10 +290,10 @@ def test_every_fact_can_be_overridden(fact):
     facts = {fact: OTHER[fact]}
     if fact == "cache_block_size":
         facts["key_value_cache"] = "paged"
-    found = resolve(scenario("pytorch-eager", **facts)).engine
+    engine = resolve(scenario("pytorch-eager", **facts)).engine
     before = load("pytorch-eager")
-    assert found.fact(fact) != before.fact(fact)
-    assert found.changed(**{name: before.fact(name) for name in facts}) == before
+    assert engine.fact(fact) != before.fact(fact)
+    assert engine.changed(**{name: before.fact(name) for name in facts}) == before
 
 
 def test_every_fact_is_tried():

@@ -51,16 +51,16 @@ def test_what_resembles_a_factor_is_not_guessed_at(text):
 @pytest.mark.parametrize(
     ("path", "of"),
     [
-        ("gpu.memory.bandwidth", lambda found: found.gpu.memory.bandwidth),
-        ("gpu.memory.capacity", lambda found: found.gpu.memory.capacity),
-        ("gpu.peak.fp16", lambda found: found.gpu.peak["fp16"]),
-        ("gpu.tdp", lambda found: found.gpu.tdp),
-        ("gpu.compute_units", lambda found: found.gpu.compute_units),
-        ("gpu.price.hourly", lambda found: found.gpu.price.hourly),
-        ("system.node_network", lambda found: found.system.node_network),
-        ("system.link.bandwidth", lambda found: found.system.link.bandwidth),
-        ("system.nics_per_node", lambda found: found.system.nics_per_node),
-        ("system.host.issue_factor", lambda found: found.system.host.issue_factor),
+        ("gpu.memory.bandwidth", lambda resolved: resolved.gpu.memory.bandwidth),
+        ("gpu.memory.capacity", lambda resolved: resolved.gpu.memory.capacity),
+        ("gpu.peak.fp16", lambda resolved: resolved.gpu.peak["fp16"]),
+        ("gpu.tdp", lambda resolved: resolved.gpu.tdp),
+        ("gpu.compute_units", lambda resolved: resolved.gpu.compute_units),
+        ("gpu.price.hourly", lambda resolved: resolved.gpu.price.hourly),
+        ("system.node_network", lambda resolved: resolved.system.node_network),
+        ("system.link.bandwidth", lambda resolved: resolved.system.link.bandwidth),
+        ("system.nics_per_node", lambda resolved: resolved.system.nics_per_node),
+        ("system.host.issue_factor", lambda resolved: resolved.system.host.issue_factor),
     ],
 )
 @pytest.mark.parametrize(("text", "factor"), [("2x", 2.0), ("+50%", 1.5), ("-50%", 0.5), (".5x", 0.5)])
@@ -113,7 +113,7 @@ def test_files_flags_calls_and_lists_mean_the_same(tmp_path, monkeypatch, capsys
         "hardware: {gpu: a100, override: {gpu.memory.bandwidth: +10%}}\n"
     )
     inline = {**SMALL, "hardware": {"gpu": {"inherits": "a100", "name": "mine", "memory": {"bandwidth": "+10%"}}}}
-    found = [
+    results = [
         roofsim.run(str(path)).to_dict(),
         roofsim.run(SMALL, gpu="a100", hardware__override={"gpu.memory.bandwidth": "1.1x"}).to_dict(),
         roofsim.run(inline).to_dict(),
@@ -123,8 +123,8 @@ def test_files_flags_calls_and_lists_mean_the_same(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "argv", ["roofsim", *arguments])
     with contextlib.suppress(SystemExit):
         main()
-    found.append(json.loads(capsys.readouterr().out))
-    assert {bandwidth(result) for result in found} == {"2.2429 TB/s"}
+    results.append(json.loads(capsys.readouterr().out))
+    assert {bandwidth(result) for result in results} == {"2.2429 TB/s"}
 
 
 def test_a_price_is_no_change_of_hardware():

@@ -11,7 +11,8 @@ from roofsim.errors import SpecError
 from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, Place
 from roofsim.spec.precision.formats import FORMATS, GGUF, mean_bits, weight_format
 from roofsim.spec.precision.gguf import mixture, more_bits
-from roofsim.spec.precision.roles import NAMES, TRAINING, Stack, resolve_precision
+from roofsim.spec.precision.roles import NAMES, TRAINING
+from roofsim.spec.settle.precision_roles import Stack, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
 
@@ -56,22 +57,22 @@ def weights(model, precision, **extra):
 
 @pytest.mark.parametrize("name", BITS)
 def test_bits_of_a_linear_layer(name):
-    found = weight_format(name)
-    assert mean_bits(found, Place(part=LINEAR, columns=4096.0)) == pytest.approx(BITS[name], rel=1e-12)
+    stored_format = weight_format(name)
+    assert mean_bits(stored_format, Place(part=LINEAR, columns=4096.0)) == pytest.approx(BITS[name], rel=1e-12)
 
 
 def test_every_name_has_bits_and_a_source():
     assert set(FORMATS) <= set(BITS) | {"q3_k_m", "q3_k_l", "q4_k_s", "q5_k_s"}
     assert set(GGUF.values()) <= set(ENCODINGS)
-    assert all(len(found.source) > 8 for found in (*FORMATS.values(), *ENCODINGS.values()))
+    assert all(len(known.source) > 8 for known in (*FORMATS.values(), *ENCODINGS.values()))
 
 
 @pytest.mark.parametrize(("name", "size"), LLAMA_8B.items())
 def test_bytes_are_those_of_published_files(name, size):
     bits, gibibytes = size
-    found = weights("llama3-8b", name)
-    assert found * 8.0 / 8.030e9 == pytest.approx(bits, abs=0.001)
-    assert found / GIB == pytest.approx(gibibytes, abs=0.006)
+    stored_bytes = weights("llama3-8b", name)
+    assert stored_bytes * 8.0 / 8.030e9 == pytest.approx(bits, abs=0.001)
+    assert stored_bytes / GIB == pytest.approx(gibibytes, abs=0.006)
 
 
 @pytest.mark.parametrize(("model", "name", "size", "tolerance"), FILES)
@@ -104,19 +105,19 @@ def test_layers_with_more_bits():
 
 def test_numbers_of_layers_may_be_arrays():
     layers = np.array([32.0, 80.0])
-    found = mean_bits(FORMATS["q4_k_m"], Place(part=LINEAR, role="down", layers=layers, columns=4096.0))
+    bits = mean_bits(FORMATS["q4_k_m"], Place(part=LINEAR, role="down", layers=layers, columns=4096.0))
     one = [
         mean_bits(FORMATS["q4_k_m"], Place(part=LINEAR, role="down", layers=number, columns=4096.0))
         for number in layers
     ]
-    np.testing.assert_allclose(found, one)
+    np.testing.assert_allclose(bits, one)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "exl2-4.0bpw", "Q4_K_M"])
 def test_every_name_resolves_in_inference(name):
-    found = resolve_precision(name, recipe="pure", gradient_type="parameters", stack=Stack(phase="decode"))
-    assert found.name == name or found.name == name.lower()
-    assert (found.weights is None) == (found.name not in FORMATS and not found.name.startswith("exl2"))
+    precision = resolve_precision(name, recipe="pure", gradient_type="parameters", stack=Stack(phase="decode"))
+    assert precision.name == name or precision.name == name.lower()
+    assert (precision.weights is None) == (precision.name not in FORMATS and not precision.name.startswith("exl2"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -150,9 +151,9 @@ def test_wrong_formats(precision, extra, message):
 
 
 def test_engines_expand_what_cards_cannot_multiply():
-    found = resolve(decode("llama3-8b", "nvfp4", engine="vllm", gpu="a100"))
-    assert (found.precision.math, found.precision.weights, found.precision.operands) == ("bf16", "nvfp4", None)
-    assert any("a100-sxm4-80gb has no fp4 arithmetic: vllm stores nvfp4 weights" in text for text in found.assumed)
+    resolved = resolve(decode("llama3-8b", "nvfp4", engine="vllm", gpu="a100"))
+    assert (resolved.precision.math, resolved.precision.weights, resolved.precision.operands) == ("bf16", "nvfp4", None)
+    assert any("a100-sxm4-80gb has no fp4 arithmetic: vllm stores nvfp4 weights" in text for text in resolved.assumed)
     native = resolve(decode("llama3-8b", "nvfp4", engine="vllm", gpu="b200")).precision
     assert (native.math, native.operands) == ("fp4", "nvfp4")
 
@@ -202,8 +203,8 @@ def test_what_nobody_states_is_warned_of_and_a_fact_settles_it():
 
 @pytest.mark.parametrize("precision", ["fp8", "nvfp4"])
 def test_weights_without_units_are_said_to_be_expanded(precision):
-    found = resolve(decode("llama3-8b", precision, engine="vllm", gpu="a100"))
-    assert any("multiplies in 16 bits" in text for text in found.assumed)
+    resolved = resolve(decode("llama3-8b", precision, engine="vllm", gpu="a100"))
+    assert any("multiplies in 16 bits" in text for text in resolved.assumed)
 
 
 @pytest.mark.parametrize(

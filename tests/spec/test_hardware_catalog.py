@@ -172,8 +172,8 @@ def test_no_path_of_a_machine(path):
 
 
 def test_walk_finds_numbers():
-    found = list(numbers({"schema": 1, "tdp": "400 W", "memory": {"type": "HBM2", "capacity": "80 GiB"}, "year": 2020}))
-    assert found == ["tdp", "memory.capacity", "year"]
+    keys = list(numbers({"schema": 1, "tdp": "400 W", "memory": {"type": "HBM2", "capacity": "80 GiB"}, "year": 2020}))
+    assert keys == ["tdp", "memory.capacity", "year"]
 
 
 # ---------------------------------------------------------------------------------------------------------- GPUs
@@ -406,12 +406,12 @@ def test_every_system_holds_the_card_it_comes_with(system):
 @every_gpu
 @pytest.mark.parametrize("gpus", [2, 4, 8])
 def test_up_to_eight_cards_need_no_words_about_the_node(gpu, gpus):
-    found = resolve({"model": TINY, "hardware": {"gpu": gpu.name, "gpus": gpus}})
-    inside = found.system.gpus_per_node >= gpus
-    assert inside or found.system.node_network is not None
-    assert misfit(gpu, found.system) is None
-    assert any(note.startswith(f"system: {found.system.name}") for note in found.assumed)
-    assert found.places >= (gpus if inside else found.system.gpus_per_node)
+    resolved = resolve({"model": TINY, "hardware": {"gpu": gpu.name, "gpus": gpus}})
+    inside = resolved.system.gpus_per_node >= gpus
+    assert inside or resolved.system.node_network is not None
+    assert misfit(gpu, resolved.system) is None
+    assert any(note.startswith(f"system: {resolved.system.name}") for note in resolved.assumed)
+    assert resolved.places >= (gpus if inside else resolved.system.gpus_per_node)
 
 
 @pytest.mark.parametrize("gpu", [gpu for gpu in GPUS.values() if gpu.usual_box], ids=lambda gpu: gpu.name)

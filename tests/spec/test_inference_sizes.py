@@ -66,8 +66,8 @@ def test_lengths_that_contradict_are_refused(model, phase, lengths, message):
 )
 def test_words_without_effect_are_named(phase, settings, idle):
     warnings = result_of("gpt2", phase, **settings).warnings
-    found = [note for note in warnings if "has no effect" in note]
-    assert found == [f"workload.{name} has no effect in phase {phase}" for name in idle]
+    idle_notes = [note for note in warnings if "has no effect" in note]
+    assert idle_notes == [f"workload.{name} has no effect in phase {phase}" for name in idle]
 
 
 def test_a_decode_behind_context_and_prompt_says_both():

@@ -97,8 +97,8 @@ def test_a_folder_named_with_a_separator_is_read(given, folder, monkeypatch):
     (folder / "deep").mkdir()
     (own / "config.json").write_text(json.dumps(LLAMA))
     monkeypatch.chdir({".": own, "..": own / "inside"}.get(given, folder))
-    found = roofsim.resolve(given).model
-    assert (found.num_layers, found.name) == (3, "mine-1.5")
+    model = roofsim.resolve(given).model
+    assert (model.num_layers, model.name) == (3, "mine-1.5")
 
 
 def test_a_path_object_is_a_path(folder):

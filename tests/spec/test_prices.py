@@ -25,15 +25,15 @@ def entry(kind, schema, name):
 
 @pytest.mark.parametrize(("kind", "schema", "name"), ENTRIES, ids=lambda part: part if isinstance(part, str) else "")
 def test_prices_say_what_their_source_says(kind, schema, name):
-    found = entry(kind, schema, name)
-    source = found.sources.get("price.hourly", "")
-    if found.price.hourly is not None:
-        assert found.price.hourly_seller, "every price has somebody who asks it"
-        assert found.price.hourly_kind != "own"
-        assert (found.price.hourly_kind == "offer") == ("offer" in source)
-        assert ("on-demand list price" in source) <= (found.price.hourly_kind == "list")
-        assert ("us-east" in source) == (found.price.hourly_region == "us-east")
-    assert ("launch" in found.sources.get("price.purchase", "")) == (found.price.purchase_kind == "launch")
+    hardware = entry(kind, schema, name)
+    source = hardware.sources.get("price.hourly", "")
+    if hardware.price.hourly is not None:
+        assert hardware.price.hourly_seller, "every price has somebody who asks it"
+        assert hardware.price.hourly_kind != "own"
+        assert (hardware.price.hourly_kind == "offer") == ("offer" in source)
+        assert ("on-demand list price" in source) <= (hardware.price.hourly_kind == "list")
+        assert ("us-east" in source) == (hardware.price.hourly_region == "us-east")
+    assert ("launch" in hardware.sources.get("price.purchase", "")) == (hardware.price.purchase_kind == "launch")
 
 
 def quote(gpu, system, gpus):

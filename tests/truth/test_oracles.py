@@ -67,11 +67,11 @@ def test_bytes(row):
 @cache
 def _saved_errors(name):
     """Return (row, difference, wanted bytes) of a model's rows."""
-    found = []
+    errors = []
     for row in (row for row in rows("activations") if row["model"] == name):
         wanted = float(row["act_bytes"]) + float(row["weight_cast_bytes"])
-        found.append((row, profile(step_of(row)).saved_activations - wanted, wanted))
-    return found
+        errors.append((row, profile(step_of(row)).saved_activations - wanted, wanted))
+    return errors
 
 
 @pytest.mark.parametrize("name", CATALOG)
@@ -106,8 +106,8 @@ def test_peaks(row):
     backward = max(memory.phase_peaks["backward"], memory.phase_peaks.get("recompute", 0.0))
     assert memory.phase_peaks["forward"] + state == pytest.approx(float(row["fwd_peak"]), rel=1e-2)
     assert backward + state == pytest.approx(float(row["bwd_peak"]), rel=2e-3)
-    found, phase = whole_step(row)
-    assert found == pytest.approx(float(row["step_peak"]), rel=1e-4)
+    peak, phase = whole_step(row)
+    assert peak == pytest.approx(float(row["step_peak"]), rel=1e-4)
     assert phase == fullest_phase(row)
 
 

@@ -81,8 +81,8 @@ def put(links: Links, values: dict[Path, float]) -> Links:
     changed: Any = links
     for path, value in values.items():
         changed = _put(changed, path, value)
-    found: Links = changed
-    return found
+    replaced: Links = changed
+    return replaced
 
 
 def _put(node: Any, path: Path, value: float) -> Any:

@@ -158,14 +158,14 @@ def predict(table: Collectives, links: Links) -> Array:
         key = (case.system, case.network)
         if key not in fabrics:
             fabrics[key] = fabric(case, links)
-        found = fabrics[key]
-        stride = found.gpus_per_node / table.per_node[rows]
+        own_fabric = fabrics[key]
+        stride = own_fabric.gpus_per_node / table.per_node[rows]
         time = collective_time(
             case.op,
             table.size[rows],
             table.ranks[rows],
             stride,
-            found,
+            own_fabric,
             groups=1.0,
             custom=None if case.library in LIBRARIES else case.library,
             in_switch=case.library != "nccl-8bit",

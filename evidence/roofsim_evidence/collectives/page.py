@@ -47,32 +47,32 @@ def held_out_scores(table: Collectives, links: Links) -> Scores:
 
 def left_out(table: Collectives, known: Links) -> Scores:
     """Return the errors on each system with all of its rows left out of the fit, engines' own kernels apart."""
-    found: Scores = {}
+    by_system: Scores = {}
     for system in LEFT_OUT:
         mine = table.of(system=system)
         links = fit(table, table.fitted & ~mine, known)
         rows = table.only(mine & ~table.unfit & (table.per_node == table.ranks))
         large = np.where(rows.size >= LARGE, " from 16 MiB", " below 16 MiB")
         rows = replace(rows, parts=np.char.add(rows.parts, large))
-        found |= scores(rows, predict(rows, links))
-    return found
+        by_system |= scores(rows, predict(rows, links))
+    return by_system
 
 
-def report(found: Scores) -> str:
+def report(by_part: Scores) -> str:
     """Return scores as a Markdown table."""
     cells = [
         (part, str(one.n), share(one.median), f"{100.0 * one.p90:.0f} %", share(one.bias, signed=True))
-        for part, one in found.items()
+        for part, one in by_part.items()
     ]
     return markdown(("part", "rows", "median error", "90 % below", "bias"), cells)
 
 
 def page(table: Collectives, links: Links, transferred: Scores) -> DocsPage:
     """Return the page; `transferred` are the scores of systems that were left out of the fit."""
-    found = held_out_scores(table, links)
+    held_out = held_out_scores(table, links)
 
     def some(wanted: Callable[[str], bool]) -> str:
-        return report({part: one for part, one in found.items() if wanted(part)})
+        return report({part: one for part, one in held_out.items() if wanted(part)})
 
     text = filled(
         "collectives-accuracy.md",

@@ -40,25 +40,25 @@ _OPTIMIZERS = {"sgd": ("sgd", "foreach"), "sgd_mom": ("sgd-momentum", "foreach")
 PATH: Final = "docs/exactness.md"
 
 
-def relative(found: Real, wanted: float) -> float:
+def relative(counted: Real, wanted: float) -> float:
     """Return the relative difference."""
-    difference = abs(float(found) - wanted)
+    difference = abs(float(counted) - wanted)
     return difference / wanted if wanted else difference
 
 
 def _parameters() -> Iterator[tuple[str, float]]:
     for row in rows("params"):
         size = next(other["size"] for other in rows("flops") if other["model"] == row["model"])
-        found = parameters(step(row["model"], 1.0, float(size)))
-        yield "parameters of models with a table", relative(found, float(row["params_total"]))
+        counted = parameters(step(row["model"], 1.0, float(size)))
+        yield "parameters of models with a table", relative(counted, float(row["params_total"]))
 
 
 def count_parameters(name: str) -> tuple[float, int | None]:
     """Return the counted and the published parameters of a catalog model, in the build that its library makes."""
     spec: ModelSpec = model_of(name)
     if hasattr(spec, "num_inference_steps"):  # several networks, of which nobody lowers all at once
-        found = roofsim.run(name, phase="forward", gpu="a100", engine="diffusers-2022").parameters["total"]
-        return float(found), spec.published_parameters
+        total = roofsim.run(name, phase="forward", gpu="a100", engine="diffusers-2022").parameters["total"]
+        return float(total), spec.published_parameters
     lengths: dict[str, Any] = {}
     if _has_tokens(spec):
         lengths["target_length" if spec.family == "encoder-decoder" else "length"] = 64.0
@@ -80,9 +80,9 @@ def _has_tokens(spec: Any) -> bool:
 
 def _published() -> Iterator[tuple[str, float]]:
     for name in catalog.names("model"):
-        found, wanted = count_parameters(name)
+        counted, wanted = count_parameters(name)
         if wanted is not None:
-            yield "parameters of catalog models, as published", relative(found, float(wanted))
+            yield "parameters of catalog models, as published", relative(counted, float(wanted))
 
 
 def _flops() -> Iterator[tuple[str, float]]:
@@ -115,8 +115,8 @@ def _peaks() -> Iterator[tuple[str, float]]:
                 relative(memory.phase_peaks["forward"] + state, float(row["fwd_peak"])),
             )
             yield "peak of live tensors, backward", relative(backward + state, float(row["bwd_peak"]))
-            found, phase = whole_step(row)
-            yield "peak of the step, optimizer included", relative(found, float(row["step_peak"]))
+            peak, phase = whole_step(row)
+            yield "peak of the step, optimizer included", relative(peak, float(row["step_peak"]))
             yield "phase of the step's peak", float(phase != fullest_phase(row))
 
 
@@ -126,9 +126,9 @@ def whole_step(row: dict[str, str]) -> tuple[float, str]:
     method, implementation = _OPTIMIZERS.get(name, ("adamw", name.removeprefix("adamw_")))
     dtype = DTYPES["bf16" if row["precision"] == "bf16" else "fp32"]
     graph = AddOptimizerStep(method=method, implementation=implementation, state_type=dtype)(step_of(row))
-    found = profile(graph)
-    phase = {"recompute": "backward"}.get(found.peak_phase, found.peak_phase)
-    return float(found.peak), phase
+    step_profile = profile(graph)
+    phase = {"recompute": "backward"}.get(step_profile.peak_phase, step_profile.peak_phase)
+    return float(step_profile.peak), phase
 
 
 def fullest_phase(row: dict[str, str]) -> str:
@@ -161,12 +161,12 @@ def _inference() -> Iterator[tuple[str, float]]:
 
 def differences() -> str:
     """Return the table in Markdown: rows compared, rows equal, mean and largest relative difference."""
-    found: dict[str, list[float]] = {}
+    by_quantity: dict[str, list[float]] = {}
     for part in (_parameters, _published, _flops, _bytes, _activations, _per_layer, _peaks, _inference):
         for name, difference in part():
-            found.setdefault(name, []).append(difference)
+            by_quantity.setdefault(name, []).append(difference)
     cells = []
-    for name, values in found.items():
+    for name, values in by_quantity.items():
         equal = sum(value == 0.0 for value in values)
         close = sum(value <= 0.001 for value in values)
         mean, largest = f"{statistics.fmean(values):.4%}", f"{max(values):.4%}"

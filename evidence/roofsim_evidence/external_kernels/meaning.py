@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import ITEMSIZES
-from roofsim.calibrate.kernel_table import SIZES
+from roofsim.calibrate.kernels.classes import ITEMSIZES
+from roofsim.calibrate.kernels.table import SIZES
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_fit import class_of
-from roofsim.calibrate.kernel_table import read_rows
+from roofsim.calibrate.kernels.fit import class_of
+from roofsim.calibrate.kernels.table import read_rows
 from roofsim.units import humanize, parse
 from roofsim_evidence.external_kernels.scores import FITTED_ROWS, HOST_BOUND, Examination, Key, Tally, shipped_rows
 from roofsim_evidence.kernels.score import measured_file
@@ -31,21 +31,21 @@ NUMBERS: Final = ("rows", "median", "p90", "bias", "within 25 %", "roofline")
 LENGTHS: Final = ("20 us", "100 us", "1 ms")
 
 
-def page(found: Examination, version: str, *, groups: bool = False) -> DocsPage:
+def page(examination: Examination, version: str, *, groups: bool = False) -> DocsPage:
     """Return the page; with `groups` a line for every card, operation, format and engine."""
-    tally = found.shipped
+    tally = examination.shipped
     labels = ("card", "operation", "format", "engine", "constants")
     rows = read_rows(measured_file())
     text = filled(
         "external-kernels.md",
         fingerprint=_fingerprint(),
         version=version,
-        read=f"{sum(found.counts.read.values()):,}",
-        skipped=f"{sum(found.counts.skipped.values()):,}",
+        read=f"{sum(examination.counts.read.values()):,}",
+        skipped=f"{sum(examination.counts.skipped.values()):,}",
         shipped=f"{sum(row['source'].startswith('aiconfigurator:') for row in rows):,}",
         cards=len({group.gpu for group in shipped_rows()}),
         new_cards=_lent(tally) if any(key.basis == "new card" for key in tally.ratios) else None,
-        left_out=None if found.left_out is None else _lent(found.left_out),
+        left_out=None if examination.left_out is None else _lent(examination.left_out),
         own=_table(tally, ("card", "class"), lambda key: (key.group.gpu, _class(key)), "own"),
         borrowed=_table(
             tally,
@@ -55,11 +55,11 @@ def page(found: Examination, version: str, *, groups: bool = False) -> DocsPage:
             donors=True,
         ),
         host_bound=humanize(HOST_BOUND, "s"),
-        refit=None if found.refit is None else _refit(found.refit),
+        refit=None if examination.refit is None else _refit(examination.refit),
         most=FITTED_ROWS,
         groups=_table(tally, labels, lambda key: (*key.group, key.basis), None) if groups else None,
-        tables_read=_read(found.counts),
-        reasons=_reasons(found.counts),
+        tables_read=_read(examination.counts),
+        reasons=_reasons(examination.counts),
         unscored=_unscored(tally),
     )
     return DocsPage(path=PATH, text=text)

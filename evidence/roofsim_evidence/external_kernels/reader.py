@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import compute_units, peak
-from roofsim.calibrate.kernel_table import Group, KernelTable
+from roofsim.calibrate.kernels.classes import compute_units, peak
+from roofsim.calibrate.kernels.table import Group, KernelTable
 from roofsim.errors import NoDataError, Place, Problem, SpecError
 from roofsim.records import dataclass, field
 from roofsim.spec import catalog
@@ -183,11 +183,11 @@ def _columns(path: Path, meaning: TableMeaning) -> Columns:
         table = reader.read_table(path, columns=[name for name in wanted if name in present])
     except (OSError, ValueError) as error:
         raise _unreadable(path, error) from None
-    found = {name: np.asarray(table.column(name).to_numpy()) for name in table.column_names}
+    columns = {name: np.asarray(table.column(name).to_numpy()) for name in table.column_names}
     for name in meaning.optional:
-        found.setdefault(name, np.zeros(table.num_rows))
+        columns.setdefault(name, np.zeros(table.num_rows))
     return {
-        name: column if column.dtype == object else np.asarray(column, dtype=float) for name, column in found.items()
+        name: column if column.dtype == object else np.asarray(column, dtype=float) for name, column in columns.items()
     }
 
 

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import attends, silicon
-from roofsim.calibrate.kernel_fit import class_of
-from roofsim.calibrate.kernel_shapes import attention_shape, expert_shape, gemm_shape
-from roofsim.calibrate.kernel_table import COLUMNS, SIZES, Group, KernelTable
+from roofsim.calibrate.kernels.classes import attends, silicon
+from roofsim.calibrate.kernels.fit import class_of
+from roofsim.calibrate.kernels.shapes import attention_shape, expert_shape, gemm_shape
+from roofsim.calibrate.kernels.table import COLUMNS, SIZES, Group, KernelTable
 from roofsim.cost.kernels.models.experts import active_experts
 from roofsim.units import parse
 from roofsim_evidence.external_kernels.reader import Counts, data_folder, read_chunks
@@ -31,18 +31,13 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array
     from roofsim_evidence.external_kernels.reader import Chunk
 
-#: Card -> its label in evidence/measurements/kernels.csv.gz.
-SAMPLED: Final = {
-    "b300-sxm-288gb": "B300-SXM", "gb200": "GB200", "gb300": "GB300", "h200-sxm-141gb": "H200-SXM", "l40s": "L40S",
-    "rtx-pro-6000-blackwell-server": "RTX-PRO-6000-Server",
-}  # fmt: skip
+#: Cards of which every table in `DRAWN` is drawn from.
+SAMPLED: Final = ("b300-sxm-288gb", "gb200", "gb300", "h200-sxm-141gb", "l40s", "rtx-pro-6000-blackwell-server")
 #: Tables that are drawn from: the ones that the shipped rows of other cards come from.
 DRAWN: Final = ("context_attention_perf", "gemm_perf", "generation_attention_perf", "moe_perf")
-#: The table that is drawn from for every card, and the labels of the others.
+#: The table that is drawn from for these cards too, and they.
 LATENT_TABLE: Final = "generation_mla_perf"
-LABELS: Final = {
-    **SAMPLED, "a100-sxm4-80gb": "A100-SXM-80GB", "b200-sxm-180gb": "B200-SXM", "h100-sxm5-80gb": "H100-SXM-80GB",
-}  # fmt: skip
+LATENT: Final = (*SAMPLED, "a100-sxm4-80gb", "b200-sxm-180gb", "h100-sxm5-80gb")
 #: Rows of a card and table, shared evenly by its formats and engines, and most rows of one of these.
 ROWS: Final = 400
 MOST: Final = 60
@@ -80,7 +75,7 @@ def sampled(chunks: Iterable[Chunk]) -> list[dict[str, str]]:
 
 
 def _drawn(gpu: str, table: str) -> bool:
-    return (gpu in SAMPLED and table in DRAWN) or (gpu in LABELS and table == LATENT_TABLE)
+    return (gpu in SAMPLED and table in DRAWN) or (gpu in LATENT and table == LATENT_TABLE)
 
 
 def _order(version: str) -> tuple[int, ...]:
@@ -147,7 +142,7 @@ def _rows(table: KernelTable, group: Group, version: str) -> list[dict[str, str]
         row |= {name: f"{table.sizes[name][i]:.0f}" for name in SIZES if _stated(group.op, name)}
         other = {"fw": group.engine, **{name: _whole(value) for name, value in table.other[i].items()}}
         row |= {
-            "source": f"aiconfigurator:{group.engine}-{version}", "gpu": LABELS[group.gpu], "op": group.op,
+            "source": f"aiconfigurator:{group.engine}-{version}", "gpu": group.gpu, "op": group.op,
             "other": json.dumps(other, separators=(",", ":")), "dtype": group.dtype,
             "time_us": f"{round(float(table.seconds[i] / MICROSECOND), 3):.3f}".rstrip("0").rstrip("."),
         }  # fmt: skip

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
-from roofsim.calibrate.kernel_constants import SECONDS
-from roofsim.calibrate.kernel_fit import KernelFit, class_of, fit_kernels, lend, predict
-from roofsim.calibrate.kernel_table import SIZES, Group, KernelTable, card, engine_of, read_rows
-from roofsim.calibrate.kernels import GroupErrors, load_kernels
+from roofsim.calibrate.kernels.constants import SECONDS
+from roofsim.calibrate.kernels.fit import KernelFit, class_of, fit_kernels, lend, predict
+from roofsim.calibrate.kernels.scores import GroupErrors, load_kernels
+from roofsim.calibrate.kernels.table import SIZES, Group, KernelTable, card, engine_of, read_rows
 from roofsim.records import dataclass, field
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from roofsim.calibrate.kernel_classes import KernelClass
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.classes import KernelClass
+    from roofsim.calibrate.kernels.least_squares import Constants
     from roofsim.numeric import Array
 
 #: Rows of a group in one file that a fresh fit sees, evenly spread over the logarithm of size.
@@ -88,7 +88,7 @@ class Examination:
         Errors of the shipped constants, on rows that they were not fitted to.
     refit
         Errors of constants fitted to some rows of each group, on the others; None when no fit was asked for.
-    found
+    fit
         Those constants.
     left_out
         Errors on each card with constants fitted to the shipped rows of the others; None when no fit was asked for.
@@ -97,7 +97,7 @@ class Examination:
     counts: Counts
     shipped: Tally
     refit: Tally | None = None
-    found: KernelFit | None = None
+    fit: KernelFit | None = None
     left_out: Tally | None = None
 
 
@@ -144,13 +144,13 @@ def fit_without(gpu: str) -> KernelFit:
 @cache
 def shipped_rows() -> dict[Group, frozenset[tuple[float, ...]]]:
     """Return the sizes and times of the shipped rows of this source, by group (catalog names)."""
-    found: dict[Group, set[tuple[float, ...]]] = defaultdict(set)
+    by_group: dict[Group, set[tuple[float, ...]]] = defaultdict(set)
     for row in read_rows(measured_file()):
         if row["source"].startswith("aiconfigurator:"):
             group = Group(card(row["gpu"]).name, row["op"], row["dtype"], engine_of(row["source"]))
             sizes = tuple(float(row[name] or fill) for name, fill in SIZES.items())
-            found[group].add((*sizes, float(row["time_us"])))
-    return {group: frozenset(rows) for group, rows in found.items()}
+            by_group[group].add((*sizes, float(row["time_us"])))
+    return {group: frozenset(rows) for group, rows in by_group.items()}
 
 
 def not_shipped(table: KernelTable) -> np.ndarray[Any, np.dtype[np.bool_]]:
@@ -228,11 +228,11 @@ def examine(folder: Path | None = None, *, refit: bool = False, rows: int = FITT
             picked.append(chunk.table.select(some))
     if not picked:
         return Examination(counts, tally, left_out=left_out if refit else None)
-    found = fit_kernels(merged(picked))
+    shared_fit = fit_kernels(merged(picked))
     again = Tally()
     for chunk in read_chunks(folder, Counts()):
-        _score(chunk, ~thinned(chunk.table, rows), found, again)
-    return Examination(counts, tally, again, found, left_out)
+        _score(chunk, ~thinned(chunk.table, rows), shared_fit, again)
+    return Examination(counts, tally, again, shared_fit, left_out)
 
 
 def scores(tally: Tally) -> list[GroupErrors]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.calibrate.kernel_constants import write_fit
+from roofsim.calibrate.kernels.constants import write_fit
 from roofsim_evidence.external_kernels.page import page as filled
 from roofsim_evidence.external_kernels.reader import installed_version
 from roofsim_evidence.external_kernels.scores import examine, scores
@@ -30,10 +30,10 @@ def fit(*, data: Path | None = None, output: Path | None = None, sample: bool = 
         from roofsim_evidence.external_kernels.sample import as_csv
 
         return as_csv(data)
-    found = examine(data, refit=True)
-    if output is not None and found.found is not None and found.refit is not None:
-        write_fit(output, found.found, scores(found.refit))
-    return _page(found, data).text
+    examination = examine(data, refit=True)
+    if output is not None and examination.fit is not None and examination.refit is not None:
+        write_fit(output, examination.fit, scores(examination.refit))
+    return _page(examination, data).text
 
 
 def page(*, data: Path | None = None, groups: bool = False) -> DocsPage:
@@ -41,5 +41,5 @@ def page(*, data: Path | None = None, groups: bool = False) -> DocsPage:
     return _page(examine(data, refit=True), data, groups=groups)
 
 
-def _page(found: Examination, data: Path | None, *, groups: bool = False) -> DocsPage:
-    return filled(found, "of a folder" if data else installed_version(), groups=groups)
+def _page(examination: Examination, data: Path | None, *, groups: bool = False) -> DocsPage:
+    return filled(examination, "of a folder" if data else installed_version(), groups=groups)

@@ -46,9 +46,9 @@ def predict_all(cases: Iterable[Case] | None = None) -> tuple[list[Prediction], 
     """Predict some cases, or all that are published; those that are not priced come with the reason."""
     rows, unpriced = [], []
     for case in load_inference_cases() if cases is None else cases:
-        found = predict_inference(case)
-        if isinstance(found, str):
-            unpriced.append((case, found))
+        prediction = predict_inference(case)
+        if isinstance(prediction, str):
+            unpriced.append((case, prediction))
         else:
-            rows.append(found)
+            rows.append(prediction)
     return rows, unpriced

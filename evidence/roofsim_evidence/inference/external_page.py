@@ -44,8 +44,8 @@ def external_cases() -> tuple[Case, ...]:
 
 def ratio(row: Prediction) -> float:
     """Return measured over predicted seconds (of rates: the inverse)."""
-    found = row.case.measured / row.predicted
-    return 1.0 / found if row.case.quantity == "output_tokens_per_second" else found
+    quotient = row.case.measured / row.predicted
+    return 1.0 / quotient if row.case.quantity == "output_tokens_per_second" else quotient
 
 
 def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
@@ -54,12 +54,12 @@ def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
 
 
 def _cells(name: str, rows: Rows) -> tuple[str, ...]:
-    found, ratios = score(rows), sorted(map(ratio, rows))
+    scored, ratios = score(rows), sorted(map(ratio, rows))
     near = sum(abs(row.error) <= 0.25 for row in rows) / len(rows)
-    rank = "" if found.rank is None else f"{found.rank:.2f}"
-    inside = "" if found.coverage is None else f"{found.coverage:.0%}"
+    rank = "" if scored.rank is None else f"{scored.rank:.2f}"
+    inside = "" if scored.coverage is None else f"{scored.coverage:.0%}"
     spread = f"{ratios[len(ratios) // 2]:.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})"
-    return (name, str(found.n), f"{found.median:.1%}", f"{found.p90:.1%}", f"{near:.0%}", spread, rank, inside)
+    return (name, str(scored.n), f"{scored.median:.1%}", f"{scored.p90:.1%}", f"{near:.0%}", spread, rank, inside)
 
 
 def by_source(rows: Rows) -> str:

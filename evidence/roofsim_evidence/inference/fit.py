@@ -95,10 +95,10 @@ def fitted_without(card: str, fit: EngineFit, cases: Sequence[Case]) -> Array:
     def errors(factors: Array) -> Array:
         return np.array([np.log(predict(case, fit, start * factors) / case.measured) for case in mine])
 
-    found = least_squares(
+    solution = least_squares(
         errors, np.ones(len(start)), bounds=BOUNDS, loss="soft_l1", f_scale=SOFT, diff_step=STEP, max_nfev=ROUNDS
     )
-    best: Array = start * found.x
+    best: Array = start * solution.x
     return best
 
 

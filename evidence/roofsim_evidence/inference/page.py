@@ -66,13 +66,13 @@ def scores(rows: Rows, key: Callable[[Prediction], str]) -> str:
 
 
 def _cells(name: str, rows: Rows) -> tuple[str, ...]:
-    found, held = score(rows), held_out(rows)
+    scored, held = score(rows), held_out(rows)
     rest = f"{score(held).median:.1%}" if held else ""
     inside = score(held).coverage if held else None
-    rank = "" if found.rank is None else f"{found.rank:.2f}"
+    rank = "" if scored.rank is None else f"{scored.rank:.2f}"
     covered = "" if inside is None else f"{inside:.0%}"
-    errors = (f"{found.median:.1%}", rest, f"{found.mean:.1%}", f"{found.p90:.1%}", f"{found.bias:+.1%}")
-    return (name, str(found.n), *errors, rank, covered)
+    errors = (f"{scored.median:.1%}", rest, f"{scored.mean:.1%}", f"{scored.p90:.1%}", f"{scored.bias:+.1%}")
+    return (name, str(scored.n), *errors, rank, covered)
 
 
 def _measured_as(key: Callable[[Prediction], str]) -> Callable[[Prediction], str]:

@@ -46,17 +46,17 @@ def widths(rows: Rows) -> dict[str, dict[str, float]]:
 def engine_widths(rows: Rows) -> dict[str, dict[str, float]]:
     """Return the widths of engines with rows enough."""
     mine = [row for row in times(rows) if row.case.fits and row.case.gpus == 1]
-    found = {
+    widths = {
         engine: _by_regime(group, ENOUGH) for engine, group in grouped(mine, lambda row: row.case.software).items()
     }
-    return {engine: own for engine, own in found.items() if own}
+    return {engine: own for engine, own in widths.items() if own}
 
 
 def _by_regime(rows: Rows, enough: int) -> dict[str, float]:
     """Return the half width of each regime with so many rows."""
     groups = grouped(rows, lambda row: row.case.regime)
-    found = {regime: half_width(group, NARROWEST) for regime, group in groups.items() if len(group) >= enough}
-    return {regime: width for regime, width in found.items() if width is not None}
+    widths = {regime: half_width(group, NARROWEST) for regime, group in groups.items() if len(group) >= enough}
+    return {regime: width for regime, width in widths.items() if width is not None}
 
 
 def text_of(rows: Rows) -> str:

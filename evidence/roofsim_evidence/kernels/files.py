@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_classes import (
+from roofsim.calibrate.kernels.classes import (
     arithmetic,
     generation,
     matrix_energy,
@@ -13,9 +13,9 @@ from roofsim.calibrate.kernel_classes import (
     units_per_bandwidth,
     wide_units,
 )
-from roofsim.calibrate.kernel_constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
-from roofsim.calibrate.kernel_fit import KernelFit, class_of
-from roofsim.calibrate.kernel_table import Group, card
+from roofsim.calibrate.kernels.constants import ABOUT, kernels_text, median_of, numbers_of, plain_number
+from roofsim.calibrate.kernels.fit import KernelFit, class_of
+from roofsim.calibrate.kernels.table import Group, card
 from roofsim.cost.kernels.models.silicon import full_clock_share
 from roofsim.cost.kernels.table import NARROW
 from roofsim.output import save_text
@@ -27,8 +27,8 @@ from roofsim_evidence.places import constants as constants_folder
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.calibrate.kernels import GroupErrors
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.least_squares import Constants
+    from roofsim.calibrate.kernels.scores import GroupErrors
 
 Energies = dict[str, dict[str, float]]
 
@@ -125,20 +125,20 @@ GENERATIONS: Final = {
 }
 
 
-def write_constants(found: KernelFit, scores: Sequence[GroupErrors], energies: Energies) -> None:
+def write_constants(fit: KernelFit, scores: Sequence[GroupErrors], energies: Energies) -> None:
     """Write kernels.yaml and kernel_models.yaml, a part of it, into the catalog's folder of constants.
 
     `energies` are those of matrix units by architecture and width (`matrix_energies`), where power holds products back.
     """
     folder = constants_folder()
-    save_text(folder / "kernels.yaml", kernels_text(found, scores, head=KERNELS))
-    save_text(folder / "kernel_models.yaml", models_text(found, energies))
+    save_text(folder / "kernels.yaml", kernels_text(fit, scores, head=KERNELS))
+    save_text(folder / "kernel_models.yaml", models_text(fit, energies))
 
 
-def models_text(found: KernelFit, energies: Energies) -> str:
+def models_text(fit: KernelFit, energies: Energies) -> str:
     """Return what steps are priced with as YAML."""
     tree: dict[str, dict[str, dict[str, dict[str, Constants]]]] = {}
-    for place, constants in _served(found, energies).items():
+    for place, constants in _served(fit, energies).items():
         op, architecture, kernels, kind = place
         tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
     lines = ["meanings:"]
@@ -146,7 +146,7 @@ def models_text(found: KernelFit, energies: Energies) -> str:
         lines.append(f"  {op}:")
         lines += [f"    {name}: {text}" for name, text in _meanings(op)]
     lines.append("cards:")
-    for group in sorted({_card_of(group) for group in _several(found)}):
+    for group in sorted({_card_of(group) for group in _several(fit)}):
         rate = units_per_bandwidth(group)
         if rate is not None:
             lines.append(
@@ -180,17 +180,17 @@ def _meanings(op: str) -> Iterable[tuple[str, str]]:
         yield parameter.name, f"{{meaning: '{meaning}', unit: {quoted}, range: [{', '.join(ends)}]}}"
 
 
-def _served(found: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constants]:
+def _served(fit: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constants]:
     """Return medians by operation, architecture, kernel generation and arithmetic."""
     gathered: dict[tuple[str, ...], list[Constants]] = {}
-    several = _several(found)
-    for group in sorted(found.own):
+    several = _several(fit)
+    for group in sorted(fit.own):
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
             continue
         if kind == "fp32" and group.op != "gemm":
             continue
-        constants = _at_full_clock(group, found.constants(class_of(group.op), group), energies)
+        constants = _at_full_clock(group, fit.constants(class_of(group.op), group), energies)
         if group.op == "gemm" and kind in IN_STEPS:
             constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
@@ -210,9 +210,9 @@ def _served(found: KernelFit, energies: Energies) -> dict[tuple[str, ...], Const
     return {place: median_of(sets, tuple(sets[0])) for place, sets in sorted(gathered.items())}
 
 
-def _several(found: KernelFit) -> set[Group]:
+def _several(fit: KernelFit) -> set[Group]:
     """Return the groups that steps are priced with, of architectures of which several cards were measured there."""
-    groups = {group for group in found.own if group.op in SERVED and group.engine in ENGINES}
+    groups = {group for group in fit.own if group.op in SERVED and group.engine in ENGINES}
     cards: dict[str, set[str]] = {}
     for group in groups:
         cards.setdefault(generation(group), set()).add(card(group.gpu).name)

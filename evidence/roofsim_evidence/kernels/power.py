@@ -1,4 +1,4 @@
-"""Say what measured products reach at full clock, and what a FLOP of matrix arithmetic takes where the power limit holds them back."""
+"""Say what measured products reach at full clock, and what a FLOP takes where the power limit holds them back."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import architecture_of, arithmetic, generation, on_matrix_units, peak
-from roofsim.calibrate.kernel_table import card
+from roofsim.calibrate.kernels.classes import architecture_of, arithmetic, generation, on_matrix_units, peak
+from roofsim.calibrate.kernels.table import card
 from roofsim.output import save_text
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import shipped_physics
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from roofsim.calibrate.kernel_table import Group, KernelTable
+    from roofsim.calibrate.kernels.table import Group, KernelTable
 
 #: Seconds at the dense peak from which a product is long: launches are nothing, and the power controller has settled.
 LONG: Final = parse("1 ms", "s")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.calibrate.kernel_fit import fit_kernels
-from roofsim.calibrate.kernels import held_out, load_kernels, report
+from roofsim.calibrate.kernels.fit import fit_kernels
+from roofsim.calibrate.kernels.scores import held_out, load_kernels, report
 from roofsim_evidence.kernels.files import write_constants
 from roofsim_evidence.kernels.power import best_product, energies_text, held_back, matrix_energies, write_energies
 from roofsim_evidence.kernels.score import measured_file

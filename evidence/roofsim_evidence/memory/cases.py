@@ -61,11 +61,11 @@ def _predict(case_name: str) -> MemoryPrediction:
 
 def _state(evaluation: Evaluation) -> float:
     """Return the state of the fullest stage; a gradient counts as if all were kept to the end."""
-    found = []
+    states = []
     for profile in evaluation.profiles:
         phases = profile.phase_live.values()
-        found.append(sum(max(_number(parts[name]) for parts in phases) for name in _STATE))
-    return max(found)
+        states.append(sum(max(_number(parts[name]) for parts in phases) for name in _STATE))
+    return max(states)
 
 
 def _number(value: Any) -> float:

@@ -72,11 +72,11 @@ def _scores(rows: Rows, key: Callable[[MemoryPrediction], tuple[str, str]]) -> s
 
 def _cells(members: Rows) -> tuple[str, ...]:
     """Return the cells of a score; coverage is that of the rows to which no width was fitted."""
-    found, held = score(members), held_out(members)
+    scored, held = score(members), held_out(members)
     inside = score(held).coverage if held else None
     state = score(members, [row.state for row in members])
-    errors = (found.median, found.mean, found.p90, found.worst)
-    return (str(found.n), *map(share, errors), share(found.bias, signed=True), share(inside), share(state.mean))
+    errors = (scored.median, scored.mean, scored.p90, scored.worst)
+    return (str(scored.n), *map(share, errors), share(scored.bias, signed=True), share(inside), share(state.mean))
 
 
 def _goals(rows: Rows) -> str:

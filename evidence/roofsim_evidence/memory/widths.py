@@ -39,15 +39,15 @@ def widths(rows: Sequence[Prediction]) -> dict[str, dict[str, float]]:
 
     A figure without rows takes the widest of its regime.
     """
-    found: dict[str, dict[str, float]] = {}
+    by_regime: dict[str, dict[str, float]] = {}
     for regime in REGIMES:
         mine = [row for row in rows if row.case.fits and row.case.regime == regime]
         own = {
             figure: half_width((row for row in mine if row.case.quantity == figure), NARROWEST) for figure in FIGURES
         }
         widest = max(width for width in own.values() if width is not None)
-        found[regime] = {figure: widest if width is None else width for figure, width in own.items()}
-    return found
+        by_regime[regime] = {figure: widest if width is None else width for figure, width in own.items()}
+    return by_regime
 
 
 def text_of(rows: Sequence[Prediction]) -> str:

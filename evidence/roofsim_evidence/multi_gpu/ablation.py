@@ -33,10 +33,10 @@ def predicted_without(mechanism: Ablation, cases: Sequence[Case]) -> dict[str, S
 
 def lines_of(mechanism: Ablation, rows: Sequence[StepPrediction]) -> Iterator[tuple[str, ...]]:
     """Yield the table's lines of one mechanism: a line for each source that it moves."""
-    found = predicted_without(mechanism, [row.case for row in rows])
+    without = predicted_without(mechanism, [row.case for row in rows])
     title = (f"[{mechanism.name}]({mechanism.page}.md)", mechanism.without)
-    for source, mine in grouped((row for row in rows if row.case.name in found), lambda row: row.case.source).items():
-        others = [found[row.case.name] for row in mine]
+    for source, mine in grouped((row for row in rows if row.case.name in without), lambda row: row.case.source).items():
+        others = [without[row.case.name] for row in mine]
         moved = sum(new.predicted / old.predicted for new, old in zip(others, mine, strict=True)) / len(mine) - 1.0
         if abs(moved) >= VISIBLE:
             before, after = score(mine), score(others)

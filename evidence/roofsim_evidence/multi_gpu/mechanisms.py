@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.base import Phase
-from roofsim.graph.ops import Copy
+from roofsim.graph.ops import BUFFERS, Cast, Copy, Elementwise, parts_of
+from roofsim.graph.tensor import Role
 from roofsim.records import dataclass
 from roofsim.spec.mechanisms import Mechanisms
 
@@ -47,13 +48,23 @@ def _without_groups(*groups: str) -> Mechanisms:
 
 
 def _accumulates(op: AbstractOp) -> bool:
-    """Tell whether an op adds gradients of micro batches up, or widens them for that."""
-    return ".accumulate." in op.name or ".widen." in op.name
+    """Tell whether a kernel does nothing but add gradients of micro batches up, or widen them for that."""
+    return all(_adds_gradient(part) or _widens_gradient(part) for part in parts_of(op))
+
+
+def _adds_gradient(op: AbstractOp) -> bool:
+    return isinstance(op, Elementwise) and any(tensor.root.role is Role.GRADIENT_BUFFER for tensor in op.outputs)
+
+
+def _widens_gradient(op: AbstractOp) -> bool:
+    """Tell whether an op casts the gradient of a parameter where it lies."""
+    made = op.outputs[0] if isinstance(op, Cast) else None
+    return made is not None and made.base is op.inputs[0] and made.owner.role is Role.PARAMETER
 
 
 def _carries(op: AbstractOp) -> bool:
     """Tell whether an op copies gathered parameters out of a buffer, or gradients into one."""
-    return isinstance(op, Copy) and op.name.startswith(("gather.", "data.copy", "replica.copy"))
+    return isinstance(op, Copy) and op.function in BUFFERS
 
 
 # -- which cases it can move ---------------------------------------------------------------------------------------

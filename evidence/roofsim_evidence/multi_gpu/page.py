@@ -59,11 +59,11 @@ def _scores(
 
 
 def _cells(name: str, rows: Sequence[StepPrediction], peer: str) -> tuple[str, ...]:
-    found = score(rows)
-    rank = "" if found.rank is None else f"{found.rank:.2f}"
-    inside = "" if found.coverage is None else f"{found.coverage:.0%}"
-    errors = (f"{value:.1%}" for value in (found.mean, found.median, found.p90))
-    return (name, str(found.n), *errors, f"{found.bias:+.1%}", rank, inside, peer)
+    scored = score(rows)
+    rank = "" if scored.rank is None else f"{scored.rank:.2f}"
+    inside = "" if scored.coverage is None else f"{scored.coverage:.0%}"
+    errors = (f"{value:.1%}" for value in (scored.mean, scored.median, scored.p90))
+    return (name, str(scored.n), *errors, f"{scored.bias:+.1%}", rank, inside, peer)
 
 
 def _worst(rows: Sequence[StepPrediction]) -> str:

@@ -24,12 +24,12 @@ schema: 1
 
 def widths(rows: Sequence[Prediction]) -> dict[str, float]:
     """Return the half width of each kind of layout, from the rows that may be fitted; the others score it."""
-    found = {}
+    by_layout = {}
     for name, split in (("sharded", False), ("model_parallel", True)):
         width = half_width(row for row in rows if splits_model(row.case) is split and row.case.fits)
         if width is not None:
-            found[name] = width
-    return found
+            by_layout[name] = width
+    return by_layout
 
 
 def text_of(rows: Sequence[Prediction]) -> str:

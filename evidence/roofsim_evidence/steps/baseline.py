@@ -43,10 +43,10 @@ def fit_baseline(rows: Sequence[StepPrediction], key: Callable[[StepPrediction],
     usable = [row for row in rows if row.case.fits]
     if not usable:
         raise ValueError("a baseline needs rows that may be fitted")
-    found: dict[str, list[float]] = {}
+    utilizations: dict[str, list[float]] = {}
     for row in usable:
-        found.setdefault(key(row), []).append(_utilisation(row))
-    groups = {name: float(np.median(values)) for name, values in found.items()}
+        utilizations.setdefault(key(row), []).append(_utilisation(row))
+    groups = {name: float(np.median(values)) for name, values in utilizations.items()}
     return Baseline(overall=float(np.median([_utilisation(row) for row in usable])), groups=groups, key=key)
 
 

@@ -95,12 +95,12 @@ def _worst_swap(names: list[str], measured: list[float], predicted: list[float])
 
 def software_ages(rows: Iterable[StepPrediction]) -> list[SoftwareAge]:
     """Return the scenarios that were measured under several versions of the software, largest spread first."""
-    found = []
+    ages = []
     for members in grouped(rows, _scenario).values():
         versions = grouped(members, lambda row: f"{row.case.year} {row.case.software}")
         if len(versions) > 1:
             first = members[0]
-            found.append(
+            ages.append(
                 SoftwareAge(
                     gpu=first.case.gpu,
                     model=first.case.model,
@@ -109,7 +109,7 @@ def software_ages(rows: Iterable[StepPrediction]) -> list[SoftwareAge]:
                     predicted={name: _mean([row.predicted for row in same]) for name, same in versions.items()},
                 )
             )
-    return sorted(found, key=lambda age: -age.spread)
+    return sorted(ages, key=lambda age: -age.spread)
 
 
 def _scenario(row: StepPrediction) -> str:

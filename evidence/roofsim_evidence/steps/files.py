@@ -60,8 +60,8 @@ def _median(logs: Array) -> float:
 
 def rounded(constants: Constants) -> Constants:
     """Round what is written, so that the file holds exactly what was scored."""
-    found: Constants = _rounded(constants)
-    return found
+    written: Constants = _rounded(constants)
+    return written
 
 
 def _rounded(value: Any) -> Any:
@@ -99,13 +99,13 @@ def to_yaml(constants: Constants) -> str:
             lines.append(f"{key}: {_flow(value)}")
     for key, table in (("architectures", constants.architectures), ("gpus", constants.gpus)):
         lines.append(f"{key}:")
-        lines += [f"  {name}: {_flow(_deviation(found))}" for name, found in sorted(table.items())]
+        lines += [f"  {name}: {_flow(_deviation(deviation))}" for name, deviation in sorted(table.items())]
     return HEAD + "\n".join(lines) + "\n"
 
 
-def _deviation(found: Deviation) -> dict[str, Any]:
-    compute = {name: value for name, value in found.compute.items() if abs(value - 1.0) > 10.0**-DIGITS}
-    plain: dict[str, Any] = _plain({"compute": compute, "stream": found.stream, "source": found.source})
+def _deviation(deviation: Deviation) -> dict[str, Any]:
+    compute = {name: value for name, value in deviation.compute.items() if abs(value - 1.0) > 10.0**-DIGITS}
+    plain: dict[str, Any] = _plain({"compute": compute, "stream": deviation.stream, "source": deviation.source})
     return plain
 
 

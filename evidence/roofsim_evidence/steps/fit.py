@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from scipy.optimize import least_squares
 
-from roofsim.calibrate.kernels import load_kernels
+from roofsim.calibrate.kernels.scores import load_kernels
 from roofsim.records import dataclass
 from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
@@ -155,8 +155,8 @@ def fit_steps(table: StepTable, start: Constants, *, cards: bool = True) -> Step
     # From the very start some constants lie on a bound, in whose corner the search stays: it begins a little beside.
     nudged = np.clip(first + np.random.default_rng(0).normal(0.0, NUDGE, len(first)), low + 1e-6, high - 1e-6)
     bounds = (np.append(low, [-1.0] * len(keys)), np.append(high, [1.0] * len(keys)))
-    found = _solve(residuals, np.append(nudged, np.zeros(len(keys))), bounds)
-    constants = build(found)
+    solution = _solve(residuals, np.append(nudged, np.zeros(len(keys))), bounds)
+    constants = build(solution)
     if cards:
         constants = _fit_cards(table, constants)
     return StepFit(constants, np.log(predict(table, constants) / table.measured))
@@ -192,8 +192,8 @@ def _fit_cards(table: StepTable, constants: Constants) -> Constants:
 
 
 def _solve(residuals: Callable[[Array], Array], first: Array, bounds: tuple[Array, Array]) -> Array:
-    found = least_squares(residuals, first, bounds=bounds, loss="soft_l1", f_scale=1.5, max_nfev=60, diff_step=1e-3)
-    values: Array = found.x
+    solution = least_squares(residuals, first, bounds=bounds, loss="soft_l1", f_scale=1.5, max_nfev=60, diff_step=1e-3)
+    values: Array = solution.x
     return values
 
 
@@ -202,22 +202,22 @@ def _countable(table: StepTable) -> list[str]:
     cards: dict[str, set[str]] = {}
     for architecture, gpu in zip(table.architectures, table.gpus, strict=True):
         cards.setdefault(str(architecture), set()).add(str(gpu))
-    return sorted(name for name, found in cards.items() if len(found) >= CARDS_FOR_ARCHITECTURE)
+    return sorted(name for name, members in cards.items() if len(members) >= CARDS_FOR_ARCHITECTURE)
 
 
 def _deviations(
     keys: list[tuple[str, str]], values: Array, shared: dict[str, float], headroom: dict[str, float]
 ) -> dict[str, Deviation]:
-    found: dict[str, dict[str, float]] = {}
+    by_card: dict[str, dict[str, float]] = {}
     for (name, part), value in zip(keys, np.exp(values), strict=True):
-        found.setdefault(name, {})[part] = _possible(float(value), shared[part], part, headroom[name])
+        by_card.setdefault(name, {})[part] = _possible(float(value), shared[part], part, headroom[name])
     return {
         name: Deviation(
             compute=_spread({part: value for part, value in parts.items() if part != "stream"}),
             stream=parts["stream"],
             source="steps measured on three cards or more",
         )
-        for name, parts in found.items()
+        for name, parts in by_card.items()
     }
 
 

@@ -105,7 +105,7 @@ def _goals(card: Scorecard) -> list[tables.Goal]:
     neusight = [row for row in held_out(card.rows) if row.case.source == "neusight"]
     precise = card.line(neusight) if neusight else None
     without = None if precise is None else precise.card_left_out
-    ranks = [found.spearman for found in _lambda_rankings(card) if found.spearman is not None]
+    ranks = [ranking.spearman for ranking in _lambda_rankings(card) if ranking.spearman is not None]
     coverage = score(held_out(card.rows)).coverage
     rows += [
         (
@@ -145,9 +145,9 @@ def _lambda_rankings(card: Scorecard) -> list[Ranking]:
 def _coverage(rows: list[StepPrediction]) -> str:
     cells = []
     for name, members in grouped(rows, GROUPINGS["source"]).items():
-        found = score(members).coverage
-        if len(members) >= ENOUGH_FOR_COVERAGE and found is not None:
+        covered = score(members).coverage
+        if len(members) >= ENOUGH_FOR_COVERAGE and covered is not None:
             low, high = coverage_band(len(members))
             band = f"{share(low)} to {share(high)}"
-            cells.append((name, str(len(members)), share(found), band, met(low <= found <= high)))
+            cells.append((name, str(len(members)), share(covered), band, met(low <= covered <= high)))
     return table(("source", "n", "inside", "99 % band", "inside the band"), cells)

@@ -50,8 +50,8 @@ def _page() -> str:
 
 def sections() -> dict[str, str]:
     """Return the tables of the page on inference that are repeated, by their headings."""
-    found = _sections(_page())
-    return {name: found[name].strip() for name in TABLES}
+    by_heading = _sections(_page())
+    return {name: by_heading[name].strip() for name in TABLES}
 
 
 def goals() -> str:

@@ -43,5 +43,5 @@ def by_class() -> str:
 
 
 def _measured() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = read_yaml(constants() / "kernels.yaml").data["measured"]
-    return [row for row in found if "error" in row]
+    rows: list[dict[str, Any]] = read_yaml(constants() / "kernels.yaml").data["measured"]
+    return [row for row in rows if "error" in row]

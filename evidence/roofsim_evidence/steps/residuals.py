@@ -39,17 +39,17 @@ def fit_spreads(cases: Sequence[Case], constants: Constants, residuals: dict[str
 def _fit(parts: Array, logs: Array) -> Spreads:
     def width(values: Array) -> Array:
         sigma = np.exp(values)
-        found: Array = np.sqrt(sigma[0] ** 2 + ((parts * sigma[1:]) ** 2).sum(axis=1))
-        return found
+        total: Array = np.sqrt(sigma[0] ** 2 + ((parts * sigma[1:]) ** 2).sum(axis=1))
+        return total
 
     def loss(values: Array) -> float:
         scale = width(values)
         likelihood = np.log(scale) + (FREEDOM + 1) / 2 * np.log1p((logs / scale) ** 2 / FREEDOM)
         return float(likelihood.sum() + (np.square(values - np.log(0.1)) / 2).sum())
 
-    found: Any = minimize(loss, np.full(len(_NAMES) + 1, np.log(0.08)), method="L-BFGS-B")
-    sigma = np.exp(found.x)
-    quantile = float(np.quantile(np.abs(logs) / width(found.x), COVERAGE))
+    minimum: Any = minimize(loss, np.full(len(_NAMES) + 1, np.log(0.08)), method="L-BFGS-B")
+    sigma = np.exp(minimum.x)
+    quantile = float(np.quantile(np.abs(logs) / width(minimum.x), COVERAGE))
     return Spreads(
         common=round(float(sigma[0]), 4),
         groups={name: round(float(value), 4) for name, value in zip(_NAMES, sigma[1:], strict=True)},

@@ -79,7 +79,18 @@ class StepTable:
         return replace(self, **per_step, **per_kernel | {"step": renumbered[per_kernel["step"]]})
 
 
-_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "headroom", "window", "gpus", "architectures")
+_PER_STEP: Final = (
+    "measured",
+    "host",
+    "watts",
+    "process",
+    "youth",
+    "per_unit",
+    "headroom",
+    "window",
+    "gpus",
+    "architectures",
+)
 #: Order of number formats, conditions and classes in the tables of indices.
 #: Classes of kernels whose models leave the bandwidth to the constants of steps.
 BY_CLASS: Final = ("attention", "convolution")
@@ -130,11 +141,11 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
 
 def _merged(rows: Iterable[list[Any]]) -> list[list[Any]]:
     """Put equal kernels together: the layers of a network repeat theirs."""
-    found: dict[str, list[Any]] = {}
+    merged: dict[str, list[Any]] = {}
     for row in rows:
-        same = found.setdefault(repr(row[1:]), [0.0, *row[1:]])
+        same = merged.setdefault(repr(row[1:]), [0.0, *row[1:]])
         same[0] += row[0]
-    return list(found.values())
+    return list(merged.values())
 
 
 def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
@@ -241,7 +252,6 @@ def predict(table: StepTable, constants: Constants) -> Array:
 
 def _composed(table: StepTable, constants: Constants, each: Array, joules: Array) -> Array:
     """Return the seconds of steps from those of each kernel at full clock and its joules, as `roofsim.schedule.step` does."""
-
     physics = constants.physics
     held = np.flatnonzero(table.heat.any(axis=1))
     step, watts = table.step[held], table.watts[table.step[held]]

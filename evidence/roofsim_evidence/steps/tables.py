@@ -50,10 +50,10 @@ def by(card: Scorecard, rows: Iterable[StepPrediction], *keys: str) -> str:
     return scores(card, grouped(rows, name), ", ".join(keys))
 
 
-def rankings(found: Sequence[Ranking]) -> str:
+def rankings(entries: Sequence[Ranking]) -> str:
     """Return the table of how each model and precision ranks cards."""
     rows = []
-    for ranking in found:
+    for ranking in entries:
         swap = "none" if ranking.spearman is not None else "-"
         if ranking.swapped is not None:
             slow, fast, ratio = ranking.swapped
@@ -64,7 +64,7 @@ def rankings(found: Sequence[Ranking]) -> str:
     return table(heads, rows, left=2)
 
 
-def software_ages(found: Sequence[SoftwareAge]) -> str:
+def software_ages(ages: Sequence[SoftwareAge]) -> str:
     """Return the table of equal scenarios under several versions of the software."""
     rows = [
         [
@@ -75,7 +75,7 @@ def software_ages(found: Sequence[SoftwareAge]) -> str:
             _versions(age.predicted),
             share(age.spread),
         ]
-        for age in found
+        for age in ages
     ]
     heads = ("GPU", "model", "precision", "measured step by year and version", "predicted", "slowest over fastest")
     return table(heads, rows, left=5)

@@ -39,8 +39,8 @@ def timeline(evaluation: Evaluation) -> Timeline:
     """
     if not is_scalar(evaluation.step.step, evaluation.device.bandwidth, evaluation.program.num_micro_batches):
         raise SpecError(Problem("sizes or hardware are arrays; a timeline needs single numbers"))
-    found = _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
-    return replace(found, memory=memory_of(evaluation))
+    spans_only = _pipelined(evaluation) if evaluation.program.pipelined else _alone(evaluation)
+    return replace(spans_only, memory=memory_of(evaluation))
 
 
 def _title(evaluation: Evaluation) -> str:
@@ -103,19 +103,19 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
     latency = max((float(one.latency) for one in shown), default=0.0)
     schedule = schedule_named(parallel.schedule, float(parallel.virtual_stages))
     ran = simulate(schedule, times, shown_count, parallel.virtual_stages, latency)
-    found = _Pipeline(ran, times, kinds, groups, alone)
-    spans, step_time = found.work(parallel.virtual_stages), float(evaluation.step.step)
+    pipeline = _Pipeline(ran, times, kinds, groups, alone)
+    spans, step_time = pipeline.work(parallel.virtual_stages), float(evaluation.step.step)
     waits = {name: float(evaluation.step.waits[name]) for name in AFTERWARDS}
     notes = []
     if shown_count == count:
-        spans += found.ends()
-        spans += found.waits(WAIT_NAMES["bubble"][0], spans, step_time, waits)
+        spans += pipeline.ends()
+        spans += pipeline.waits(WAIT_NAMES["bubble"][0], spans, step_time, waits)
     else:
         notes.append(f"only the first {shown_count} of {count} micro batches are shown")
-        spans += found.waits("what is not shown", spans, step_time, waits)
+        spans += pipeline.waits("what is not shown", spans, step_time, waits)
     table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
     return Timeline(
-        title=_title(evaluation), step=step_time, lanes=found.lanes(evaluation, step_time), spans=spans, collectives=table,
+        title=_title(evaluation), step=step_time, lanes=pipeline.lanes(evaluation, step_time), spans=spans, collectives=table,
         micro_batches=count, shown_micro_batches=shown_count, schedule=schedule.name, notes=notes,
     )  # fmt: skip
 
@@ -193,23 +193,23 @@ class _Pipeline:
 
     def waits(self, name: str, spans: list[Span], step: float, after: dict[str, float]) -> list[Span]:
         """Return what each stage waits for up to the end of the step: under `name` up to what all of them wait for."""
-        found = []
+        waiting = []
         for stage in range(len(self.kinds)):
             at = max((span.start + span.seconds for span in spans if span.lane == stage), default=0.0)
-            found += waits_after(stage, at, step, name, after)
-        return found
+            waiting += waits_after(stage, at, step, name, after)
+        return waiting
 
     def lanes(self, evaluation: Evaluation, step: float) -> list[Lane]:
         """Return the stages, with what each waits for the others."""
         ranks = evaluation.resolved.gpus / len(self.kinds)
-        found = []
+        lanes = []
         for stage, kind in enumerate(self.kinds):
             busy = float(self.alone[kind].step)
             each = float(self.times[kind].both)
-            found.append(
+            lanes.append(
                 Lane(name=f"stage {stage}", ranks=ranks, busy=busy, waits=max(step - busy, 0.0), micro_batch=each)
             )
-        return found
+        return lanes
 
 
 __all__ = ["MOST_PIECES", "timeline"]

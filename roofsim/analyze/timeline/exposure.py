@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Real
     from roofsim.program import Stage
-    from roofsim.schedule.overlap import Found
+    from roofsim.schedule.overlap import TrafficByGroup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
     if resolved.gpus == 1:
         return []
     schedule = schedule_of(resolved)
-    found = []
+    groups = []
     every = messages_of(resolved).traffic(priced.graph, Scales())
     for (phase, group), traffic in every.items():
         shown, others = (schedule.shown(part, cost, micro_batches) for part in _with_and_without(every, phase, group))
@@ -55,11 +55,11 @@ def group_times(evaluation: Evaluation, stage: Stage, priced: PricedGraph, cost:
         parts = (shown.step, others.step) if once else (shown.micro_batch, others.micro_batch)
         seconds = _number(traffic.seconds, averaged=stage.averaged) * _number(times)
         exposed = max(_number(parts[0].seconds - parts[1].seconds, averaged=stage.averaged), 0.0)
-        found.append(GroupTime(phase=phase, group=group, seconds=seconds, exposed=exposed, once=once))
-    return found
+        groups.append(GroupTime(phase=phase, group=group, seconds=seconds, exposed=exposed, once=once))
+    return groups
 
 
-def _with_and_without(every: Found, phase: str, group: str) -> tuple[Found, Found]:
+def _with_and_without(every: TrafficByGroup, phase: str, group: str) -> tuple[TrafficByGroup, TrafficByGroup]:
     """Return a group's traffic, of replicas' with that of tensor groups, beside which it goes on; and the latter alone."""
     own = {(phase, group): every[phase, group]}
     if group not in ("data", "replica"):

@@ -281,7 +281,7 @@ def memory_bound(bench: Bench) -> Iterator[Workpiece]:
 
     for dtype in bench.dtypes("fp32", "fp16", "bf16"):
         for direction in ("fwd", "bwd"):
-            names = [name for name, found in FUNCTIONS.items() if direction == "fwd" or found[3]]
+            names = [name for name, facts in FUNCTIONS.items() if direction == "fwd" or facts[3]]
             yield from (table(dtype, *shape, name, direction) for shape in TABLES for name in names)
             yield from (lookup(dtype, *shape, direction) for shape in TABLES[:2])
             for layout in ("NCHW", "NHWC"):

@@ -39,9 +39,9 @@ USUAL_BUDGET = 240.0
 def facts_of(bench: Bench) -> dict[str, object]:
     """Return what stands in every row: versions, the device, its clocks and power limit."""
     torch = bench.torch
-    found: dict[str, object] = {"date": datetime.date.today().isoformat(), "torch": str(torch.__version__)}
+    facts: dict[str, object] = {"date": datetime.date.today().isoformat(), "torch": str(torch.__version__)}
     if not bench.cuda:
-        return {**found, "processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()}
+        return {**facts, "processor": platform.processor() or platform.machine(), "threads": torch.get_num_threads()}
     properties = torch.cuda.get_device_properties(bench.device)
     named = {
         "cuda": torch.version.cuda,
@@ -52,7 +52,7 @@ def facts_of(bench: Bench) -> dict[str, object]:
         "l2_bytes": getattr(properties, "L2_cache_size", None),
         "memory_bytes": properties.total_memory,
     }
-    return {**found, **{name: value for name, value in named.items() if value is not None}, **clocks(bench)}
+    return {**facts, **{name: value for name, value in named.items() if value is not None}, **clocks(bench)}
 
 
 def warm_up(bench: Bench) -> None:
@@ -91,9 +91,9 @@ def measure(
             if reason:
                 tell(f"skip: {case}: {reason}")
                 continue
-            found = attempt(bench, case, 0.1 * budget / USUAL_BUDGET)
-            if found is not None:
-                write(case, *found)
+            timing = attempt(bench, case, 0.1 * budget / USUAL_BUDGET)
+            if timing is not None:
+                write(case, *timing)
                 written += 1
         tell(f"{name}: {written - before} rows, {time.perf_counter() - begin:.0f} s since the start")
     return written
@@ -107,10 +107,10 @@ def arguments_of(words: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--output", type=Path, help="file to write the table to, a new one (default: standard output)")
     parser.add_argument("--name", help="name of the card in the table (default: the driver's)")
     parser.add_argument("--only", nargs="+", choices=list(GROUPS), default=list(GROUPS), help="groups to measure")
-    found = parser.parse_args(words)
-    if not found.budget > 0:
-        parser.error(f"--budget: expected seconds above 0, got {found.budget:g}")
-    return found
+    arguments = parser.parse_args(words)
+    if not arguments.budget > 0:
+        parser.error(f"--budget: expected seconds above 0, got {arguments.budget:g}")
+    return arguments
 
 
 def device_of(torch: Any, name: str) -> tuple[Any, str]:

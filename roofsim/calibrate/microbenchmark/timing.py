@@ -162,9 +162,9 @@ class Bench:
             return [self.host_time(call, clock == "wall") for _ in range(count)]
 
         begin = time.perf_counter()
-        found = sample(3)
+        samples = sample(3)
         more = int(3 * seconds / max(time.perf_counter() - begin, 1 / MEBI)) - 3
-        return found + sample(min(more, 997 if case.seconds else 97)) if more > 0 else found
+        return samples + sample(min(more, 997 if case.seconds else 97)) if more > 0 else samples
 
     def refusal(self, case: Workpiece, left: float) -> str:
         """Return why a case cannot be run, or nothing; `left` is in seconds."""
@@ -182,13 +182,13 @@ class Bench:
             call = case.make()
             if case.seconds:
                 watch.start()
-            found = self.times(case, call, case.seconds or seconds)
+            samples = self.times(case, call, case.seconds or seconds)
         if case.seconds:
             watch.join()
-        low, median, high = statistics.quantiles(found, n=4)
+        low, median, high = statistics.quantiles(samples, n=4)
         self.fastest[case.op, case.dtype] = max(self.fastest.get((case.op, case.dtype), 0.0), case.work / median)
         spread = round((high - low) / median, 3)
-        how = {"clock": case.clock if self.cuda else "wall", "repeats": len(found), "spread": spread}
+        how = {"clock": case.clock if self.cuda else "wall", "repeats": len(samples), "spread": spread}
         return median / case.calls, {"l2": "cold" if case.cold and self.cuda else "warm", **how, **load}
 
 

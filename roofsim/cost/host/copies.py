@@ -151,7 +151,7 @@ def host_path(system: System, gpu: Gpu, gpus: Real, stages: Real = 1.0, physics:
 
 def host_flows(graph: OpGraph, path: HostPath) -> Flows:
     """Return the seconds of one pass over a graph; those of the last micro batch as if each were the last."""
-    found: Flows = {}
+    flows: Flows = {}
     for op in graph:
         if isinstance(op, HostTransfer):
             kind = "last" if op.last else op.direction
@@ -164,8 +164,8 @@ def host_flows(graph: OpGraph, path: HostPath) -> Flows:
         flow = path.of(op)
         phase = str(Phase.BACKWARD if op.phase is Phase.RECOMPUTE else op.phase)
         times = op.repeats if kind == "last" else op.count
-        found[phase, kind] = found.get((phase, kind), Flow()).plus(flow, times)
-    return found
+        flows[phase, kind] = flows.get((phase, kind), Flow()).plus(flow, times)
+    return flows
 
 
 def uses_host(graph: OpGraph) -> bool:

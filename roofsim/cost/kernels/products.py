@@ -207,8 +207,8 @@ def _products_of(
         op = ops[place]
         assert isinstance(op, Matmul)
         streams = where(op.m <= context.few_rows, 1.0, 0.0)
-        found = rated(works[place], context, limits, streams=streams)
-        works[place] = _where_many(op, works[place], found, context)
+        rated_work = rated(works[place], context, limits, streams=streams)
+        works[place] = _where_many(op, works[place], rated_work, context)
 
 
 def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
@@ -250,11 +250,11 @@ def product_limits(
         columns = [np.array(column) for column in zip(*shapes, strict=True)]
         limits = _limits(columns, np.array(shares), chip, numbers, tiling)
         return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
-    found = []
+    bounds = []
     for shape, share in zip(shapes, shares, strict=True):
         compute, memory = _limits(list(shape), share, chip, numbers, tiling)
-        found.append((like(compute, *shape, share, *chips), like(memory, *shape, share, *chips)))
-    return found
+        bounds.append((like(compute, *shape, share, *chips), like(memory, *shape, share, *chips)))
+    return bounds
 
 
 def _limits(

@@ -130,12 +130,12 @@ def collective_time(
         kind=kind, message=message, ranks=maximum(ranks, 2.0), members=members, nodes=nodes, crossing=crossing,
         within=within, intra_scale=intra_scale, network=network, in_switch=in_switch,
     )  # fmt: skip
-    found = _cheapest(task, fabric, custom=custom)
+    fastest = _cheapest(task, fabric, custom=custom)
     return CollectiveTime(
-        seconds=found.seconds * used,
-        intra_node=found.intra_node * used,
-        inter_node=found.inter_node * used,
-        latency=found.latency * used,
+        seconds=fastest.seconds * used,
+        intra_node=fastest.intra_node * used,
+        inter_node=fastest.inter_node * used,
+        latency=fastest.latency * used,
     )
 
 
@@ -168,14 +168,14 @@ def _nic_share(fabric: Fabric, members: Real, groups: Real | None) -> Real:
 
 def _cheapest(task: _Task, fabric: Fabric, *, custom: str | None) -> CollectiveTime:
     """Return the fastest algorithm's time, over the tier that the members of a node communicate through."""
-    found: CollectiveTime | None = None
+    fastest: CollectiveTime | None = None
     for tier in reversed(fabric.tiers or (None,)):
         best = _ring(task, fabric, tier)
         for allowed, other in _alternatives(task, fabric, tier, custom=custom):
             best = _chosen(allowed * where(other.seconds < best.seconds, 1.0, 0.0) > 0.0, other, best)
-        found = best if found is None or tier is None else _chosen(task.members <= tier.ranks, best, found)
-    assert found is not None
-    return found
+        fastest = best if fastest is None or tier is None else _chosen(task.members <= tier.ranks, best, fastest)
+    assert fastest is not None
+    return fastest
 
 
 def _chosen(condition: Any, a: CollectiveTime, b: CollectiveTime) -> CollectiveTime:
@@ -265,8 +265,8 @@ def _in_switch(task: _Task, tier: Tier, switch: SwitchConstants) -> CollectiveTi
 def _switch_transfer(task: _Task, tier: Tier, switch: SwitchConstants) -> Real:
     """Return the time of a message that a GPU sends to the switches once, and of the n-th part that it owns."""
     size = task.message * (1.0 + 1.0 / task.members)
-    found: Real = size / (tier.bandwidth * switch.efficiency * task.intra_scale)
-    return found
+    seconds: Real = size / (tier.bandwidth * switch.efficiency * task.intra_scale)
+    return seconds
 
 
 def _own_kernel(task: _Task, tier: Tier, custom: CustomConstants, shots: int) -> CollectiveTime:
@@ -300,8 +300,8 @@ def _transfer(task: _Task, tier: Tier, own: Real, size: Real, steps: Real) -> Re
     """Return the time over the links inside a node, with the startup of the pipeline or what a narrow one loses."""
     wide = divide(own, tier.ring(task.members))
     startup = tier.constants.fill + tier.constants.fill_step * steps
-    found: Real = (wide + _lesser(startup, size / tier.constants.ramp, 1.0)) / task.intra_scale
-    return found
+    seconds: Real = (wide + _lesser(startup, size / tier.constants.ramp, 1.0)) / task.intra_scale
+    return seconds
 
 
 def _outside(task: _Task, fabric: Fabric, size: Real, share: float) -> Real:
@@ -315,8 +315,8 @@ def _lesser(a: Real, b: Real, norm: float) -> Real:
     """Return a soft minimum of numbers that are not negative; 0 where one of them is."""
     small, large = minimum(a, b), maximum(a, b)
     ratio = divide(small, where(large > 0.0, large, 1.0 + 0.0 * large))
-    found: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
-    return found
+    lesser: Real = small / (1.0 + ratio**norm) ** (1.0 / norm)
+    return lesser
 
 
 def _over(fabric: Fabric, tier: Tier | None, latency: Real, inside: Real, outside: Real) -> CollectiveTime:

@@ -103,7 +103,7 @@ class Messages:
 
         `seen` holds messages that were priced before, over the same links: layers and stages send the same ones again and again.
         """
-        found: dict[tuple[str, str], Traffic] = {}
+        totals: dict[tuple[str, str], Traffic] = {}
         seen = {} if seen is None else seen
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
@@ -111,8 +111,8 @@ class Messages:
                 if op.group_of == "data":
                     one = replace(one, last=self._bucket_of(op, one))
                 key = (str(op.phase), op.group_of)
-                found[key] = found.get(key, Traffic()).plus(one, op.count)
-        return found
+                totals[key] = totals.get(key, Traffic()).plus(one, op.count)
+        return totals
 
     def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
         """Return the seconds of a bucket: a unit's gradients or more; of updated parameters, which are one op, a part."""
@@ -131,14 +131,14 @@ class Messages:
         return seen[same]
 
     def _one(self, op: Collective, scales: Scales) -> Traffic:
-        found = self.time_of(op, scales)
-        own = found.intra_node
+        duration = self.time_of(op, scales)
+        own = duration.intra_node
         if op.group_of in _OVERLAPPED:
             own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
-        inter = found.inter_node + where(found.inter_node > 0.0, found.latency, 0.0)
+        inter = duration.inter_node + where(duration.inter_node > 0.0, duration.latency, 0.0)
         near, far = self._waits(op, inter)
-        one = Traffic(intra_node=found.seconds - inter + near, inter_node=inter + far, local=own)
+        one = Traffic(intra_node=duration.seconds - inter + near, inter_node=inter + far, local=own)
         if op.group_of not in _CONTEXT:
             return one
         free = minimum(op.beside * op.ranks / maximum(op.steps, 1.0), 1.0)

@@ -69,8 +69,8 @@ class Tier:
 
     def ring(self, members: Real) -> Real:
         """Return the bandwidth that rings of so many GPUs reach, per GPU and each way."""
-        found: Real = self.bandwidth * real(np.interp(members, self.sizes, self.shares)) * self.efficiency
-        return found
+        bandwidth: Real = self.bandwidth * real(np.interp(members, self.sizes, self.shares)) * self.efficiency
+        return bandwidth
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,7 +191,7 @@ def _tiers(system: System, gpu: Gpu, constants: Links) -> tuple[Tier, ...]:
         raise NoDataError(f"system {system.name}: {error}") from None
     tiers = []
     for path in dict.fromkeys(path for _, path, _ in paths):
-        rows = [(size, rate) for size, found, rate in paths if found == path]
+        rows = [(size, rate) for size, own_path, rate in paths if own_path == path]
         tiers.append(_tier(system, gpu, shape, path, rows, constants))
     tiers[-1] = replace(tiers[-1], ranks=real(shape.gpus))
     return tuple(_measured(tier, system) for tier in tiers)
@@ -202,11 +202,11 @@ def _paths(shape: NodeShape) -> tuple[tuple[int, str, float], ...]:
     """Return for group sizes what their traffic takes (links, socket or sockets) and the bandwidth of their rings."""
     topology = build(shape)
     sizes = sorted({size for size in PROBED if size <= shape.gpus} | {shape.gpus})
-    found = []
+    paths = []
     for size in sizes:
         path = "links" if topology.linked(size) else "socket" if topology.same_socket(size) else "sockets"
-        found.append((size, path, topology.ring_bandwidth(size)))
-    return tuple(found)
+        paths.append((size, path, topology.ring_bandwidth(size)))
+    return tuple(paths)
 
 
 def _tier(

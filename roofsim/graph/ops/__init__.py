@@ -6,6 +6,7 @@ from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmu
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (
+    BUFFERS,
     Cast,
     Copy,
     Dropout,
@@ -20,6 +21,7 @@ from roofsim.graph.ops.light import (
 )
 
 __all__ = [
+    "BUFFERS",
     "Attention",
     "CacheAppend",
     "Cast",

@@ -32,6 +32,10 @@ ELEMENTWISE_FLOPS: Final[dict[str, float]] = {
 }
 
 
+#: Copies into the buffer of a collective, and out of it.
+BUFFERS: Final = ("into_buffer", "out_of_buffer")
+
+
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Elementwise(AbstractOp):
     """Apply `function` to each element of the (broadcast) inputs.
@@ -85,7 +89,8 @@ class Cast(AbstractOp):
 class Copy(AbstractOp):
     """Move elements without arithmetic: ``clone``, ``concat``, ``pad``, ``roll``, ``transpose``, ``shift``.
 
-    A ``contiguous`` copy changes the layout for its reader only: the gradient passes without one.
+    A ``contiguous`` copy changes the layout for its reader only: the gradient passes without one. ``into_buffer`` and
+    ``out_of_buffer`` move gradients and parameters between tensors of their own and the buffer of a collective.
     """
 
     kind: ClassVar[Kind] = Kind.COPY

@@ -233,10 +233,10 @@ class _EncoderDecoder:
             # Whisper writes the positions out for each sequence and indexes the table with them.
             indices = layers.pointwise("add_scalar", indices, dtype=INT64)
             repeated = layers.copy(indices, "expand", (self.call.batch, length))
-            found = b.tensor("found", self.call.batch, length, model.hidden_size)
+            looked_up = b.tensor("found", self.call.batch, length, model.hidden_size)
             table = b.parameter("weight", rows, model.hidden_size)
-            b.emit(Gather, "index", inputs=(table, repeated), outputs=(found,), function="index")
-            return layers.add(x, found)
+            b.emit(Gather, "index", inputs=(table, repeated), outputs=(looked_up,), function="index")
+            return layers.add(x, looked_up)
 
     @cached_property
     def labels(self) -> Tensor:

@@ -51,7 +51,7 @@ class _Ssd:
         x = net.stem(x)
         for index, blocks in enumerate(RESNET_STAGES[model.depth][:TRUNK_STAGES]):
             x = net.stage(x, index, blocks, stride=1.0 if index == TRUNK_STAGES - 1 else None)
-        found = [x]
+        maps = [x]
         widths = zip(model.additional_bottlenecks, model.additional_channels, strict=True)
         for index, (inner, channels) in enumerate(widths):
             with layers.b.repeat(f"additional{index}", 1.0):
@@ -60,8 +60,8 @@ class _Ssd:
                     x = layers.conv_norm(x, real(channels), 3.0, "conv2", stride=2.0)
                 else:
                     x = layers.conv_norm(x, real(channels), 3.0, "conv2", padding=0.0)
-            found.append(x)
-        return found
+            maps.append(x)
+        return maps
 
     def predict(self, maps: list[Tensor]) -> tuple[Tensor, Tensor]:
         """Return offsets ``[batch, 4, boxes]`` and class logits ``[batch, classes, boxes]`` of all default boxes."""

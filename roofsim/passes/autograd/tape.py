@@ -204,7 +204,7 @@ class Tape:
         inside = {tensor for op in body for tensor in op.outputs}
         entries = {entry for entry, _ in block.carries}
         reads = dict.fromkeys(tensor for op in body for tensor in op.inputs)
-        found: dict[Tensor, Tensor] = {}
+        accumulators: dict[Tensor, Tensor] = {}
         for tensor in reads:
             own = tensor.persistent and self.graph.sources.get(tensor.root) in body
             if tensor in inside or tensor in entries or tensor not in self._needing or own:
@@ -214,8 +214,8 @@ class Tape:
                 start = self.new(tensor)
                 self.emit(Elementwise, f"start.{tensor.name}", (), (start,), function="fill")
                 self.grads[tensor] = start
-            found[tensor] = self.grads[tensor]
-        return found
+            accumulators[tensor] = self.grads[tensor]
+        return accumulators
 
     # -- what rules use -----------------------------------------------------------------------------------------
 

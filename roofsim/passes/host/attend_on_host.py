@@ -83,12 +83,12 @@ class AttendOnHost:
 def _reading_cache(body: Body) -> set[AbstractOp]:
     """Return the ops that append to a cache, or read what comes of it, up to the next op with weights."""
     derived: set[Tensor] = set()
-    found: set[AbstractOp] = set()
+    readers: set[AbstractOp] = set()
     for op in body:
         roots = {t.root for t in op.inputs}
         if any(t.role is Role.PARAMETER for t in roots):
             continue
         if any(t.role is Role.KEY_VALUE_CACHE and not t.away for t in roots) or roots & derived:
-            found.add(op)
+            readers.add(op)
             derived |= {t.root for t in op.outputs} | set(op.outputs)
-    return found
+    return readers

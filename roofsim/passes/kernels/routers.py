@@ -37,7 +37,7 @@ class FuseRouters:
 def _choosing(body: list[AbstractOp]) -> list[AbstractOp]:
     """Return the light ops of a router that need its scores; what comes before its product converts its input."""
     scores: set[Tensor] = set()
-    found: list[AbstractOp] = []
+    choosing: list[AbstractOp] = []
     for op in body:
         if not op.within(Purpose.ROUTER) or isinstance(op, Fused):
             continue
@@ -45,5 +45,5 @@ def _choosing(body: list[AbstractOp]) -> list[AbstractOp]:
             scores.update(op.outputs)
         elif op.kind is not Kind.COLLECTIVE and any(tensor in scores for tensor in op.inputs):
             scores.update(op.outputs)
-            found.append(op)
-    return found
+            choosing.append(op)
+    return choosing

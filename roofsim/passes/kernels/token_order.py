@@ -76,14 +76,14 @@ def _light(op: AbstractOp) -> bool:
 def _derived(body: list[AbstractOp]) -> set[AbstractOp]:
     """Return the ops that need what experts made, up to the next product."""
     made: set[Tensor] = set()
-    found: set[AbstractOp] = set()
+    derived: set[AbstractOp] = set()
     for op in body:
         if isinstance(op, GroupedMatmul):
             made |= set(op.outputs)
         elif op.kind is not Kind.MATMUL and any(tensor in made for tensor in op.inputs):
             made |= set(op.outputs)
-            found.add(op)
-    return found
+            derived.add(op)
+    return derived
 
 
 def _gathered(graph: OpGraph) -> list[AbstractOp]:

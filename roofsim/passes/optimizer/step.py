@@ -73,12 +73,12 @@ class AddOptimizerStep:
     def _groups(self, graph: OpGraph, trained: dict[Tensor, Real]) -> dict[tuple[str, DType], dict[Tensor, Real]]:
         """Return parameters by method and type; Muon takes hidden matrices only."""
         tables = {op.inputs[0].root for op in graph if isinstance(op, Embedding)} if self.method == "muon" else set()
-        found: dict[tuple[str, DType], dict[Tensor, Real]] = {}
+        groups: dict[tuple[str, DType], dict[Tensor, Real]] = {}
         for tensor, copies in trained.items():
             other = self.method == "muon" and (tensor in tables or not _hidden_matrix(tensor))
             method = "adamw" if other else self.method
-            found.setdefault((method, tensor.dtype), {})[tensor] = copies
-        return found
+            groups.setdefault((method, tensor.dtype), {})[tensor] = copies
+        return groups
 
     def _row(self, method: str) -> Method:
         implementation = self.implementation
@@ -150,17 +150,17 @@ class AddOptimizerStep:
     ) -> tuple[Tensor, ...]:
         """Return what lives only during the update: parameter-sized with foreach, some of the largest tensor in a loop."""
         elements, largest = extent
-        found = []
+        temporaries = []
         if row.largest_in_fp32:
             copies = row.largest_in_fp32 + (2.0 if narrow else 0.0)  # 16-bit parameter and gradient are widened first
-            found.append(Tensor(f"{leaf}.wide_temporary", (copies * largest,), FP32, Role.TEMPORARY))
+            temporaries.append(Tensor(f"{leaf}.wide_temporary", (copies * largest,), FP32, Role.TEMPORARY))
         elif products is not _NOTHING:
-            found.append(Tensor(f"{leaf}.products", (products.live,), BF16, Role.TEMPORARY))
+            temporaries.append(Tensor(f"{leaf}.products", (products.live,), BF16, Role.TEMPORARY))
         elif self.implementation == "loop":
-            found.append(Tensor(f"{leaf}.temporary", ((row.largest or 2.0) * largest,), stored, Role.TEMPORARY))
+            temporaries.append(Tensor(f"{leaf}.temporary", ((row.largest or 2.0) * largest,), stored, Role.TEMPORARY))
         elif row.temporaries:
-            found.append(Tensor(f"{leaf}.temporary", (row.temporaries * elements,), stored, Role.TEMPORARY))
-        return tuple(found)
+            temporaries.append(Tensor(f"{leaf}.temporary", (row.temporaries * elements,), stored, Role.TEMPORARY))
+        return tuple(temporaries)
 
     @staticmethod
     def _multi_tensor(elements: Real, tensors: Real) -> Real:

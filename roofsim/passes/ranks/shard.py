@@ -96,14 +96,14 @@ class ReduceGradients:
         self, unit: str, finished: list[Tensor], experts: set[Tensor], env: dict[Tensor, Tensor], block: Block | None
     ) -> Body:
         """Return the collectives behind a unit, which ends with its gradients."""
-        found: Body = []
+        reductions: Body = []
         for kind, ranks in self._kinds():
             chosen = [root for root in finished if _kind(root, experts) == kind]
             if chosen:
                 name = f"{kind}.{_unit(block)}.{unit}"
-                found += self._copied(chosen, env, name, block)
-                found.append(replace(self._reduced(chosen, env, ranks, name, block), of_experts=kind == "experts"))
-        return found
+                reductions += self._copied(chosen, env, name, block)
+                reductions.append(replace(self._reduced(chosen, env, ranks, name, block), of_experts=kind == "experts"))
+        return reductions
 
     def _copied(self, gradients: list[Tensor], env: dict[Tensor, Tensor], unit: str, block: Block | None) -> Body:
         """Return the passes over the gradients; the last but one (or the only one) changes their type."""
@@ -120,8 +120,11 @@ class ReduceGradients:
             )  # fmt: skip
             name = f"{self.group}.copy{number}.{unit}"
             ops.append(
-                Copy(name=name, inputs=current, outputs=written, phase=Phase.BACKWARD, block=block, share=self.share)
-            )
+                Copy(
+                    name=name, inputs=current, outputs=written, phase=Phase.BACKWARD, block=block, share=self.share,
+                    function="into_buffer",
+                )
+            )  # fmt: skip
             current = written
         return ops
 
@@ -284,7 +287,7 @@ class ShardOptimizer:
         experts, copies = _expert_parameters(graph), graph.parameters()
         trained = [t for t in graph.sources if t.role is Role.PARAMETER and t.requires_grad]
         apart = [t for t in trained if t.owner in experts and not same(self.replicas.experts, self.replicas.shards)]
-        found: Body = []
+        gathers: Body = []
         for name, chosen, ranks in (
             ("gather.updated", [t for t in trained if t not in apart], self.replicas.shards),
             ("gather.updated.experts", apart, self.replicas.experts),
@@ -294,13 +297,13 @@ class ShardOptimizer:
                     Tensor(f"{t.name}.updated", (t.numel * copies[t],), t.dtype, Role.TEMPORARY, base=t, of=t)
                     for t in chosen
                 )
-                found.append(
+                gathers.append(
                     Collective(
                         name=name, inputs=tuple(chosen), outputs=whole, function="all_gather", group_of="data",
                         ranks=ranks, phase=Phase.OPTIMIZER, whole=whole, of_experts=chosen is apart,
                     )
                 )  # fmt: skip
-        return found
+        return gathers
 
     def _share(self, graph: OpGraph) -> Real:
         """Return the share of all trained parameters that one rank updates."""
@@ -318,7 +321,10 @@ class ShardOptimizer:
 def _copy_out(whole: tuple[Tensor, ...], gather: AbstractOp) -> Copy:
     """Return the pass that gives gathered parameters tensors of their own."""
     written = tuple(replace(t, name=f"{t.name}.copy", role=Role.TEMPORARY, base=t, of=t) for t in whole)
-    return Copy(name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block)
+    return Copy(
+        name=f"{gather.name}.copy", inputs=whole, outputs=written, phase=gather.phase, block=gather.block,
+        function="out_of_buffer",
+    )  # fmt: skip
 
 
 def _scaled(op: OptimizerUpdate, factor: Real) -> OptimizerUpdate:

@@ -88,11 +88,11 @@ def _chain(graph: OpGraph) -> list[tuple[Block, list[AbstractOp]]]:
     places = [at for at, (block, _) in enumerate(segments) if block is not None]
     if not places or places != list(range(places[0], places[-1] + 1)):
         raise PassError("stage: the layers of this model are no single stack, so a pipeline cannot cut it")
-    found = [(block, body) for block, body in segments if block is not None]
-    for block, _ in found:
+    chain = [(block, body) for block, body in segments if block is not None]
+    for block, _ in chain:
         if len(block.carries) != 1:
             raise PassError(f"stage: block {block.name!r} hands on {len(block.carries)} tensors; a pipeline sends one")
-    return found
+    return chain
 
 
 def _carried(block: Block) -> tuple[Tensor, Tensor]:

@@ -27,9 +27,9 @@ class Interleaved(PipelineSchedule):
     virtual_stages: ClassVar[tuple[int, int | None]] = (1, None)
     accuracy: ClassVar[Accuracy] = Accuracy(whole_rounds=0.16, broken_rounds=0.7)
 
-    def with_virtual_stages(self, virtual: Real) -> PipelineSchedule:
-        """Return 1F1B where each stage has one chunk."""
-        return self if any_above(virtual, 1.0) else PLAIN
+    def runs_as(self, virtual: Real) -> str:
+        """Return the name of 1F1B where each stage has one chunk."""
+        return self.name if any_above(virtual, 1.0) else PLAIN.name
 
     def micro_batch_unit(self, stages: int, virtual: int) -> int:
         """Return a round of the stages, as Megatron asks."""

@@ -33,7 +33,6 @@ def makespan(
     of two interleaved stages from working. Where the closed form is exact it is used; all else runs event by event, for which
     points must have the same numbers of stages and micro batches.
     """
-    schedule = schedule.with_virtual_stages(virtual)
     numbers = [one.positions for one in stages]
     if schedule.is_exact(stages_of(stages), micro_batches, virtual) or (
         is_scalar(micro_batches) and micro_batches % 1.0
@@ -71,7 +70,7 @@ def closed_form(
     latency: Real = 0.0,
 ) -> Real:
     """Return the seconds of a schedule without running it; see `PipelineSchedule.is_exact`."""
-    return schedule.with_virtual_stages(virtual).closed_form(stages, micro_batches, virtual, latency)
+    return schedule.closed_form(stages, micro_batches, virtual, latency)
 
 
 def stages_of(stages: Sequence[StageTimes]) -> Real:

@@ -23,13 +23,9 @@ class OneForwardOneBackward(PipelineSchedule):
     virtual_stages: ClassVar[tuple[int, int | None]] = (1, None)
     accuracy: ClassVar[Accuracy] = Accuracy(broken_rounds=0.2)
 
-    def with_virtual_stages(self, virtual: Real) -> PipelineSchedule:
-        """Return interleaved 1F1B where stages have several chunks."""
-        if not any_above(virtual, 1.0):
-            return self
-        from roofsim.schedule.pipeline.interleaved import Interleaved  # which is built on this one
-
-        return Interleaved()
+    def runs_as(self, virtual: Real) -> str:
+        """Return the interleaved schedule's name where stages have several chunks."""
+        return "interleaved" if any_above(virtual, 1.0) else self.name
 
     def order(self, stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
         """Return what a stage does, in order.

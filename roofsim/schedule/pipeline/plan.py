@@ -55,12 +55,12 @@ class Plan:
         """
         last = WEIGHTS if (self.kind == WEIGHTS).any() else BACKWARD
         chunks = int(self.chunk.max()) + 1
-        found = []
+        most = []
         for stage in range(stages):
             own = self.kind[self.stage == stage]
             change = (own == FORWARD).astype(float) - (own == last)
-            found.append(float(np.cumsum(change).max()) / chunks)
-        return found
+            most.append(float(np.cumsum(change).max()) / chunks)
+        return most
 
 
 @lru_cache(maxsize=64)
@@ -90,12 +90,12 @@ def _needs(kinds: int, micro_batches: int, parts: int) -> NDArray[np.intp]:
     size = kinds * micro_batches * parts
     needs = np.arange(size).reshape(kinds, micro_batches, parts)
     forward, backward, _ = needs
-    found = np.full((kinds, micro_batches, parts), size)
-    found[FORWARD, :, 1:] = forward[:, :-1]
-    found[BACKWARD, :, :-1] = backward[:, 1:]
-    found[BACKWARD, :, -1] = forward[:, -1]
-    found[WEIGHTS] = backward
-    return found.ravel()
+    sources = np.full((kinds, micro_batches, parts), size)
+    sources[FORWARD, :, 1:] = forward[:, :-1]
+    sources[BACKWARD, :, :-1] = backward[:, 1:]
+    sources[BACKWARD, :, -1] = forward[:, -1]
+    sources[WEIGHTS] = backward
+    return sources.ravel()
 
 
 def _levels(numbers: list[list[int]], needs: NDArray[np.intp], name: str) -> list[int]:

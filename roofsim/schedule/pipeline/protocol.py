@@ -98,10 +98,10 @@ class PipelineSchedule(ABC):
     def __hash__(self) -> int:
         return hash(type(self))
 
-    def with_virtual_stages(self, virtual: Real) -> PipelineSchedule:
-        """Return the schedule that runs under this name with so many chunks per stage: itself, unless it says otherwise."""
+    def runs_as(self, virtual: Real) -> str:
+        """Return the name of the schedule that runs with so many chunks per stage: its own, unless it says otherwise."""
         del virtual
-        return self
+        return self.name
 
     def placement(self, stages: int, virtual: int) -> list[int]:
         """Return the stage of each part of the model, chunk after chunk.

@@ -75,12 +75,12 @@ def simulate(
         Seconds that a result takes to the next stage while neither of the two is busy with it.
     """
     durations = _durations(schedule, stages, virtual)
-    found = plan(schedule, durations.shape[1], micro_batches, virtual)
+    work_plan = plan(schedule, durations.shape[1], micro_batches, virtual)
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)
-    start = np.zeros((found.size, columns.shape[1]))
-    end = _ends(found, columns, delay, start)
-    return Timed(plan=found, start=start.reshape(-1, *shape), end=end[:-1].reshape(-1, *shape))
+    start = np.zeros((work_plan.size, columns.shape[1]))
+    end = _ends(work_plan, columns, delay, start)
+    return Timed(plan=work_plan, start=start.reshape(-1, *shape), end=end[:-1].reshape(-1, *shape))
 
 
 def _columns(durations: Any, latency: Real, shape: tuple[int, ...]) -> tuple[Array, Array]:
@@ -89,7 +89,7 @@ def _columns(durations: Any, latency: Real, shape: tuple[int, ...]) -> tuple[Arr
     return spread.reshape(durations.shape[0] * durations.shape[1], -1), np.broadcast_to(latency, shape).ravel()
 
 
-def _ends(found: Plan, durations: Array, delay: Array, start: Array | None = None) -> Array:
+def _ends(work_plan: Plan, durations: Array, delay: Array, start: Array | None = None) -> Array:
     """Return when each piece of work ends, level after level; one row more, of zeros, for nothing to wait for.
 
     Parameters
@@ -101,13 +101,13 @@ def _ends(found: Plan, durations: Array, delay: Array, start: Array | None = Non
     start
         Filled with when each begins, if given.
     """
-    own = found.kind * (len(durations) // len(KINDS)) + found.stage
-    end, waits = np.zeros((found.size + 1, durations.shape[1])), bool(delay.any())
-    for first, stop in zip(found.levels, found.levels[1:], strict=False):
-        begin = end.take(found.needs[first:stop], axis=0)
+    own = work_plan.kind * (len(durations) // len(KINDS)) + work_plan.stage
+    end, waits = np.zeros((work_plan.size + 1, durations.shape[1])), bool(delay.any())
+    for first, stop in zip(work_plan.levels, work_plan.levels[1:], strict=False):
+        begin = end.take(work_plan.needs[first:stop], axis=0)
         if waits:
-            begin += np.multiply.outer(found.crosses[first:stop], delay)
-        np.maximum(begin, end.take(found.before[first:stop], axis=0), out=begin)
+            begin += np.multiply.outer(work_plan.crosses[first:stop], delay)
+        np.maximum(begin, end.take(work_plan.before[first:stop], axis=0), out=begin)
         if start is not None:
             start[first:stop] = begin
         np.add(begin, durations.take(own[first:stop], axis=0), out=end[first:stop])
@@ -148,13 +148,13 @@ def simulated_makespan(
     return long + (long - short) * ((rounds - most) / MEASURED)
 
 
-def _makespan(found: Plan, durations: Any, latency: Real) -> Real:
+def _makespan(work_plan: Plan, durations: Any, latency: Real) -> Real:
     """Return the seconds from the first beginning to the last end; of arrays, some elements at once, to bound the memory."""
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)
-    step = max(AT_ONCE // found.size, 1)
+    step = max(AT_ONCE // work_plan.size, 1)
     totals = [
-        _ends(found, columns[:, first : first + step], delay[first : first + step]).max(axis=0)
+        _ends(work_plan, columns[:, first : first + step], delay[first : first + step]).max(axis=0)
         for first in range(0, columns.shape[1], step)
     ]
     total: Array = np.concatenate(totals).reshape(shape)

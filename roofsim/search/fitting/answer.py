@@ -98,11 +98,11 @@ def fit_document(
         return _fewest(bench, given, shape)
     if key == "model":
         return Fit(**given, largest_model=largest_model(bench, family or family_of(model)), notes=_notes(bench, key))
-    found = largest_size(bench, key)
+    certificate = largest_size(bench, key)
     wanted = largest is None and not base.fits
     return Fit(
-        **given, size=key, certificate=found, state=state_of(bench), notes=_notes(bench, key),
-        remedies=remedies(bench, base, found.value) if wanted else None,
+        **given, size=key, certificate=certificate, state=state_of(bench), notes=_notes(bench, key),
+        remedies=remedies(bench, base, certificate.value) if wanted else None,
     )  # fmt: skip
 
 
@@ -133,14 +133,14 @@ def _placed(bench: Bench) -> bool:
 
 def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     tokens = None if shape is None else shape.tokens_per_step
-    found = fewest_gpus(bench, tokens)
+    fewest = fewest_gpus(bench, tokens)
     assumed = list(given.pop("assumed"))
     assumed = [note for note in assumed if not note.startswith(("global_batch_size", "gpus:"))]
-    if found.layouts and not bench.stated("workload.global_batch_size") and found.layouts[0].global_batch_size:
-        batch = found.layouts[0].global_batch_size
+    if fewest.layouts and not bench.stated("workload.global_batch_size") and fewest.layouts[0].global_batch_size:
+        batch = fewest.layouts[0].global_batch_size
         why = "about the batch that GPT-3 of this size was trained with" if shape else "four micro batches per GPU"
         assumed.append(f"global_batch_size: {batch}, {why}")
-    return Fit(**given, fewest=found, state=state_of(bench), assumed=tuple(assumed))
+    return Fit(**given, fewest=fewest, state=state_of(bench), assumed=tuple(assumed))
 
 
 def _notes(bench: Bench, key: str) -> tuple[str, ...]:

@@ -149,10 +149,10 @@ class Bench:
                 self.made[key] = self._evaluated(dict(changes))
             except REFUSALS as error:
                 self.made[key] = error
-        found = self.made[key]
-        if not isinstance(found, Attempt):
-            raise found
-        return found
+        outcome = self.made[key]
+        if not isinstance(outcome, Attempt):
+            raise outcome
+        return outcome
 
     def attempted(self, changes: Mapping[str, Any]) -> Attempt | None:
         """Return the scenario with changes; None where they are refused."""
@@ -170,13 +170,13 @@ class Bench:
 
     def with_batch(self, samples: int) -> Changes:
         """Return the changes that give each pass so many samples; a global batch that is stated goes along."""
-        found: Changes = {"workload.micro_batch_size": samples, "workload.batch_size": None}
+        changes: Changes = {"workload.micro_batch_size": samples, "workload.batch_size": None}
         if not self.stated("workload.global_batch_size"):
-            return found
+            return changes
         workload = self.resolved({}).workload
         assert workload.global_batch_size is not None
         passes = workload.global_batch_size // (workload.micro_batch_size or 1)
-        return found | {"workload.global_batch_size": samples * passes}
+        return changes | {"workload.global_batch_size": samples * passes}
 
     def stated(self, path: str) -> bool:
         """Tell whether the scenario itself says something of a key."""
@@ -184,13 +184,13 @@ class Bench:
 
     def unknown(self) -> list[str]:
         """Return which numbers changes were refused for the lack of, each once."""
-        said = [str(found) for found in self.made.values() if isinstance(found, NoDataError)]
+        said = [str(outcome) for outcome in self.made.values() if isinstance(outcome, NoDataError)]
         return list(dict.fromkeys(said))
 
     @property
     def evaluated(self) -> int:
         """How many attempts were priced."""
-        return sum(isinstance(found, Attempt) for found in self.made.values())
+        return sum(isinstance(outcome, Attempt) for outcome in self.made.values())
 
     @property
     def refused(self) -> int:

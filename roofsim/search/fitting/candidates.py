@@ -54,14 +54,14 @@ class Change:
 def candidates(bench: Bench, base: Attempt, batch: int | None = None) -> list[Change]:
     """Return the single changes of a scenario; `batch` is the largest micro batch that fits, if any does."""
     resolved = bench.resolved({})
-    found = [
+    changes = [
         *_batches(resolved, batch or 1),
         *_lengths(resolved),
         *_software(bench, resolved),
         *_more_gpus(bench, resolved),
         *_cards(bench, resolved, base),
     ]
-    return [change for change in found if change.changes]
+    return [change for change in changes if change.changes]
 
 
 def _software(bench: Bench, resolved: Resolved) -> Iterator[Change]:

@@ -125,7 +125,7 @@ class _Search:
         if MULTIPLES[-1] * resolved.gpus > (reach(resolved) or MULTIPLES[-1] * resolved.gpus):
             self.notes.append(beyond_reach(resolved))
         singles = [
-            found for change in candidates(self.bench, self.base, self.batch) if (found := self._made((change,)))
+            remedy for change in candidates(self.bench, self.base, self.batch) if (remedy := self._made((change,)))
         ]
         same, other = self._on_this_hardware(singles), self._on_other_hardware(singles)
         on_this = [one for one in same if not one.attempt.fits]
@@ -229,11 +229,11 @@ class _Search:
         return beyond, slower
 
 
-def _least(found: list[Remedy]) -> list[Remedy]:
+def _least(remedies: list[Remedy]) -> list[Remedy]:
     """Leave out what changes more than another that fits."""
-    sets = [frozenset(change.name for change in one.changes) for one in found]
-    return [one for one, own in zip(found, sets, strict=True) if not any(other < own for other in sets)]
+    sets = [frozenset(change.name for change in one.changes) for one in remedies]
+    return [one for one, own in zip(remedies, sets, strict=True) if not any(other < own for other in sets)]
 
 
-def _by_time(found: Iterable[Remedy]) -> tuple[Remedy, ...]:
-    return tuple(sorted(found, key=lambda one: (one.attempt.seconds_per_unit, one.attempt.memory, one.name)))
+def _by_time(remedies: Iterable[Remedy]) -> tuple[Remedy, ...]:
+    return tuple(sorted(remedies, key=lambda one: (one.attempt.seconds_per_unit, one.attempt.memory, one.name)))

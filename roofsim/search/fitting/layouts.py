@@ -100,10 +100,10 @@ class Space:
 
     def alone(self) -> Changes:
         """Return the changes that put the whole scenario on one GPU."""
-        found: Changes = {"hardware.gpus": None, "parallel.data": None}
-        found |= {f"parallel.{name}": 1 for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
-        found |= {"parallel.stage_layers": None, "parallel.expert_tensor": None, "parallel.expert_imbalance": 1.0}
-        return found | {"parallel.sharding": "none"}
+        changes: Changes = {"hardware.gpus": None, "parallel.data": None}
+        changes |= {f"parallel.{name}": 1 for name in ("tensor", "pipeline", "context", "expert", "virtual_stages")}
+        changes |= {"parallel.stage_layers": None, "parallel.expert_tensor": None, "parallel.expert_imbalance": 1.0}
+        return changes | {"parallel.sharding": "none"}
 
     def number(self, index: int) -> int:
         """Return the number of GPUs at a place of the list 1, 2, 4 ... node, 2 nodes, 3 nodes ...
@@ -145,17 +145,17 @@ class Space:
     def changes(self, gpus: int, degrees: tuple[int, int, int], sharding: str | None, recompute: str | None) -> Changes:
         """Return a layout as changes of the scenario."""
         tensor, pipeline, _ = degrees
-        found: Changes = {"hardware.gpus": gpus, "parallel.tensor": tensor, "parallel.pipeline": pipeline}
+        changes: Changes = {"hardware.gpus": gpus, "parallel.tensor": tensor, "parallel.pipeline": pipeline}
         along = self.resolved.model.splits_sequence
         if tensor > 1 and self.trains and along and not self.bench.stated("parallel.sequence"):
-            found["parallel.sequence"] = True
+            changes["parallel.sequence"] = True
         if sharding is not None:
-            found["parallel.sharding"] = sharding
+            changes["parallel.sharding"] = sharding
         if recompute is not None:
-            found["workload.recompute"] = recompute
+            changes["workload.recompute"] = recompute
         if self.trains and not self.bench.stated("workload.global_batch_size"):
-            found["workload.global_batch_size"] = self.batch(gpus)
-        return found
+            changes["workload.global_batch_size"] = self.batch(gpus)
+        return changes
 
     def batch(self, gpus: int) -> int:
         """Return the global batch where none is stated: the same for all layouts of so many GPUs, and divisible."""
@@ -255,11 +255,11 @@ class _Search:
         for degrees in space.degrees(gpus):
             levels = space.shardings(degrees[2])
             for at, sharding in enumerate(levels):
-                found = self.bench.attempted(space.changes(gpus, degrees, sharding, space.recomputes()[0]))
-                if found is None:
+                attempt = self.bench.attempted(space.changes(gpus, degrees, sharding, space.recomputes()[0]))
+                if attempt is None:
                     continue
-                hopeless = _beyond(found)  # with less sharding a rank holds more
-                yield found, len(levels) - at if hopeless else 1
+                hopeless = _beyond(attempt)  # with less sharding a rank holds more
+                yield attempt, len(levels) - at if hopeless else 1
                 if hopeless:
                     break
 
@@ -278,7 +278,7 @@ class _Search:
         What does not fit with more recomputation is not tried with less.
         """
         space = self.space
-        found: dict[str, Attempt] = {}
+        ranked: dict[str, Attempt] = {}
         for degrees in space.degrees(gpus):
             shardings = tuple(level for level in space.shardings(degrees[2]) if level in _RANKED or degrees[2] == 1)
             for recompute in space.recomputes():
@@ -287,6 +287,6 @@ class _Search:
                 }
                 fitting = {level: one for level, one in tried.items() if one is not None and one.fits}
                 for one in fitting.values():  # recomputation that changes nothing is no layout of its own
-                    found[repr((degrees, one.layout["sharding"], one.memory, one.step_time))] = one
+                    ranked[repr((degrees, one.layout["sharding"], one.memory, one.step_time))] = one
                 shardings = tuple(fitting)
-        return tuple(sorted(found.values(), key=lambda attempt: attempt.seconds_per_sample))
+        return tuple(sorted(ranked.values(), key=lambda attempt: attempt.seconds_per_sample))

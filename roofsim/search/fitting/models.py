@@ -105,18 +105,18 @@ def _members(family: str) -> list[tuple[str, int]]:
     """Return the models of a family with their parameters, from small to large."""
     wanted = catalog.normal(family)
     known = catalog.names("model")
-    found = [name for name, path in known.items() if path.parent.name == wanted]
-    if not found:
-        found = [name for name in known if name == wanted or name.startswith((f"{wanted}-", f"{wanted}."))]
-    if not found:  # a folder, or names, of plug-ins
+    members = [name for name, path in known.items() if path.parent.name == wanted]
+    if not members:
+        members = [name for name in known if name == wanted or name.startswith((f"{wanted}-", f"{wanted}."))]
+    if not members:  # a folder, or names, of plug-ins
         known = catalog.known("model")
-        found = [name for name, path in known.items() if path.parent.name == wanted or name.startswith(f"{wanted}-")]
-    if not found:
+        members = [name for name, path in known.items() if path.parent.name == wanted or name.startswith(f"{wanted}-")]
+    if not members:
         prefixes = sorted({name.split("-")[0] for name in known})
         close = near_matches(wanted, [*FAMILIES, *prefixes])
         hint = f"Did you mean {' or '.join(map(repr, close))}?" if close else "`roofsim list models` shows all."
         raise UnknownNameError(Problem(f"no family of models {family[:60]!r}", Place("--family"), "", hint))
-    rows = [(name, int(catalog.load("model", name).data["published_parameters"])) for name in found]
+    rows = [(name, int(catalog.load("model", name).data["published_parameters"])) for name in members]
     return sorted(rows, key=lambda row: (row[1], row[0]))
 
 

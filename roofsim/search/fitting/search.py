@@ -49,8 +49,8 @@ def largest(
 
     Examples
     --------
-    >>> found = largest(lambda batch: 10.0 + 3.0 * batch, 100.0, limit=1000)
-    >>> found.value, found.memory, found.next, found.next_memory
+    >>> certificate = largest(lambda batch: 10.0 + 3.0 * batch, 100.0, limit=1000)
+    >>> certificate.value, certificate.memory, certificate.next, certificate.next_memory
     (30, 100.0, 31, 103.0)
     """
     first = max(-(-lowest // step), 1)

@@ -33,10 +33,10 @@ def checked_word(word: str) -> str:
     SpecError
         With near matches.
     """
-    found = word.strip().lower().replace("_", "-")
-    if found not in WORDS:
-        raise SpecError(Problem(f"cannot find the largest {word[:60]!r}", Place("--largest"), "", _hint(found)))
-    return found.replace("-", "_")
+    normal = word.strip().lower().replace("_", "-")
+    if normal not in WORDS:
+        raise SpecError(Problem(f"cannot find the largest {word[:60]!r}", Place("--largest"), "", _hint(normal)))
+    return normal.replace("-", "_")
 
 
 def _hint(word: str) -> str:
@@ -71,8 +71,8 @@ def largest_size(bench: Bench, key: str) -> Certificate:
     capacity = bench.attempt({}).capacity
 
     def memory(value: int) -> float:
-        found = bench.attempt(changes(value))
-        return found.memory + (capacity - found.capacity)  # a server's room depends on what is not cache
+        attempt = bench.attempt(changes(value))
+        return attempt.memory + (capacity - attempt.capacity)  # a server's room depends on what is not cache
 
     return largest(memory, capacity, step=step, lowest=lowest, limit=LIMITS[key])
 

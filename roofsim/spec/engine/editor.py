@@ -36,15 +36,15 @@ def with_engine_facts(scenario: dict[str, Any]) -> dict[str, Any]:
 
 def _with_flat(schema: dict[str, Any]) -> dict[str, Any]:
     """Return the properties of an engine with those of its facts by flat name; a name of both takes either."""
-    found: dict[str, Any] = dict(schema["properties"])
+    properties: dict[str, Any] = dict(schema["properties"])
     for name, (group, leaf) in paths(Engine).items():
         fact = schema["$defs"][groups(Engine)[group].__name__]["properties"][leaf]
-        if name in found:
-            kept = {key: value for key, value in found[name].items() if key == "description"}
-            found[name] = kept | {"anyOf": [_bare(found[name]), _bare(fact)]}
+        if name in properties:
+            kept = {key: value for key, value in properties[name].items() if key == "description"}
+            properties[name] = kept | {"anyOf": [_bare(properties[name]), _bare(fact)]}
         else:
-            found[name] = {**fact, "title": name, "deprecated": True}
-    return found
+            properties[name] = {**fact, "title": name, "deprecated": True}
+    return properties
 
 
 def _bare(property_: dict[str, Any]) -> dict[str, Any]:

@@ -44,14 +44,14 @@ def paths(schema: type[BaseModel]) -> dict[str, Path_]:
     ValueError
         When two facts have one flat name.
     """
-    found: dict[str, Path_] = {}
+    by_name: dict[str, Path_] = {}
     for group, kind in groups(schema).items():
         for leaf, info in kind.model_fields.items():
             name = next((one.name for one in info.metadata if isinstance(one, Flat)), leaf)
-            if name in found:
-                raise ValueError(f"{'.'.join(found[name])} and {group}.{leaf} have one flat name, {name}")
-            found[name] = (group, leaf)
-    return found
+            if name in by_name:
+                raise ValueError(f"{'.'.join(by_name[name])} and {group}.{leaf} have one flat name, {name}")
+            by_name[name] = (group, leaf)
+    return by_name
 
 
 def path_of(schema: type[BaseModel], name: str) -> Path_ | None:
@@ -156,19 +156,19 @@ def leaves(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[tuple[Path
     The flat names of some facts are those of groups as well; a mapping is then the group.
     """
     inside = groups(schema)
-    found: list[tuple[Path_, Any]] = []
+    stated: list[tuple[Path_, Any]] = []
     for key, value in facts.items():
         if key in inside and isinstance(value, Mapping):
-            found += [((key, str(leaf)), one) for leaf, one in value.items()]
+            stated += [((key, str(leaf)), one) for leaf, one in value.items()]
         else:
-            found.append(((str(key),), value))
-    return found
+            stated.append(((str(key),), value))
+    return stated
 
 
 def stated_names(schema: type[BaseModel], facts: Mapping[str, Any]) -> list[str]:
     """Return the flat names of the facts that are stated, however they are written; facts that there are not are left out."""
-    found = (path_of(schema, ".".join(keys)) for keys, value in leaves(schema, facts) if value is not None)
-    return [flat_name(schema, path[:2]) for path in found if path is not None]
+    stated = (path_of(schema, ".".join(keys)) for keys, value in leaves(schema, facts) if value is not None)
+    return [flat_name(schema, path[:2]) for path in stated if path is not None]
 
 
 def description_of(schema: type[BaseModel], name: str) -> str:

@@ -37,23 +37,23 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     """
     choice = read_choice(given, place)
     name = catalog.resolve_name("engine", choice.name, place, "workload.engine")
-    found = stated_engine(catalog.load("engine", name))
-    parts = _releases(found.document) if choice.narrows else Releases()
+    stated = stated_engine(catalog.load("engine", name))
+    parts = _releases(stated.document) if choice.narrows else Releases()
     _check_version(choice, parts, name, place)
     notes = [] if catalog.normal(choice.name) == name else [f"engine {choice.name}: {name}"]
     changed: list[str] = []
     for entry in parts.versions:
         if _is_before(choice, entry, parts, name, place):
-            found = _with(found, entry.facts, place)
+            stated = _with(stated, entry.facts, place)
             changed += entry.facts
     when = _moment(choice, parts)
     if when is not None and parts.library_date == "release":
-        found = _with(found, {"library_released": when}, place)
+        stated = _with(stated, {"library_released": when}, place)
     elif (choice.version or choice.released) and not changed:
         notes.append(f"engine {choice.label(name)}: no fact is known to have been different then")
     for variant in choice.variants:
-        found = _with(found, _variant(parts, variant, name, place).facts, place)
-    return Chosen(stated=found, label=choice.label(name), notes=tuple(notes))
+        stated = _with(stated, _variant(parts, variant, name, place).facts, place)
+    return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))
 
 
 def _releases(document: Document) -> Releases:
@@ -66,11 +66,11 @@ def _with(stated: Stated, facts: dict[str, Any], place: Place) -> Stated:
 
 
 def _variant(parts: Releases, wanted: str, name: str, place: Place) -> Variant:
-    found = parts.variants.get(wanted.strip().lower())
-    if found is None:
+    variant = parts.variants.get(wanted.strip().lower())
+    if variant is None:
         hint = did_you_mean(wanted, parts.variants) or f"{name} has no variants: leave +{wanted} out."
         raise SpecError(Problem(f"unknown variant {wanted[:40]!r} of {name}", place, "workload.engine", hint))
-    return found
+    return variant
 
 
 def _check_version(choice: EngineChoice, parts: Releases, name: str, place: Place) -> None:

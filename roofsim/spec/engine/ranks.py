@@ -7,7 +7,9 @@ from typing import Annotated, Literal
 from roofsim.schema.base import Field
 from roofsim.spec.engine.base import Facts, Strict
 from roofsim.spec.reading.quantity import Bytes, SecondsOrNone
-from roofsim.spec.scenario.workload import ContextCommunication
+
+#: How ranks of a context group exchange keys and values.
+ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
 
 
 class Overlap(Strict):

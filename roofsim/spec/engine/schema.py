@@ -189,10 +189,10 @@ def stated_engine(document: Document) -> Stated:
     SpecError
         For a fact that is stated twice.
     """
-    found = document.once(Stated, lambda: in_groups(Engine, document))
-    if document.made is not None and found.document.made is None:
-        found.document.made = {}  # as long-lived as the file's own
-    return found
+    stated = document.once(Stated, lambda: in_groups(Engine, document))
+    if document.made is not None and stated.document.made is None:
+        stated.document.made = {}  # as long-lived as the file's own
+    return stated
 
 
 @cache

@@ -7,7 +7,7 @@ from typing import Literal
 from roofsim.schema.base import Field
 from roofsim.spec.engine.base import Strict
 from roofsim.spec.reading.quantity import SecondsOrNone
-from roofsim.spec.scenario.serving_words import Count
+from roofsim.spec.reading.spoken import Count
 
 
 class ServerFacts(Strict):

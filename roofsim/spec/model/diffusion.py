@@ -62,9 +62,9 @@ class DiffusionUnetModel(DiffusionModel):
     def _check_levels(self) -> Self:
         levels = len(self.block_out_channels)
         for name in ("transformer_layers_per_block", "num_attention_heads"):
-            found = len(getattr(self, name))
-            if found != levels:
-                raise ValueError(f"{name} has {found} entries but block_out_channels has {levels}: one per level")
+            entries = len(getattr(self, name))
+            if entries != levels:
+                raise ValueError(f"{name} has {entries} entries but block_out_channels has {levels}: one per level")
         for channels, heads in zip(self.block_out_channels, self.num_attention_heads, strict=True):
             if channels % self.norm_num_groups:
                 raise ValueError(

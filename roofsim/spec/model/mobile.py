@@ -76,19 +76,19 @@ class EfficientNetModel(ImageModel):
 
     def blocks(self) -> tuple[InvertedResidual, ...]:
         """Return all blocks in order."""
-        found: list[InvertedResidual] = []
+        blocks: list[InvertedResidual] = []
         channels = self.stem_channels
         for expansion, base, repeats, stride, kernel in EFFICIENTNET_STAGES:
             width = divisible(base * self.width_multiplier)
             for index in range(math.ceil(repeats * self.depth_multiplier)):
-                found.append(
+                blocks.append(
                     InvertedResidual(
                         channels, divisible(channels * expansion), width, kernel, stride if index == 0 else 1, "silu",
                         squeezed_channels=max(1, channels // 4), squeeze_activation="silu",
                     )
                 )  # fmt: skip
                 channels = width
-        return tuple(found)
+        return tuple(blocks)
 
 
 #: Expansion, channels, blocks, stride of the first block (arXiv 1801.04381, table 2).
@@ -180,24 +180,24 @@ class MobileNetModel(ImageModel):
         return divisible(channels * self.width_multiplier)
 
     def _second_generation(self) -> tuple[InvertedResidual, ...]:
-        found: list[InvertedResidual] = []
+        blocks: list[InvertedResidual] = []
         channels = self.stem_channels
         for expansion, base, repeats, stride in MOBILENET_V2_STAGES:
             for index in range(repeats):
                 width = self._scaled(base)
                 first = stride if index == 0 else 1
-                found.append(InvertedResidual(channels, divisible(channels * expansion), width, 3, first, "relu6"))
+                blocks.append(InvertedResidual(channels, divisible(channels * expansion), width, 3, first, "relu6"))
                 channels = width
-        return tuple(found)
+        return tuple(blocks)
 
     def _third_generation(self) -> tuple[InvertedResidual, ...]:
-        found: list[InvertedResidual] = []
+        blocks: list[InvertedResidual] = []
         channels = self.stem_channels
         for kernel, expanded, base, squeezes, activation, stride in MOBILENET_V3_ROWS[self.version]:
             wide, width = self._scaled(expanded), self._scaled(base)
             squeezed = divisible(wide / 4) if squeezes else None
-            found.append(
+            blocks.append(
                 InvertedResidual(channels, wide, width, kernel, stride, activation, squeezed, gate="hardsigmoid")
             )
             channels = width
-        return tuple(found)
+        return tuple(blocks)

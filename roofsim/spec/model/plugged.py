@@ -54,6 +54,6 @@ def _checked(name: str, plugin: Plugin) -> Family:
     return family
 
 
-def _as_family(found: Any) -> Family | None:
-    right = isinstance(found, Family) and isinstance(found.schema, type) and issubclass(found.schema, ModelSpec)
-    return found if right and callable(found.lower) else None
+def _as_family(value: Any) -> Family | None:
+    right = isinstance(value, Family) and isinstance(value.schema, type) and issubclass(value.schema, ModelSpec)
+    return value if right and callable(value.lower) else None

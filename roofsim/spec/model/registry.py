@@ -58,9 +58,9 @@ def family_schema(family: str) -> type[ModelSpec]:
             Problem(f"unknown model family {family!r}", path="family", hint=did_you_mean(family, all_families()))
         )
     module, name = FAMILIES[family]
-    found: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.model.{module}"), name)
-    assert issubclass(found, ModelSpec)
-    return found
+    schema: type[ModelSpec] = getattr(importlib.import_module(f"roofsim.spec.model.{module}"), name)
+    assert issubclass(schema, ModelSpec)
+    return schema
 
 
 def all_families() -> list[str]:

@@ -86,8 +86,8 @@ def sized(text: object) -> Sized | None:
 
     Examples
     --------
-    >>> found = sized("175B")
-    >>> found.num_layers, found.hidden_size
+    >>> shape = sized("175B")
+    >>> shape.num_layers, shape.hidden_size
     (96, 12288)
     >>> sized("gpt3-175b") is None
     True

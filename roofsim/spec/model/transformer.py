@@ -280,20 +280,20 @@ class DecoderModel(TransformerModel):
 
     def caveats(self) -> tuple[str, ...]:
         """Return what of this model is not priced, or was never measured."""
-        found = []
+        caveats = []
         if self.beside:
             total = sum(network.parameters for network in self.beside)
             names = " and ".join(network.name for network in self.beside)
-            found.append(
+            caveats.append(
                 f"{names}: {humanize(2.0 * total, 'B', 3)} of weights in 16 bits take memory; what they compute of images is not "
                 "priced, and the tokens that images become belong to the prompt"
             )
         if self.delta_net is not None:
-            found.append(
+            caveats.append(
                 "no kernel of gated delta rules was measured: priced as products of chunks of 64 tokens and, of one token, as "
                 "one pass over the state"
             )
-        return tuple(found)
+        return tuple(caveats)
 
     def _own_head_size(self) -> int | None:
         """Return the head size; with latent attention what queries and keys have, both parts together."""

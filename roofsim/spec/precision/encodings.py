@@ -52,12 +52,12 @@ class Encoding:
         """Return the bits per weight of a matrix."""
         rows, columns = place.rows, place.columns
         apart = (self.column * columns + self.matrix) * place.matrices / (rows * columns)
-        found = self.bits + self.row / columns + apart
+        bits = self.bits + self.row / columns + apart
         if self.scale == 0.0:
-            return found
+            return bits
         blocks = 1.0 if self.shared_by_row else ceil(columns / self.block)
         together = rows if self.rows is None else ceil(rows / self.rows)
-        return found + self.scale * blocks * together / (rows * columns)
+        return bits + self.scale * blocks * together / (rows * columns)
 
 
 ENCODINGS: Final = {

@@ -92,8 +92,8 @@ GGUF: Final = {
 }  # fmt: skip
 
 FORMATS: Final = {
-    found.name: found
-    for found in (
+    row.name: row
+    for row in (
         WeightFormat(
             name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433"
         ),
@@ -171,16 +171,16 @@ def weight_format(name: str) -> WeightFormat | None:
     )  # fmt: skip
 
 
-def mean_bits(found: WeightFormat, place: Place) -> Real | None:
+def mean_bits(stored_format: WeightFormat, place: Place) -> Real | None:
     """Return the bits per weight of a tensor, averaged over the layers; None: it keeps 16 bits.
 
     >>> mean_bits(FORMATS["int4"], Place(part=LINEAR))
     4.15625
     """
-    shares, wide = found.encodings(place), found.wide.get(place.module, 0.0)
+    shares, wide = stored_format.encodings(place), stored_format.wide.get(place.module, 0.0)
     if not shares or wide == 1.0:
         return None
     total: Real = 16.0 * wide
     for name, share in shares.items():
-        total = total + share * (1.0 - wide) * found.bits_of(name, place)
+        total = total + share * (1.0 - wide) * stored_format.bits_of(name, place)
     return float(total) if is_scalar(total) else total

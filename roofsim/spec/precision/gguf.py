@@ -36,26 +36,26 @@ def mixture(name: str, base: str, place: Place) -> dict[str, Real]:
     {'q6_k': 0.5, 'q4_k': 0.5}
     """
     if place.part == HEAD:
-        found = _one(_of_head(base, place))
+        encodings = _one(_of_head(base, place))
     elif place.part == EMBEDDING:
-        found = _one(base)
+        encodings = _one(base)
     elif place.role in ("value", "query_key_value"):
-        found = _of_values(name, base, place)
+        encodings = _of_values(name, base, place)
     elif place.role == "key":
-        found = _one("q8_0" if _eight(place) else base)
+        encodings = _one("q8_0" if _eight(place) else base)
     elif place.role == "down":
-        found = _of_down(name, base, place)
+        encodings = _of_down(name, base, place)
     elif place.role == "attention_output":
-        found = _one(_of_output(name, base, place))
+        encodings = _one(_of_output(name, base, place))
     else:
-        found = _one(base)
-    return _fitted(found, place)
+        encodings = _one(base)
+    return _fitted(encodings, place)
 
 
-def _fitted(found: dict[str, Real], place: Place) -> dict[str, Real]:
+def _fitted(encodings: dict[str, Real], place: Place) -> dict[str, Real]:
     """Replace encodings whose blocks do not divide the rows."""
     fitted: dict[str, Real] = {}
-    for name, share in found.items():
+    for name, share in encodings.items():
         encoding = ENCODINGS[name]
         odd = anywhere(place.columns % encoding.block != 0.0)
         taken = encoding.fallback if odd and encoding.fallback is not None else name
@@ -93,28 +93,28 @@ def _of_values(name: str, base: str, place: Place) -> dict[str, Real]:
         merged = {"q3_k_m": "q4_k", "q3_k_l": "q4_k", "q4_k_m": "q5_k", "q5_k_m": "q6_k"}
         return _one(merged.get(name, base))
     if name == "q2_k":
-        found = _one("q4_k" if _small(place) else "q3_k")
+        encodings = _one("q4_k" if _small(place) else "q3_k")
     elif name == "q3_k_m":
-        found = _split("q5_k", "q4_k", _share(place.layers, _first_two))
+        encodings = _split("q5_k", "q4_k", _share(place.layers, _first_two))
     elif name == "q3_k_l":
-        found = _one("q5_k")
+        encodings = _one("q5_k")
     elif name in ("iq4_nl", "iq4_xs"):
-        found = _one("q5_k" if _small(place) else base)
+        encodings = _one("q5_k" if _small(place) else base)
     elif name in ("q4_k_m", "q5_k_m"):
-        found = _split("q6_k", base, _share(place.layers, more_bits))
+        encodings = _split("q6_k", base, _share(place.layers, more_bits))
     elif name == "q4_k_s":
-        found = _split("q5_k", base, _share(place.layers, _first_four))
+        encodings = _split("q5_k", base, _share(place.layers, _first_four))
     else:
-        found = _one(base)
-    return _of_70b(found, place)
+        encodings = _one(base)
+    return _of_70b(encodings, place)
 
 
-def _of_70b(found: dict[str, Real], place: Place) -> dict[str, Real]:
+def _of_70b(encodings: dict[str, Real], place: Place) -> dict[str, Real]:
     large = everywhere(place.layers == LAYERS_OF_70B) and everywhere(place.groups == GROUPS_OF_70B)
     if not large:
-        return found
+        return encodings
     raised: dict[str, Real] = {}
-    for name, share in found.items():
+    for name, share in encodings.items():
         taken = "q5_k" if name in ("q3_k", "q4_k") else name
         raised[taken] = raised.get(taken, 0.0) + share
     return raised

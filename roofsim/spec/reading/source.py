@@ -54,8 +54,8 @@ class Document:
             return make()
         if key not in self.made:
             self.made[key] = make()
-        found: T = self.made[key]
-        return found
+        made: T = self.made[key]
+        return made
 
     def named(self, name: str) -> Document:
         """Return a mapping with a name, where it has none of its own."""
@@ -65,9 +65,9 @@ class Document:
     def place(self, path: Path_) -> Place:
         """Return where the deepest known part of a path stands."""
         for length in range(len(path), -1, -1):
-            found = self.places.get(path[:length])
-            if found is not None:
-                return found
+            place = self.places.get(path[:length])
+            if place is not None:
+                return place
         return Place(self.source)
 
     def states(self, *path: str) -> bool:

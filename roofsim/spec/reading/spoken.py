@@ -43,8 +43,8 @@ def count(value: Any) -> Any:
     >>> count("2k"), count("4,096"), count(1e9), count("1.5k"), count("four")
     (2048, 4096, 1000000000, 1536, 'four')
     """
-    found = read_count(value) if isinstance(value, str) else None
-    return whole(value) if found is None else whole(found)
+    number = read_count(value) if isinstance(value, str) else None
+    return whole(value) if number is None else whole(number)
 
 
 def _counts(**limits: int) -> Any:
@@ -59,6 +59,9 @@ def _counts(**limits: int) -> Any:
 Positive = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**12), _counts(gt=0, le=10**12)]
 #: The same, where there may be none.
 NonNegative = Annotated[int, BeforeValidator(count), Field(ge=0, le=10**12), _counts(ge=0, le=10**12)]
+
+#: A setting of a server: requests, slots, tokens of a step.
+Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
 
 
 def _word(words: dict[str, str]) -> BeforeValidator:

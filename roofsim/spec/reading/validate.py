@@ -33,8 +33,8 @@ def validate(schema: type[M], document: Document, *, prefix: str = "", si: bool 
 
 def _checked(schema: type[M], document: Document, prefix: str, *, si: bool) -> M:
     if not isinstance(document.data, dict):
-        found = type(document.data).__name__
-        raise SpecError(Problem(f"expected a mapping of keys to values; got {found}", document.place(()), prefix))
+        given = type(document.data).__name__
+        raise SpecError(Problem(f"expected a mapping of keys to values; got {given}", document.place(()), prefix))
     try:
         return accepted(schema, document.data, {SI: si})  # type: ignore[no-any-return]
     except UnsureError:
@@ -175,18 +175,18 @@ def keys_at(schema: type[BaseModel], path: Path_) -> list[str]:
 def field_at(schema: type[BaseModel], path: Path_) -> FieldInfo | None:
     """Return the field of a schema that a path names, of an entry of a free mapping one of its type; None if there is none."""
     at: Any = schema
-    found: FieldInfo | None = None
+    field: FieldInfo | None = None
     for part in path:
         models = [model for model in _models_of(at) if part in model.model_fields]
         if models:
-            found = models[0].model_fields[str(part)]
-            at = found.annotation
-        elif found is not None and typing.get_origin(at) is dict:
+            field = models[0].model_fields[str(part)]
+            at = field.annotation
+        elif field is not None and typing.get_origin(at) is dict:
             at = typing.get_args(at)[1]
-            found = FieldInfo.from_annotation(at)
+            field = FieldInfo.from_annotation(at)
         else:
             return None
-    return found
+    return field
 
 
 def _models_of(annotation: Any) -> list[type[BaseModel]]:

@@ -7,15 +7,16 @@ from typing import Annotated, Final, Literal, Self
 from roofsim.errors import did_you_mean
 from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
 from roofsim.spec.model.base import Rate
+from roofsim.spec.model.layer_names import layers_called
 
-#: What a linear layer can be called, and the names that the transformers library gives it.
+#: What a linear layer can be called, beside the names that the transformers library gives it.
 TARGETS: Final = ("query", "key", "value", "output", "gate", "up", "down")
-_LIBRARY_NAMES: Final = {
-    "q_proj": ("query",), "k_proj": ("key",), "v_proj": ("value",), "o_proj": ("output",), "out_proj": ("output",),
-    "gate_proj": ("gate",), "up_proj": ("up",), "down_proj": ("down",), "query_key_value": ("query", "key", "value"),
-    "qkv_proj": ("query", "key", "value"), "c_attn": ("query", "key", "value"), "gate_up_proj": ("gate", "up"),
-    "gate_up": ("gate", "up"),
-}  # fmt: skip
+#: Matrices that stand for several of these, whether a model has them merged or apart.
+_MERGED: Final = {"query_key_value": ("query", "key", "value"), "gate_up": ("gate", "up")}
+_LIBRARY_NAMES: Final = _MERGED | {
+    name: tuple(part for layer in layers for part in _MERGED.get(layer, (layer,)))
+    for name, layers in layers_called().items()
+}
 #: Words for several layers at once. ``all-linear``: every linear layer but the head, as peft understands it.
 _GROUPS: Final = {"attention": ("query", "key", "value", "output"), "mlp": ("gate", "up", "down")}
 ALL_LINEAR: Final = "all-linear"
@@ -36,7 +37,8 @@ class Adapter(BaseModel):
     targets: str | tuple[str, ...] = Field(
         default=ALL_LINEAR,
         description="Layers with an adapter: a list of query, key, value, output, gate, up, down, or attention, mlp, "
-        "all-linear. Part of a fused projection: one adapter padded with zeros, as microsoft/LoRA's MergedLinear.",
+        "all-linear, or names of the transformers library (q_proj, c_attn, fc1). Part of a fused projection: one adapter "
+        "padded with zeros, as microsoft/LoRA's MergedLinear.",
     )
     dropout: Rate = Field(default=0.05, description="Rate of the dropout before each adapter.")
     base: Literal["nf4", "int8", "none"] | None = Field(
@@ -101,7 +103,7 @@ class Adapter(BaseModel):
         words = (self.targets,) if isinstance(self.targets, str) else self.targets
         if ALL_LINEAR in words:
             return None
-        found: set[str] = set()
+        names: set[str] = set()
         for word in words:
-            found.update(_GROUPS.get(word) or _LIBRARY_NAMES.get(word) or (word,))
-        return frozenset(found)
+            names.update(_GROUPS.get(word) or _LIBRARY_NAMES.get(word) or (word,))
+        return frozenset(names)

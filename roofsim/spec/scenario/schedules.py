@@ -28,8 +28,8 @@ class ScheduleRules(Protocol):
     source: str
     virtual_stages: tuple[int, int | None]
 
-    def with_virtual_stages(self, virtual: Real) -> ScheduleRules:
-        """Return the schedule that runs with so many chunks per stage."""
+    def runs_as(self, virtual: Real) -> str:
+        """Return the name of the schedule that runs with so many chunks per stage."""
 
     def layer_unit(self, stages: int, virtual: int) -> int:
         """Return what the number of layers must be a multiple of."""
@@ -40,7 +40,9 @@ class ScheduleRules(Protocol):
 
 def load_schedule(name: str, virtual: Real = 1.0) -> ScheduleRules:
     """Return the schedule that runs under a name with so many chunks of layers per stage; raises as `schedule_of` does."""
-    return schedule_of(name).with_virtual_stages(virtual)
+    schedule = schedule_of(name)
+    runs = schedule.runs_as(virtual)
+    return schedule if runs == schedule.name else schedule_of(runs)
 
 
 def schedule_of(name: str) -> ScheduleRules:
@@ -66,9 +68,9 @@ def schedule_of(name: str) -> ScheduleRules:
     return schedule
 
 
-def _as_schedule(found: Any) -> ScheduleRules | None:
+def _as_schedule(value: Any) -> ScheduleRules | None:
     base = importlib.import_module("roofsim.schedule.pipeline.protocol").PipelineSchedule
-    return cast("ScheduleRules", found()) if isinstance(found, type) and issubclass(found, base) else None
+    return cast("ScheduleRules", value()) if isinstance(value, type) and issubclass(value, base) else None
 
 
 def known(name: str) -> str:
@@ -95,7 +97,7 @@ def taking(virtual: int) -> list[str]:
     return [name for name in SCHEDULES if takes(load_schedule(name, virtual), virtual, name)]
 
 
-def takes(schedule: ScheduleRules, virtual: int, name: str | None = None) -> bool:
-    """Tell whether a schedule, and one of this name, takes so many chunks of layers per stage."""
+def takes(schedule: ScheduleRules, virtual: Any, name: str | None = None) -> Any:
+    """Tell whether a schedule, and one of this name, takes so many chunks of layers per stage; elementwise for arrays."""
     least, most = schedule.virtual_stages
-    return name in (None, schedule.name) and least <= virtual and (most is None or virtual <= most)
+    return (name in (None, schedule.name)) & (virtual >= least) & (most is None or virtual <= most)

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
-from roofsim.spec.reading.spoken import count
+from roofsim.spec.reading.spoken import Count, count
 from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter
-from roofsim.spec.scenario.serving_words import Count, Share, Words
+from roofsim.spec.scenario.serving_words import Share, Words
 
 
 class _Strict(BaseModel):

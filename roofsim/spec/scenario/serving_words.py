@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
+from roofsim.schema.base import BaseModel, ConfigDict, Field
 from roofsim.spec.reading.quantity import Bytes
-from roofsim.spec.reading.spoken import count
+from roofsim.spec.reading.spoken import Count
 
-Count = Annotated[int, BeforeValidator(count), Field(gt=0, le=10**9)]
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from roofsim.spec import usual
 from roofsim.spec.engine.choice import EngineChoice
+from roofsim.spec.engine.ranks import ContextCommunication
 from roofsim.spec.model.base import Rate
 from roofsim.spec.precision.roles import NAMES, PrecisionRoles
 from roofsim.spec.reading.quantity import Duration
@@ -248,10 +249,6 @@ class ShardedOver(_Strict):
     """Full sharding over fewer ranks than there are (hybrid sharding)."""
 
     full: Positive = Field(description="Ranks that share one copy.")
-
-
-#: How ranks of a context group exchange keys and values.
-ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
 
 
 class Parallel(_Strict):

@@ -94,17 +94,17 @@ class Card:
         The scenario's system stays where it holds such cards; a factor on a number that the scenario overrides as well
         is one on the scenario's value.
         """
-        found = with_override(document, "hardware.gpu", self.gpu, self.text)
+        changed = with_override(document, "hardware.gpu", self.gpu, self.text)
         if self.gpus is not None:
-            found = with_override(found, "hardware.gpus", self.gpus, self.text)
+            changed = with_override(changed, "hardware.gpus", self.gpus, self.text)
         if self.kind == "system":
-            found = with_override(found, "hardware.system", self.name, self.text)
+            changed = with_override(changed, "hardware.system", self.name, self.text)
         elif _of_another_card(document, self.gpu):
-            found = with_override(found, "hardware.system", None, self.text)
+            changed = with_override(changed, "hardware.system", None, self.text)
         earlier = _earlier_override(document)
         for path, value in self.override:
-            found = _overridden(found, path, _on_top(earlier.get(path), value), self)
-        return found
+            changed = _overridden(changed, path, _on_top(earlier.get(path), value), self)
+        return changed
 
 
 def _earlier_override(document: Document) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def read_cards(texts: str | Iterable[str], origin: str = "cards") -> list[Card]:
     >>> [card.label() for card in read_cards("a100, 2x(dgx-h100), 4xl40s{memory.bandwidth=+10%}")]
     ['a100-sxm4-80gb', '2x(dgx-h100)', '4xl40s{memory.bandwidth=+10%}']
     """
-    found: list[Card] = []
+    cards: list[Card] = []
     for text in texts if isinstance(texts, Iterable) and not isinstance(texts, str) else [texts]:
         if not isinstance(text, str):
             raise SpecError(Problem(f"expected a card such as {_EXAMPLES}; got {text!r}", Place(origin)))
-        found += _Reader(text, origin).cards()
-    return found
+        cards += _Reader(text, origin).cards()
+    return cards
 
 
 class _Reader:
@@ -173,12 +173,12 @@ class _Reader:
         self.at = 0
 
     def cards(self) -> list[Card]:
-        found: list[Card] = []
+        cards: list[Card] = []
         while True:
             self._skip(", \t\n")
             if self.at >= len(self.text):
-                return found
-            found.append(self._card())
+                return cards
+            cards.append(self._card())
             self._skip(" \t\n")
             if self.at < len(self.text) and self.text[self.at] != ",":
                 raise self._fault(
@@ -233,27 +233,27 @@ class _Reader:
         if opened is not None:
             self._skip(" \t\n")
             self._expect(")", opened)
-        found = _known(given)
-        if found is None:
+        known = _known(given)
+        if known is None:
             raise self._unknown(given, start)
-        return found
+        return known
 
     def _override(self, kind: Literal["gpu", "system"]) -> tuple[tuple[tuple[str, Any], ...], dict[str, Place]]:
         opened = self.at
         self.at += 1
-        found: dict[str, Any] = {}
+        overrides: dict[str, Any] = {}
         places: dict[str, Place] = {}
         while True:
             self._skip(" \t\n")
             start = self.at
             path, value = self._setting(opened)
             full = self._path(path, kind, start)
-            if full in found:
+            if full in overrides:
                 raise self._fault(f"{path!r} is set twice", start)
-            found[full], places[full] = value, self._place(start)
+            overrides[full], places[full] = value, self._place(start)
             if self.text[self.at] == "}":
                 self.at += 1
-                return tuple(found.items()), places
+                return tuple(overrides.items()), places
             self.at += 1
 
     def _setting(self, opened: int) -> tuple[str, Any]:

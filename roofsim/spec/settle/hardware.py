@@ -83,40 +83,40 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     if not isinstance(choice.gpu, str) or figures:
         _refuse_sparse_peaks(gpu, architecture, scenario)
     box = _box_of(gpu) if boxed else None
-    found = Hardware(
+    hardware = Hardware(
         gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed),
         places=max(system.gpus_per_node, 0 if box is None else box.gpus_per_node),
     )  # fmt: skip
-    return found if choice.calibration is None else _calibrated(found, choice.calibration, scenario)
+    return hardware if choice.calibration is None else _calibrated(hardware, choice.calibration, scenario)
 
 
-def _calibrated(found: Hardware, given: str, scenario: Document) -> Hardware:
+def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
     """Put measured constants of the card in the place of the shipped ones."""
     place = scenario.place(("hardware", "calibration"))
     path = overlay_path(given, scenario)
     if path is None:
         raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
-    if overlay.gpu != found.gpu.name:
+    if overlay.gpu != hardware.gpu.name:
         raise SpecError(
-            Problem(f"{given} was measured on {overlay.gpu}, not on {found.gpu.name}", place, "hardware.calibration")
+            Problem(f"{given} was measured on {overlay.gpu}, not on {hardware.gpu.name}", place, "hardware.calibration")
         )
-    gpus = found.constants.gpus | {overlay.gpu: overlay.deviation}
+    gpus = hardware.constants.gpus | {overlay.gpu: overlay.deviation}
     try:
-        physics = found.constants.physics.with_values(overlay.physics)
+        physics = hardware.constants.physics.with_values(overlay.physics)
     except ValueError as error:
         raise SpecError(Problem(str(error), place, "hardware.calibration")) from error
-    architecture, host = found.architecture, found.system.host
+    architecture, host = hardware.architecture, hardware.system.host
     if overlay.kernel_floor is not None:
         architecture = architecture.model_copy(update={"kernel_floor": overlay.kernel_floor})
     if overlay.issue_factor is not None:
         host = host.model_copy(update={"issue_factor": overlay.issue_factor})
     return replace(
-        found,
-        constants=found.constants.model_copy(update={"gpus": gpus, "physics": physics}),
+        hardware,
+        constants=hardware.constants.model_copy(update={"gpus": gpus, "physics": physics}),
         architecture=architecture,
-        system=found.system.model_copy(update={"host": host}),
-        origins=((f"constants of {found.gpu.name}", f"file {path}"),),
+        system=hardware.system.model_copy(update={"host": host}),
+        origins=((f"constants of {hardware.gpu.name}", f"file {path}"),),
     )
 
 
@@ -127,11 +127,11 @@ def overlay_path(given: str, scenario: Document) -> Path | None:
 
 
 def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[tuple[tuple[str, ...], Any, Place]]]:
-    found: dict[str, list[tuple[tuple[str, ...], Any, Place]]] = {"gpu": [], "system": []}
+    overrides: dict[str, list[tuple[tuple[str, ...], Any, Place]]] = {"gpu": [], "system": []}
     for key, value in flat_override(override):
         head, *rest = key.split(".")
         place = scenario.place(("hardware", "override", key))
-        if head not in found or not rest:
+        if head not in overrides or not rest:
             raise SpecError(
                 Problem(
                     f"cannot override {key!r}",
@@ -142,8 +142,8 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
             )
         if rest[0] in _FIXED:
             raise SpecError(Problem(f"{key} is not a quantity that can be overridden", place, "hardware.override"))
-        found[head].append((tuple(rest), value, place))
-    return found
+        overrides[head].append((tuple(rest), value, place))
+    return overrides
 
 
 def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Document:
@@ -221,9 +221,9 @@ def _system_document(
     if given is None:
         what = "the usual one" if name == gpu.usual_system else "the usual one for several"
         assumed.append(f"system: {name}, {what} of {gpu.name}{_over(name) if name == gpu.usual_box else ''}")
-    found = catalog.resolve_name("system", name, place, "hardware.system")
-    assumed += chosen("system", name, found)
-    return catalog.load("system", found)
+    full_name = catalog.resolve_name("system", name, place, "hardware.system")
+    assumed += chosen("system", name, full_name)
+    return catalog.load("system", full_name)
 
 
 def _over(name: str) -> str:
@@ -282,11 +282,11 @@ def _refuse_sparse_peaks(gpu: Gpu, architecture: Architecture, scenario: Documen
         rate = gpu.flops_per_clock(dtype)
         if rate is None or rate <= SPARSE_SUSPICION * dense_rate:
             continue
-        found, dense = gpu.peak[dtype], gpu.peak[dtype] * dense_rate / rate
+        stated, dense = gpu.peak[dtype], gpu.peak[dtype] * dense_rate / rate
         clock = humanize(gpu.clock.boost, "Hz", 4)
         raise SpecError(
             Problem(
-                f"{humanize(found, 'FLOP/s', 4)} is {rate / dense_rate:.1f} times what {gpu.compute_units} "
+                f"{humanize(stated, 'FLOP/s', 4)} is {rate / dense_rate:.1f} times what {gpu.compute_units} "
                 f"{architecture.name} units do at {clock}",
                 scenario.place(("hardware", "gpu", "peak", dtype)),
                 f"hardware.gpu.peak.{dtype}",
@@ -308,10 +308,10 @@ def flat_override(mapping: dict[str, Any], prefix: str = "") -> list[tuple[str, 
 
 def leaves(data: dict[str, Any], path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
     """Return every value of nested mappings with the path of its keys."""
-    found: list[tuple[tuple[str, ...], Any]] = []
+    values: list[tuple[tuple[str, ...], Any]] = []
     for key, value in data.items():
         if isinstance(value, dict):
-            found += leaves(value, (*path, key))
+            values += leaves(value, (*path, key))
         else:
-            found.append(((*path, key), value))
-    return found
+            values.append(((*path, key), value))
+    return values

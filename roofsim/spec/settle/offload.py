@@ -28,8 +28,8 @@ DESKTOP_MEMORY: Final = parse("51.2 GB/s", "B/s")
 
 def places(offload: Offload) -> dict[str, str]:
     """Return where each part lies that is not on the device."""
-    found = {name: getattr(offload, name) for name in PARTS} | {"parameters": offload.parameters_at}
-    return {name: place for name, place in found.items() if place != "none"}
+    place_of = {name: getattr(offload, name) for name in PARTS} | {"parameters": offload.parameters_at}
+    return {name: place for name, place in place_of.items() if place != "none"}
 
 
 def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real) -> Real:
@@ -84,7 +84,8 @@ def check_offload(
     if refusal is not None:
         part, message, hint = refusal
         path = ("parallel", "offload", part)
-        raise SpecError(Problem(message, document.place(path), ".".join(path), hint))
+        code = f"offload-{part.replace('_', '-')}"
+        raise SpecError(Problem(message, document.place(path), ".".join(path), hint, code))
 
 
 def _part(offload: Offload, workload: Workload, model: ModelSpec) -> tuple[str, str, str] | None:

@@ -7,19 +7,15 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError
 from roofsim.records import replace
 from roofsim.spec.precision.formats import weight_format
-from roofsim.spec.precision.roles import (
-    PATH,
-    Precision,
-    PrecisionRoles,
+from roofsim.spec.precision.roles import PATH, Precision, PrecisionRoles, known_precision, unknown_precision
+from roofsim.spec.precision.stored_weights import StoredWeights
+from roofsim.spec.settle.precision_roles import (
     Stack,
     formatted_precision,
-    known_precision,
     named_precision,
     no_arithmetic,
     resolve_precision,
-    unknown_precision,
 )
-from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.settle.stored_formats import check_loads
 
 if TYPE_CHECKING:
@@ -45,26 +41,26 @@ def choose_precision(
     }  # fmt: skip
     try:
         if stored is not None and workload.phase != "train" and (wanted is None or _names_its_own(wanted, stored)):
-            found = stored_precision(stored, **recipe)
+            precision = stored_precision(stored, **recipe)
         elif isinstance(wanted, PrecisionRoles) and wanted.name is not None:
-            found = restored_precision(wanted, stored, stack)
+            precision = restored_precision(wanted, stored, stack)
         else:
             chosen = wanted or next((name for name in ("bf16", "fp16") if name in gpu.peak), "fp32")
-            found = resolve_precision(chosen, **recipe)
+            precision = resolve_precision(chosen, **recipe)
     except SpecError as error:
         problem = error.problems[0]
         place = document.place(tuple(problem.path.split(".")))
         raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
-    notes = _notes(workload, stored, found)
+    notes = _notes(workload, stored, precision)
     assumed, warnings = ([], notes) if wanted else (notes, [])
-    asked = wanted if isinstance(wanted, str) else found.parameters
+    asked = wanted if isinstance(wanted, str) else precision.parameters
     if asked in engine.precision.weight_formats:
         assumed = [*assumed, f"precision {asked}: {engine.precision.weight_formats[asked]}, as {engine.name} has it"]
-    if found.weights is not None and workload.phase != "train":
-        family = None if found.stored is None else found.stored.family
+    if precision.weights is not None and workload.phase != "train":
+        family = None if precision.stored is None else precision.stored.family
         place = document.place(("workload", "precision"))
-        warnings = [*warnings, *check_loads(engine, found.weights, gpu.architecture, place, family)]
-    return found, [*assumed, *found.notes], warnings
+        warnings = [*warnings, *check_loads(engine, precision.weights, gpu.architecture, place, family)]
+    return precision, [*assumed, *precision.notes], warnings
 
 
 def _names_its_own(wanted: str | PrecisionRoles, stored: StoredWeights) -> bool:
@@ -95,14 +91,14 @@ def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, 
     if stored.unread:
         hint = "State the precision that is nearest to it: --precision int4, int8, fp8, nf4 ... or 16 bits (bf16)."
         raise SpecError(Problem(stored.unread, path=PATH, hint=hint))
-    found = stored.weight_format()
-    usual = stack.sixteen if found is not None else "bf16"  # engines load files of 32 bits in 16
+    stored_format = stored.weight_format()
+    usual = stack.sixteen if stored_format is not None else "bf16"  # engines load files of 32 bits in 16
     stack = replace(stack, sixteen=usual if stored.dtype in (None, "fp32") else str(stored.dtype))
-    if found is None:
+    if stored_format is None:
         return named_precision(stack.wide(), recipe, gradient_type, stack)
-    given = formatted_precision(found.name, found, recipe, gradient_type, stack)
+    given = formatted_precision(stored_format.name, stored_format, recipe, gradient_type, stack)
     cache = given.key_value_cache if stored.key_value_cache is None else stored.key_value_cache
-    return replace(given, stored=found, key_value_cache=cache)
+    return replace(given, stored=stored_format, key_value_cache=cache)
 
 
 def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Stack) -> Precision:
@@ -128,23 +124,23 @@ def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, sta
     )  # fmt: skip
 
 
-def _notes(workload: Workload, stored: StoredWeights | None, found: Precision) -> list[str]:
+def _notes(workload: Workload, stored: StoredWeights | None, precision: Precision) -> list[str]:
     """Say which precision was taken where none is stated, and where the checkpoint's own was not taken."""
     phase, wanted = workload.phase, workload.precision
     if wanted is not None:
-        if stored is None or not (stored.bits or stored.unread) or phase == "train" or found.stored is not None:
+        if stored is None or not (stored.bits or stored.unread) or phase == "train" or precision.stored is not None:
             return []
         own = stored.label
-        if own not in (wanted, found.weights):
-            return [f"precision {found.name} as stated, instead of the checkpoint's own {own}"]
-        leaves = f"precision {found.name} as stated, in every linear layer; the checkpoint's own {own}, which is the default, "
+        if own not in (wanted, precision.weights):
+            return [f"precision {precision.name} as stated, instead of the checkpoint's own {own}"]
+        leaves = f"precision {precision.name} as stated, in every linear layer; the checkpoint's own {own}, which is the default, "
         return [f"{leaves}leaves some of them in {stored.dtype or '16 bits'}"] if stored.only or stored.wide else []
     if stored is None or stored == StoredWeights():
-        return [f"precision: {found.name}"]
+        return [f"precision: {precision.name}"]
     own = stored.label
     if phase == "train" and (stored.bits is not None or stored.unread):
         why = f"training updates no {own} weights, the checkpoint is expanded first"
         if workload.adapter is not None:
             why = f"the frozen base is not kept as {own}, the checkpoint is expanded first (qlora stores it as nf4 or int8)"
-        return [f"precision: {found.name}; {why}"]
-    return [f"precision: {found.name}" + ("" if found.name == own else f"; the checkpoint's own type is {own}")]
+        return [f"precision: {precision.name}; {why}"]
+    return [f"precision: {precision.name}" + ("" if precision.name == own else f"; the checkpoint's own type is {own}")]

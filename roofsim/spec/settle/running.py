@@ -68,4 +68,4 @@ def check_running(workload: Workload, reliability: Reliability, system: System, 
 
 
 def _problem(document: Document, path: tuple[str, str], message: str, hint: str) -> SpecError:
-    return SpecError(Problem(message, document.place(path), ".".join(path), hint))
+    return SpecError(Problem(message, document.place(path), ".".join(path), hint, f"run-{path[-1].replace('_', '-')}"))

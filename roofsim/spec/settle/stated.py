@@ -38,10 +38,10 @@ def unstated(scenario: Scenario, document: Document) -> list[str]:
         ("parallel", "schedule"): (parallel.schedule, trains and parallel.pipeline > 1),
         ("parallel", "expert_imbalance"): ("1, every expert gets as many tokens", parallel.expert > 1),
     }
-    found = [
+    notes = [
         f"{path[-1]}: {value}" for path, (value, matters) in used.items() if matters and not document.states(*path)
     ]
-    return found + _of_adapters(workload, document)
+    return notes + _of_adapters(workload, document)
 
 
 def _of_adapters(workload: Workload, document: Document) -> list[str]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 from roofsim.numeric import Real, minimum
 from roofsim.schedule.pipeline.forms import alternating
 from roofsim.schedule.pipeline.one_forward_one_backward import OneForwardOneBackward
-from roofsim.schedule.pipeline.protocol import PipelineSchedule, Work
+from roofsim.schedule.pipeline.protocol import Work
 
 
 class Eager(OneForwardOneBackward):
@@ -13,9 +13,6 @@ class Eager(OneForwardOneBackward):
     description: ClassVar[str] = "1F1B with two forward passes of warm-up per stage that follows"
     source: ClassVar[str] = "arXiv 2211.05322, section 4"
     virtual_stages: ClassVar[tuple[int, int | None]] = (1, 1)
-
-    def with_virtual_stages(self, virtual: Real) -> PipelineSchedule:
-        return self
 
     def order(self, stage: int, stages: int, micro_batches: int, virtual: int) -> list[Work]:
         passes = [(micro, 0) for micro in range(micro_batches)]

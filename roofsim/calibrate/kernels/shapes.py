@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import (
+from roofsim.calibrate.kernels.classes import (
     BANDWIDTH,
     COMPUTE,
     CONVERTED,
@@ -22,7 +22,7 @@ from roofsim.calibrate.kernel_classes import (
     on_matrix_units,
     silicon,
 )
-from roofsim.calibrate.least_squares import Columns, Parameter
+from roofsim.calibrate.kernels.least_squares import Columns, Parameter
 from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -37,7 +37,7 @@ from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, 
 from roofsim.numeric import Array
 
 if TYPE_CHECKING:
-    from roofsim.calibrate.kernel_table import Group, KernelTable
+    from roofsim.calibrate.kernels.table import Group, KernelTable
 
 Predict = Callable[[Columns], Array]
 

@@ -94,10 +94,10 @@ def fit(layout: Layout, start: Array, predict: Callable[[Columns], Array], secon
         return matrix
 
     inside = np.clip(start, low + 1e-9, high - 1e-9)
-    found = least_squares(
+    solution = least_squares(
         residuals, inside, jac=jacobian, bounds=(low, high), max_nfev=MOST_STEPS, x_scale=1.0, ftol=1e-5
     )
-    return np.asarray(found.x)
+    return np.asarray(solution.x)
 
 
 def _robust(z: Array) -> Array:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import arithmetic, generation
-from roofsim.calibrate.kernel_fit import KernelFit, class_of
-from roofsim.calibrate.kernel_table import Group, card
+from roofsim.calibrate.kernels.classes import arithmetic, generation
+from roofsim.calibrate.kernels.fit import KernelFit, class_of
+from roofsim.calibrate.kernels.table import Group, card
 from roofsim.output import save_text
 from roofsim.units import humanize
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.kernels import GroupErrors
-    from roofsim.calibrate.least_squares import Constants
+    from roofsim.calibrate.kernels.least_squares import Constants
+    from roofsim.calibrate.kernels.scores import GroupErrors
 
 #: Constants in seconds; the others are plain numbers.
 SECONDS: Final = ("floor", "block", "row", "walk", "expert")
@@ -33,34 +33,34 @@ OWN: Final = f"""\
 {ABOUT}"""
 
 
-def write_fit(path: Path, found: KernelFit, scores: Sequence[GroupErrors]) -> None:
+def write_fit(path: Path, fit: KernelFit, scores: Sequence[GroupErrors]) -> None:
     """Write the constants of a fit to a file of one's own."""
-    save_text(path, kernels_text(found, scores))
+    save_text(path, kernels_text(fit, scores))
 
 
-def kernels_text(found: KernelFit, scores: Sequence[GroupErrors], *, head: str = OWN) -> str:
+def kernels_text(fit: KernelFit, scores: Sequence[GroupErrors], *, head: str = OWN) -> str:
     """Return a fit as YAML."""
     errors = {score.group: score for score in scores}
     lines = ["measured:"]
-    for group in sorted(found.own):
-        numbers = numbers_of(found.own[group])
-        numbers["rows"] = str(found.rows[group])
+    for group in sorted(fit.own):
+        numbers = numbers_of(fit.own[group])
+        numbers["rows"] = str(fit.rows[group])
         if group in errors:
             numbers["error"] = f"{errors[group].median:.3f}"
             numbers["p90"] = f"{np.percentile(errors[group].errors, 90):.3f}"
         names = {"gpu": card(group.gpu).name, "op": group.op, "dtype": group.dtype, "engine": group.engine}
         lines.append(_entry({**names, **numbers}))
     lines.append("families:")
-    for family in sorted(found.shared):
+    for family in sorted(fit.shared):
         architecture, op, *rest = family
-        extra = {("engine" if _is_engine(name, found) else "arithmetic"): name for name in rest}
-        lines.append(_entry({"architecture": architecture, "op": op, **extra, **numbers_of(found.shared[family])}))
+        extra = {("engine" if _is_engine(name, fit) else "arithmetic"): name for name in rest}
+        lines.append(_entry({"architecture": architecture, "op": op, **extra, **numbers_of(fit.shared[family])}))
     for title, key in (
         ("architectures", lambda group: {"architecture": generation(group), **_kind(group)}),
         ("shared", _kind),
     ):
         lines.append(f"{title}:")
-        lines += [_entry({**dict(names), **numbers_of(value)}) for names, value in _medians(found, key)]
+        lines += [_entry({**dict(names), **numbers_of(value)}) for names, value in _medians(fit, key)]
     return head + "\n".join(lines) + "\n"
 
 
@@ -69,18 +69,18 @@ def _kind(group: Group) -> dict[str, str]:
 
 
 def _medians(
-    found: KernelFit, key: Callable[[Group], dict[str, str]]
+    fit: KernelFit, key: Callable[[Group], dict[str, str]]
 ) -> Iterable[tuple[tuple[tuple[str, str], ...], Constants]]:
     """Return medians of all constants over the groups with the same key."""
     gathered: dict[tuple[tuple[str, str], ...], list[Constants]] = {}
-    for group in sorted(found.own):
-        constants = found.constants(class_of(group.op), group)
+    for group in sorted(fit.own):
+        constants = fit.constants(class_of(group.op), group)
         gathered.setdefault(tuple(key(group).items()), []).append(constants)
     return [(names, median_of(sets, tuple(sets[0]))) for names, sets in sorted(gathered.items())]
 
 
-def _is_engine(name: str, found: KernelFit) -> bool:
-    return any(group.engine == name for group in found.own)
+def _is_engine(name: str, fit: KernelFit) -> bool:
+    return any(group.engine == name for group in fit.own)
 
 
 def numbers_of(constants: Constants) -> dict[str, str]:

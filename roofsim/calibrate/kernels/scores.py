@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.calibrate.kernel_fit import (
+from roofsim.calibrate.kernels.fit import (
     KernelFit,
     fit_kernels,
     fitted_constants,
@@ -15,8 +15,8 @@ from roofsim.calibrate.kernel_fit import (
     predict,
     usable,
 )
-from roofsim.calibrate.kernel_shapes import CLASSES
-from roofsim.calibrate.kernel_table import Group, KernelTable, kernel_table, read_rows
+from roofsim.calibrate.kernels.shapes import CLASSES
+from roofsim.calibrate.kernels.table import Group, KernelTable, kernel_table, read_rows
 from roofsim.errors import Place, Problem, SpecError
 from roofsim.records import dataclass
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from roofsim.calibrate.kernel_classes import KernelClass
+    from roofsim.calibrate.kernels.classes import KernelClass
     from roofsim.numeric import Array
 
 Mask = np.ndarray[Any, np.dtype[np.bool_]]
@@ -94,22 +94,22 @@ def load_kernels(path: Path) -> tuple[KernelTable, int]:
     return covered, len(table) - len(covered)
 
 
-def fit_scores(table: KernelTable, found: KernelFit) -> list[GroupErrors]:
+def fit_scores(table: KernelTable, fit: KernelFit) -> list[GroupErrors]:
     """Return the errors on the rows of a table with constants of its own groups."""
-    return errors_by_group(table, partial(_predict_fitted, found=found))
+    return errors_by_group(table, partial(_predict_fitted, fit=fit))
 
 
-def _predict_fitted(table: KernelTable, kernel: KernelClass, found: KernelFit) -> Array:
-    return predict(table, kernel, fitted_constants(table, kernel, found))
+def _predict_fitted(table: KernelTable, kernel: KernelClass, fit: KernelFit) -> Array:
+    return predict(table, kernel, fitted_constants(table, kernel, fit))
 
 
 def held_out(table: KernelTable) -> tuple[KernelFit, list[GroupErrors]]:
     """Fit one half of the rows and return the errors on the other."""
     fitted = halves(table, ideal_seconds(table))
-    found = fit_kernels(table.select(fitted))
+    fit = fit_kernels(table.select(fitted))
     rest = table.select(~fitted)
-    known = rows_of(rest, lambda group: group in found.own)
-    return found, fit_scores(rest.select(known), found)
+    known = rows_of(rest, lambda group: group in fit.own)
+    return fit, fit_scores(rest.select(known), fit)
 
 
 def report(scores: Sequence[GroupErrors], *, groups: bool = False) -> list[str]:

@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import json
-from importlib import resources
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -167,22 +167,13 @@ def _other(text: str, source: str, line: int) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def card(label: str) -> Gpu:
-    """Return the catalog entry of a label in the tables of measurements."""
-    return _Cards.find(label)
+@cache
+def card(name: str) -> Gpu:
+    """Return the catalog entry of a card in a table.
 
-
-class _Cards:
-    """The cards met so far, and what their labels stand for."""
-
-    known: Final[dict[str, Gpu]] = {}
-    names: Final[dict[str, str]] = {}
-
-    @classmethod
-    def find(cls, label: str) -> Gpu:
-        if not cls.names:
-            with resources.files("roofsim.calibrate").joinpath("gpu_names.csv").open(encoding="utf-8") as file:
-                cls.names.update({row["label"]: row["gpu"] for row in csv.DictReader(file)})
-        if label not in cls.known:
-            cls.known[label] = validate(Gpu, catalog.load("gpu", cls.names.get(label, label)))
-        return cls.known[label]
+    Raises
+    ------
+    UnknownNameError
+        For a name that the catalog does not have.
+    """
+    return validate(Gpu, catalog.load("gpu", name))

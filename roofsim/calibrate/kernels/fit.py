@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.calibrate.kernel_classes import (
+from roofsim.calibrate.kernels.classes import (
     ITEMSIZES,
     KernelClass,
     arithmetic,
@@ -16,9 +16,9 @@ from roofsim.calibrate.kernel_classes import (
     power_cap,
     units_per_bandwidth,
 )
-from roofsim.calibrate.kernel_shapes import CLASSES
-from roofsim.calibrate.kernel_table import Group, KernelTable, card
-from roofsim.calibrate.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.calibrate.kernels.shapes import CLASSES
+from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Family = tuple[str, ...]
 
 UNKNOWN_YEAR: Final = 2020
-#: What counts as much as a doubling of matrix units when donors are sought (`python -m roofsim.calibrate.kernels --transfer`:
+#: What counts as much as a doubling of matrix units when donors are sought (`evidence score kernels --transfer`:
 #: two, three and four do alike; none makes L40S and RTX PRO 6000 twice as far off).
 YEARS_A_DOUBLING: Final = 3.0
 #: Highest carried speed of a cache against memory: that of the kernel classes.
@@ -169,12 +169,12 @@ def _column(table: KernelTable, constants: dict[Group, Constants], name: str) ->
     return table.per_row(lambda group: constants[group][name])
 
 
-def fitted_constants(table: KernelTable, kernel: KernelClass, found: KernelFit) -> dict[Group, Constants]:
+def fitted_constants(table: KernelTable, kernel: KernelClass, fit: KernelFit) -> dict[Group, Constants]:
     """Return the constants of every group that occurs in a table."""
-    return {table.groups[i]: found.constants(kernel, table.groups[i]) for i in np.unique(table.group)}
+    return {table.groups[i]: fit.constants(kernel, table.groups[i]) for i in np.unique(table.group)}
 
 
-def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]:
+def lend(group: Group, kernel: KernelClass, fit: KernelFit) -> list[Constants]:
     """Return the constants of the groups nearest to one that was not measured, each a full set.
 
     Donors are measured groups of the same operation on cards of the same vendor, whose runtime sets the launch cost (any
@@ -182,7 +182,7 @@ def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]
     those of the same architecture if one is measured, else of the cards least apart in kind and age (`_apart`). Compute
     shares are carried over as shares of what power sustains, the speed of caches with what compute units can ask of them.
     """
-    donors = [other for other in found.own if other.op == group.op and other.gpu != group.gpu]
+    donors = [other for other in fit.own if other.op == group.op and other.gpu != group.gpu]
     donors = [other for other in donors if card(other.gpu).vendor == card(group.gpu).vendor] or donors
     near = (
         [other for other in donors if (other.engine, other.dtype) == (group.engine, group.dtype)]
@@ -192,7 +192,7 @@ def lend(group: Group, kernel: KernelClass, found: KernelFit) -> list[Constants]
     lent = []
     matrix = any(parameter.name == "compute" for parameter in kernel.own)
     for donor in _nearest(group, near, YEARS_A_DOUBLING if matrix else 0.0):
-        constants = dict(found.constants(kernel, donor))
+        constants = dict(fit.constants(kernel, donor))
         if "compute" in constants:
             constants["compute"] *= (power_cap(group) / power_cap(donor)) ** kernel.sustained
         if "cache_speedup" in constants:
@@ -233,13 +233,13 @@ def _year(group: Group) -> int:
     return card(group.gpu).year or UNKNOWN_YEAR
 
 
-def predict_lent(table: KernelTable, kernel: KernelClass, found: KernelFit) -> Array:
+def predict_lent(table: KernelTable, kernel: KernelClass, fit: KernelFit) -> Array:
     """Return seconds from lent constants: the geometric mean over donors; NaN where nobody can lend."""
     total = np.full(len(table), np.nan)
     for i in np.unique(table.group):
         rows = table.group == i
         part = table.select(rows)
-        sets = lend(table.groups[i], kernel, found)
+        sets = lend(table.groups[i], kernel, fit)
         if sets:
             logs = [np.log(predict(part, kernel, {table.groups[i]: constants})) for constants in sets]
             total[rows] = np.exp(np.mean(logs, axis=0))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernel_table import Group, KernelTable, card
-from roofsim.calibrate.least_squares import Columns, Parameter
+from roofsim.calibrate.kernels.least_squares import Columns, Parameter
+from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.cost.device import device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
 from roofsim.errors import NoDataError

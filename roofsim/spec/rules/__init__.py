@@ -1,0 +1,1 @@
+"""What a scenario must fulfil: each rule once, as a condition on numbers that may be arrays."""

@@ -1,0 +1,140 @@
+"""Refuse experts that ranks cannot share evenly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.scenario.layout import divisors, expert_tensor_of
+
+if TYPE_CHECKING:
+    from roofsim.spec.scenario.point import Number
+
+
+def _asked(case: Case) -> Any:
+    """Tell whether the layout says anything of experts."""
+    point = case.point
+    return (point.expert > 1) | (point.expert_tensor is not None) | (point.expert_capacity is not None)
+
+
+def _served(case: Case) -> bool:
+    """Tell whether ranks beyond those of experts split each of them: what inference does without sequence parallelism."""
+    return case.workload.phase != "train" and not case.parallel.sequence
+
+
+def _width(case: Case) -> Number:
+    """Return the ranks that split each expert."""
+    return expert_tensor_of(case.point)
+
+
+def _dealt(case: Case) -> Any:
+    return (not _served(case)) & _asked(case) & ((case.point.expert > 1) | (_width(case) != case.point.tensor))
+
+
+def _ranks(case: Case) -> Number:
+    """Return the ranks of a stage."""
+    ranks = case.point.tensor * case.point.data
+    return ranks if _served(case) else ranks * case.point.context
+
+
+def _width_uneven(case: Case) -> Any:
+    size = case.traits.expert_width
+    return False if size is None or _served(case) else _asked(case) & (size % _width(case) != 0)
+
+
+def _not_even(name: str, degree: Number, what: str, size: Number) -> tuple[str, str]:
+    return f"{name} {degree} does not divide {what} {size}", f"Use one of {divisors(size)}."
+
+
+def _ranks_that_fit(case: Case) -> tuple[str, str]:
+    expert, width, ranks = case.point.expert, _width(case), _ranks(case)
+    shown = f"expert {expert}" + (f" x expert_tensor {width}" if width > 1 else "")
+    message = f"{shown} does not divide tensor x context x data = {ranks}, the ranks of a stage"
+    return message, f"Use one of {divisors(ranks)}."
+
+
+def _served_beside_tensor(case: Case) -> tuple[str, str]:
+    expert, tensor, ranks = case.point.expert, case.point.tensor, _ranks(case)
+    fits = [n for n in range(1, ranks + 1) if ranks % n == 0 and (tensor % n == 0 or n % tensor == 0)]
+    message = f"expert {expert} neither divides tensor {tensor} nor is a multiple of it"
+    return message, f"Use one of {', '.join(map(str, fits[:12]))}."
+
+
+def _left(case: Case) -> Number:
+    """Return the tensor ranks that remain to split an expert in inference."""
+    left = case.point.tensor // case.point.expert
+    return left + (left < 1)
+
+
+def _other_width(case: Case) -> Any:
+    width = case.point.expert_tensor
+    return False if width is None or not _served(case) else width != _left(case)
+
+
+EXPERTS: Final[tuple[Rule[Case], ...]] = (
+    Rule(
+        "expert-without-experts",
+        "parallel.expert",
+        lambda case: (not case.traits.experts) & _asked(case),
+        lambda _: ("the model has no experts", "Leave it out."),
+    ),
+    Rule(
+        "expert-divides-experts",
+        "parallel.expert",
+        lambda case: _asked(case) & (case.traits.experts % case.point.expert != 0),
+        lambda case: _not_even("expert", case.point.expert, "num_experts", case.traits.experts),
+    ),
+    Rule(
+        "expert-divides-ranks",
+        "parallel.expert",
+        lambda case: _served(case) & _asked(case) & (_ranks(case) % case.point.expert != 0),
+        lambda case: (
+            f"expert {case.point.expert} does not divide tensor x data = {_ranks(case)}, the ranks of a stage",
+            f"Use one of {divisors(_ranks(case))}.",
+        ),
+    ),
+    Rule(
+        "expert-beside-tensor",
+        "parallel.expert",
+        lambda case: (
+            _served(case)
+            & _asked(case)
+            & (case.point.tensor % case.point.expert != 0)
+            & (case.point.expert % case.point.tensor != 0)
+        ),
+        _served_beside_tensor,
+    ),
+    Rule(
+        "expert-tensor-left",
+        "parallel.expert_tensor",
+        _other_width,
+        lambda case: (
+            (
+                f"expert_tensor {case.point.expert_tensor}, but tensor {case.point.tensor} over expert {case.point.expert} leaves "
+                f"{_left(case)}"
+            ),
+            "Leave it out.",
+        ),
+    ),
+    Rule(
+        "expert-tensor-divides-width",
+        "parallel.expert_tensor",
+        _width_uneven,
+        lambda case: _not_even("expert_tensor", _width(case), "expert_intermediate_size", case.traits.expert_width),
+    ),
+    Rule(
+        "experts-need-sequence",
+        "parallel.expert",
+        lambda case: (not case.parallel.sequence) & _dealt(case) & (case.point.tensor > 1),
+        lambda _: (
+            "experts dealt out beside tensor parallelism need sequence: true (each tensor rank has its tokens)",
+            "Set parallel.sequence.",
+        ),
+    ),
+    Rule(
+        "expert-divides-stage",
+        "parallel.expert",
+        lambda case: _dealt(case) & (_ranks(case) % (case.point.expert * _width(case)) != 0),
+        _ranks_that_fit,
+    ),
+)

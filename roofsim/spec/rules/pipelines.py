@@ -1,0 +1,158 @@
+"""Refuse a pipeline that layers or micro batches cannot be dealt out to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.spec.model.registry import families_that
+from roofsim.spec.rules.rule import Case, Rule, where_so
+from roofsim.spec.scenario.layout import nearest
+from roofsim.spec.scenario.schedules import load_schedule
+
+if TYPE_CHECKING:
+    from roofsim.spec.scenario.point import Number
+    from roofsim.spec.scenario.schedules import ScheduleRules
+
+
+def _piped(case: Case) -> Any:
+    return case.point.pipeline > 1
+
+
+def _schedule(case: Case) -> ScheduleRules:
+    return load_schedule(case.parallel.schedule, case.point.virtual_stages)
+
+
+def _dealt_out(case: Case) -> int:
+    """Return what is dealt out beside layers: an embedding and a loss that count as one each."""
+    return case.parallel.account_for_embedding + case.parallel.account_for_loss
+
+
+def _more_than_layers(case: Case) -> tuple[str, str]:
+    pipeline, virtual, layers = case.point.pipeline, case.point.virtual_stages, case.traits.depth
+    what = f"{pipeline} x {virtual} virtual" if virtual > 1 else pipeline
+    return f"{what} stages for {layers} layers: some would have none", f"At most {layers}."
+
+
+def _layer_unit(case: Case) -> Number:
+    return _schedule(case).layer_unit(case.point.pipeline, case.point.virtual_stages)
+
+
+def _micro_batch_unit(case: Case) -> Number:
+    return _schedule(case).micro_batch_unit(case.point.pipeline, case.point.virtual_stages)
+
+
+def _rounds_broken(case: Case) -> Any:
+    trains = case.workload.phase == "train"
+    return trains and where_so(_piped(case), lambda: case.point.micro_batches % _micro_batch_unit(case) != 0)
+
+
+def _whole_rounds(case: Case) -> tuple[str, str]:
+    point, unit = case.point, _micro_batch_unit(case)
+    each = point.micro_batch_size * point.data
+    what = "pipeline = " if unit == point.pipeline else ""
+    message = (
+        f"{_schedule(case).name} stages need micro batches ({point.micro_batches}) that are a multiple of {what}{unit}"
+    )
+    return message, f"Nearest: {nearest(point.micro_batches * each, unit * each)}."
+
+
+def _empty_stage(case: Case) -> Any:
+    if case.parallel.stage_layers is not None:
+        return False
+    most = max(case.parallel.account_for_embedding, case.parallel.account_for_loss)
+    return _piped(case) & ((case.traits.depth + _dealt_out(case)) // case.point.pipeline <= most)
+
+
+def _stated(case: Case) -> tuple[int, ...] | None:
+    """Return the sizes of stages that the scenario states."""
+    return case.parallel.stage_layers
+
+
+def _sum_of_stages(case: Case) -> tuple[str, str]:
+    whole, layers = sum(_stated(case) or ()), case.traits.depth
+    message = f"stage_layers add up to {whole}, the model has {layers} layers"
+    return message, f"Change them by {layers - whole:+d} in all."
+
+
+def _stated_beside(case: Case) -> tuple[str, str]:
+    other = "virtual_stages" if case.point.virtual_stages > 1 else "account_for_embedding or account_for_loss"
+    return f"stage_layers beside {other}", "Give one of them."
+
+
+PIPELINES: Final[tuple[Rule[Case], ...]] = (
+    Rule(
+        "stage-layers-without-pipeline",
+        "parallel.stage_layers",
+        lambda case: (_stated(case) is not None) & (case.point.pipeline == 1),
+        lambda case: (
+            "stage_layers without pipeline: there is one stage",
+            f"Set pipeline: {len(_stated(case) or ())}.",
+        ),
+    ),
+    Rule(
+        "pipeline-of-family",
+        "parallel.pipeline",
+        lambda case: (not case.model.stacked) & _piped(case),
+        lambda case: (
+            f"{case.model.family} models have no single stack of layers that a pipeline could cut",
+            f"Families that do: {', '.join(families_that(lambda schema: schema.stacked))}. data and sharding work for all.",
+        ),
+    ),
+    Rule(
+        "more-stages-than-layers",
+        "parallel.pipeline",
+        lambda case: _piped(case) & (case.point.pipeline * case.point.virtual_stages > case.traits.depth),
+        _more_than_layers,
+    ),
+    Rule(
+        "layers-per-chunk",
+        "parallel.virtual_stages",
+        lambda case: where_so(_piped(case), lambda: (case.traits.depth + _dealt_out(case)) % _layer_unit(case) != 0),
+        lambda case: (
+            (
+                f"{_schedule(case).name} stages need layers ({case.traits.depth + _dealt_out(case)}) that are a multiple of "
+                f"pipeline x virtual_stages = {_layer_unit(case)}"
+            ),
+            "Leave virtual_stages out.",
+        ),
+    ),
+    Rule("micro-batches-in-rounds", "workload.global_batch_size", _rounds_broken, _whole_rounds),
+    Rule(
+        "stage-without-layers",
+        "parallel.pipeline",
+        _empty_stage,
+        lambda case: (
+            f"{case.point.pipeline} stages for {case.traits.depth} layers, embedding or loss counted as one: one would have none",
+            f"At most {(case.traits.depth + _dealt_out(case)) // 2}.",
+        ),
+    ),
+    Rule(
+        "stage-layers-beside-other",
+        "parallel.stage_layers",
+        lambda case: (
+            (_stated(case) is not None) & _piped(case) & ((_dealt_out(case) > 0) | (case.point.virtual_stages > 1))
+        ),
+        _stated_beside,
+    ),
+    Rule(
+        "stage-layers-number",
+        "parallel.stage_layers",
+        lambda case: _stated(case) is not None and _piped(case) & (case.point.pipeline != len(_stated(case) or ())),
+        lambda case: (
+            f"{len(_stated(case) or ())} numbers of layers for {case.point.pipeline} stages",
+            f"Give {case.point.pipeline} that add up to {case.traits.depth}.",
+        ),
+    ),
+    Rule(
+        "stage-layers-sum",
+        "parallel.stage_layers",
+        lambda case: _stated(case) is not None and _piped(case) & (case.traits.depth != sum(_stated(case) or ())),
+        _sum_of_stages,
+    ),
+    Rule(
+        "stage-layers-of-none",
+        "parallel.stage_layers",
+        lambda case: _stated(case) is not None and _piped(case) & (min(_stated(case) or (1,)) < 1),
+        lambda _: ("a stage without layers", "Give each at least one, or use fewer stages."),
+    ),
+)

@@ -1,0 +1,208 @@
+"""Turn the name of a precision, or a mapping of roles, into the type of every role on a card with an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim.errors import Problem, SpecError
+from roofsim.records import dataclass, replace
+from roofsim.spec.precision.formats import format_family, weight_format
+from roofsim.spec.precision.roles import PATH, TRAINING, Precision, known_precision, unknown_precision
+
+if TYPE_CHECKING:
+    from roofsim.spec.engine.state import PrecisionFacts
+    from roofsim.spec.precision.formats import WeightFormat
+    from roofsim.spec.precision.roles import PrecisionRoles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """What the card and the engine make of a name.
+
+    Attributes
+    ----------
+    phase
+        What is run.
+    gpu, arithmetic
+        The card's name and the number formats that it has a peak for; None: whatever is asked.
+    engine, facts
+        The engine's name and its types; None: nothing is stated of them.
+    sixteen
+        The 16-bit type that is computed in beside narrow weights.
+    """
+
+    phase: str = "forward"
+    gpu: str = "the card"
+    arithmetic: tuple[str, ...] | None = None
+    engine: str = ""
+    sixteen: str = "fp16"
+    facts: PrecisionFacts | None = None
+
+    def meant(self, name: str) -> str:
+        """Return the weight format that the engine means by a precision's name."""
+        return name if self.facts is None else self.facts.weight_formats.get(name, name)
+
+    def stores_only(self, stored_format: WeightFormat) -> bool:
+        """Whether the engine expands a format's weights, whatever the card multiplies in."""
+        return self.facts is not None and format_family(stored_format.name) in self.facts.stored_only
+
+    @property
+    def expands_foreign(self) -> bool:
+        """Whether the engine multiplies in 16 bits where the card lacks a format's arithmetic."""
+        return self.facts is not None and self.facts.expands_foreign_formats
+
+    def has(self, name: str) -> bool:
+        """Whether the card computes in a format."""
+        return self.arithmetic is None or name in self.arithmetic
+
+    def wide(self) -> str:
+        """Return the type of arithmetic beside narrow weights: 16 bits, where the card has them."""
+        return next((name for name in (self.sixteen, "fp16", "bf16") if self.has(name)), "fp32")
+
+
+def resolve_precision(
+    wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str, stack: Stack | None = None
+) -> Precision:
+    """Return the types that a name stands for with an engine's recipe (docs/concepts/engines.md).
+
+    >>> resolve_precision("bf16-amp", recipe="pure", gradient_type="parameters").parameters
+    'fp32'
+    >>> resolve_precision("q4_k_m", recipe="pure", gradient_type="parameters").math
+    'fp16'
+    """
+    stack = Stack() if stack is None else stack
+    if isinstance(wanted, str):
+        return named_precision(wanted, recipe, gradient_type, stack)
+    base = named_precision(wanted.compute, recipe, gradient_type, stack)
+    stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
+    if stored and wanted.parameters is not None:
+        base = _with_weights(base, wanted.compute, wanted.parameters, stack)
+    given = {
+        role: getattr(wanted, role)
+        for role in ("parameters", "gradients", "optimizer_state", "key_value_cache")
+        if getattr(wanted, role) is not None and not (stored and role == "parameters")
+    }
+    if "parameters" in given:
+        given.setdefault("gradients", given["parameters"])
+        if base.master_parameters is None:
+            given.setdefault("optimizer_state", given["parameters"])
+    # Wider parameters than arithmetic are cast where they are used, as autocast does.
+    autocast = base.autocast or (given.get("parameters") == "fp32" and base.compute in ("fp16", "bf16"))
+    master = base.master_parameters if wanted.master_parameters is None else wanted.master_parameters
+    return replace(
+        base, name="custom", autocast=autocast, **given, master_parameters=None if master == "none" else master
+    )
+
+
+def named_precision(name: str, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+    """Return the types that a name alone stands for."""
+    name = name if known_precision(name) else name.lower()
+    if not known_precision(name):
+        raise SpecError(Problem(f"unknown precision {name!r}", path=PATH, hint=unknown_precision(name)))
+    stored_format = weight_format(stack.meant(name))
+    if stored_format is not None:
+        return formatted_precision(name, stored_format, recipe, gradient_type, stack)
+    if name in ("fp32", "tf32"):
+        return _uniform(name, "fp32", name)
+    if name.endswith("-amp"):
+        low = name.removesuffix("-amp")
+        return replace(_uniform(name, "fp32", low), compute=low, autocast=True, key_value_cache=low)
+    return _with_recipe(_uniform(name, name, name), recipe, gradient_type)
+
+
+def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision:
+    if recipe == "pure":
+        return plain
+    gradients = "fp32" if gradient_type == "fp32" else plain.gradients
+    return replace(plain, master_parameters="fp32", optimizer_state="fp32", gradients=gradients)
+
+
+# -- weight formats ---------------------------------------------------------------------------------------------------
+
+
+def formatted_precision(
+    name: str, stored_format: WeightFormat, recipe: str, gradient_type: str, stack: Stack
+) -> Precision:
+    """Return a precision whose linear layers are narrow: in training the arithmetic alone, else the stored weights."""
+    trains = stack.phase == "train"
+    if trains and name not in TRAINING:
+        raise SpecError(
+            Problem(
+                f"precision {name!r} is a format of stored weights, which training cannot update",
+                path=PATH,
+                hint=f"Train in one of {', '.join(TRAINING)}, or adapters beside frozen narrow weights (workload.adapter).",
+            )
+        )
+    arithmetic = stored_format.arithmetic
+    if arithmetic is None or stack.stores_only(stored_format):
+        return _weight_only(name, stored_format, stack, ())
+    if not stack.has(arithmetic):
+        if trains or not stack.expands_foreign:
+            raise no_arithmetic(name, arithmetic, stack)
+        note = f"{stack.gpu} has no {arithmetic} arithmetic: {stack.engine} stores {name} weights and multiplies in 16 bits"
+        return _weight_only(name, stored_format, stack, (note,))
+    low = "bf16" if stack.has("bf16") else stack.wide()
+    plain = _uniform(name, low, arithmetic)
+    plain = replace(
+        plain, operands=stored_format.encoding, weights=None if trains else stored_format.name, notes=_soft(name, stack)
+    )
+    return _with_recipe(plain, recipe, gradient_type)
+
+
+def _soft(name: str, stack: Stack) -> tuple[str, ...]:
+    """Say where a card scales blocks in software."""
+    hardware = stack.has("fp4") or stack.has("fp6")
+    if name != "mxfp8" or hardware:
+        return ()
+    return (f"{stack.gpu} has no units that scale blocks of 32: mxfp8 is priced at its fp8 peak",)
+
+
+def _weight_only(name: str, stored_format: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
+    wide = stack.wide()
+    return replace(_uniform(name, wide, wide), weights=stored_format.name, notes=notes)
+
+
+def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Precision:
+    """Store the weights of a mapping in a format that its arithmetic does not share."""
+    stored_format = weight_format(stack.meant(name))
+    assert stored_format is not None
+    if stack.phase == "train":
+        raise SpecError(
+            Problem(
+                f"parameters {name!r} are a format of stored weights, which training cannot update",
+                path=f"{PATH}.parameters",
+                hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
+            )
+        )
+    if base.weights == stored_format.name:
+        return base
+    if base.operands is not None or compute.endswith("-amp"):
+        raise SpecError(
+            Problem(
+                f"compute {compute!r} with parameters {name!r} is not priced",
+                path=f"{PATH}.parameters",
+                hint=f"Weights of {name} are expanded to 16 or 32 bits: compute fp16, bf16, fp32 or tf32.",
+            )
+        )
+    return replace(base, weights=stored_format.name)
+
+
+def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
+    """Return the error of a card that lacks the number format in which a precision multiplies."""
+    has = ", ".join(stack.arithmetic or ()) or "none"
+    weights = name if weight_format(name) is not None else "int8 (or another)"
+    return SpecError(
+        Problem(
+            f"{stack.gpu} has no peak for {arithmetic} arithmetic, in which precision {name!r} multiplies; it has {has}",
+            path=PATH,
+            hint=f"Choose such a precision, state gpu.peak.{arithmetic}, or, in inference, store the weights alone: "
+            f"{{compute: {stack.wide()}, parameters: {weights}}}.",
+        )
+    )
+
+
+def _uniform(name: str, dtype: str, math: str) -> Precision:
+    return Precision(
+        name=name, compute=dtype, math=math, parameters=dtype, gradients=dtype, optimizer_state=dtype,
+        master_parameters=None, key_value_cache=dtype,
+    )  # fmt: skip
