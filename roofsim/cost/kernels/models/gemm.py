@@ -93,7 +93,7 @@ def tile_efficiency(
 
 def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Array:
     """Return the multiply-adds that the busiest compute unit has the time for, with the best tile and split."""
-    cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
+    cost, _ = _candidates(m, n, k, batch, compute_units, tiling)
     return np.asarray(cost.min(axis=-1) / _reference(tiling))
 
 
@@ -106,10 +106,10 @@ def _column(value: Real) -> Array:
     return np.asarray(value, dtype=np.float64)[..., None]
 
 
-def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array, Array]:
+def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array]:
     """Return what each tile and split (last axis) would cost.
 
-    Multiply-adds on the busiest compute unit, number of blocks, and partial sums moved, in fp32 images of C.
+    Multiply-adds on the busiest compute unit, and partial sums moved, in fp32 images of C.
     """
     m_, n_, k_, batch_, units_ = (_column(size) for size in (m, n, k, batch, units))
     blocks = batch_ * np.ceil(m_ / _HEIGHT) * np.ceil(n_ / _WIDTH) * _SPLIT
@@ -118,7 +118,7 @@ def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Til
     load = blocks / units_
     waves = np.maximum(load, 1.0) + _column(tiling.wave) * (np.ceil(load) - np.maximum(load, 1.0))
     cost = waves * (_HEIGHT * _WIDTH) * depth * (1.0 + _column(tiling.thinness) * _THINNESS)
-    return cost, blocks, np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
+    return cost, np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class GemmConstants:
     cache_reach
         Working set that still stays resident, as a share of the cache.
     fill
-        Bandwidth drawn by one block per compute unit, as a share of the whole.
+        Bandwidth drawn by one block per compute unit that reads bytes of its own, as a share of the whole.
     sharpness
         Exponent of the corner between compute and memory time; 1 adds them.
     quantise
@@ -188,13 +188,13 @@ def resident_bandwidth(traffic: Array, cache: Real, speedup: Real, reach: Real) 
 def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> tuple[Array, Array]:
     """Return the seconds of arithmetic and of traffic of each product, with the tile and split that are best together."""
     units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape)
-    cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
+    cost, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
     rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
     compute = cost / _column(rate)
     traffic = shape.traffic()
     bandwidth = silicon.bandwidth * constants.bandwidth
     bandwidth = bandwidth * resident_bandwidth(traffic, silicon.cache, constants.cache_speedup, constants.cache_reach)
-    filled = np.minimum(1.0, _column(constants.fill) * blocks / _column(units))
+    filled = np.minimum(1.0, _column(constants.fill) * _streams(shape) / _column(units))
     moved = _column(traffic) + partial * _column(shape.batch * shape.m * shape.n * 4.0)
     memory = moved / (_column(bandwidth) * filled)
     together = corner(compute, memory, _column(constants.sharpness))
@@ -203,6 +203,18 @@ def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) ->
     chosen = (np.take_along_axis(np.broadcast_to(limit, together.shape), best, axis=-1) for limit in (compute, memory))
     first, second = (limit[..., 0] for limit in chosen)
     return first, second
+
+
+def _streams(shape: GemmShape) -> Array:
+    """Return how many blocks of each tile and split (last axis) read bytes of their own.
+
+    Blocks beside each other read the same rows of A, those below each other the same columns of B: only the first fetches
+    them from memory. So a product takes no less time for a row, a column or a k more.
+    """
+    a, b = _column(shape.itemsize_a), _column(shape.itemsize_b)
+    m, n = _column(shape.m), _column(shape.n)
+    own = np.minimum(_HEIGHT, m) * a + np.minimum(_WIDTH, n) * b
+    return np.asarray(_column(shape.batch) * _SPLIT * (m * a + n * b) / own)
 
 
 def conversion_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
