@@ -93,7 +93,7 @@ def tile_efficiency(
 
 def product_cost(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Array:
     """Return the multiply-adds that the busiest compute unit has the time for, with the best tile and split."""
-    cost, _ = _candidates(m, n, k, batch, compute_units, tiling)
+    cost, _, _ = _candidates(m, n, k, batch, compute_units, tiling)
     return np.asarray(cost.min(axis=-1) / _reference(tiling))
 
 
@@ -106,10 +106,10 @@ def _column(value: Real) -> Array:
     return np.asarray(value, dtype=np.float64)[..., None]
 
 
-def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array]:
+def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Tiling) -> tuple[Array, Array, Array]:
     """Return what each tile and split (last axis) would cost.
 
-    Multiply-adds on the busiest compute unit, and partial sums moved, in fp32 images of C.
+    Multiply-adds on the busiest compute unit, number of blocks, and partial sums moved, in fp32 images of C.
     """
     m_, n_, k_, batch_, units_ = (_column(size) for size in (m, n, k, batch, units))
     blocks = batch_ * np.ceil(m_ / _HEIGHT) * np.ceil(n_ / _WIDTH) * _SPLIT
@@ -118,7 +118,7 @@ def _candidates(m: Real, n: Real, k: Real, batch: Real, units: Real, tiling: Til
     load = blocks / units_
     waves = np.maximum(load, 1.0) + _column(tiling.wave) * (np.ceil(load) - np.maximum(load, 1.0))
     cost = waves * (_HEIGHT * _WIDTH) * depth * (1.0 + _column(tiling.thinness) * _THINNESS)
-    return cost, np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
+    return cost, blocks, np.where(_SPLIT > 1.0, 2.0 * _SPLIT, 0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,7 +138,7 @@ class GemmConstants:
     cache_reach
         Working set that still stays resident, as a share of the cache.
     fill
-        Bandwidth drawn by one block per compute unit that reads bytes of its own, as a share of the whole.
+        Bandwidth drawn by one block per compute unit, as a share of the whole.
     sharpness
         Exponent of the corner between compute and memory time; 1 adds them.
     quantise
@@ -188,15 +188,10 @@ def resident_bandwidth(traffic: Array, cache: Real, speedup: Real, reach: Real) 
 def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> tuple[Array, Array]:
     """Return the seconds of arithmetic and of traffic of each product, with the tile and split that are best together."""
     units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape)
-    cost, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
+    cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
     rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
     compute = cost / _column(rate)
-    traffic = shape.traffic()
-    bandwidth = silicon.bandwidth * constants.bandwidth
-    bandwidth = bandwidth * resident_bandwidth(traffic, silicon.cache, constants.cache_speedup, constants.cache_reach)
-    filled = np.minimum(1.0, _column(constants.fill) * _streams(shape) / _column(units))
-    moved = _column(traffic) + partial * _column(shape.batch * shape.m * shape.n * 4.0)
-    memory = moved / (_column(bandwidth) * filled)
+    memory = _moving(shape, silicon, constants, blocks / np.ceil(_column(shape.m) / _HEIGHT), partial)
     together = corner(compute, memory, _column(constants.sharpness))
     compute, memory = np.broadcast_arrays(compute, memory)
     best = together.argmin(axis=-1)[..., None]
@@ -205,16 +200,26 @@ def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) ->
     return first, second
 
 
-def _streams(shape: GemmShape) -> Array:
-    """Return how many blocks of each tile and split (last axis) read bytes of their own.
+def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside: Array, partial: Array) -> Array:
+    """Return the seconds of traffic with each tile and split (last axis), of which `beside` blocks lie beside each other.
 
-    Blocks beside each other read the same rows of A, those below each other the same columns of B: only the first fetches
-    them from memory. So a product takes no less time for a row, a column or a k more.
+    Blocks that do not fill the card draw a part of its bandwidth. A row of blocks more draws more, but a product takes no less
+    time for a row more: no longer, that is, than one with the next row of blocks, or with so many that they fill the card.
     """
-    a, b = _column(shape.itemsize_a), _column(shape.itemsize_b)
-    m, n = _column(shape.m), _column(shape.n)
-    own = np.minimum(_HEIGHT, m) * a + np.minimum(_WIDTH, n) * b
-    return np.asarray(_column(shape.batch) * _SPLIT * (m * a + n * b) / own)
+    units = _column(np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape))
+    m, n, k, batch = (_column(size) for size in (shape.m, shape.n, shape.k, shape.batch))
+    drawn = _column(constants.fill) * beside / units
+    full = np.maximum(m, (np.ceil(1.0 / drawn) - 1.0) * _HEIGHT + 1.0)
+    weights = batch * k * n * _column(shape.itemsize_b)
+    a_row = batch * (k * _column(shape.itemsize_a) + n * _column(shape.itemsize_c))
+    bandwidth, cache = _column(silicon.bandwidth * constants.bandwidth), _column(silicon.cache)
+    fastest = np.inf
+    for rows in (m, np.ceil(m / _HEIGHT) * _HEIGHT + 1.0, full):
+        filled = np.minimum(1.0, drawn * np.ceil(rows / _HEIGHT))
+        traffic = weights + a_row * rows
+        held = resident_bandwidth(traffic, cache, _column(constants.cache_speedup), _column(constants.cache_reach))
+        fastest = np.minimum(fastest, (traffic + partial * (batch * rows * n * 4.0)) / (bandwidth * held * filled))
+    return np.asarray(fastest)
 
 
 def conversion_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:
