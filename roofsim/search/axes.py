@@ -51,6 +51,16 @@ class Axis:
         plain_number = isinstance(value, int | float) and not isinstance(value, bool)
         return f"{value!r} {self.unit}" if plain_number and self.unit is not None else value
 
+    def put(self, document: Document, value: Any) -> Document:
+        """Return a scenario with a value of this axis; None leaves what it has.
+
+        Raises
+        ------
+        SpecError
+            When the key lies below a value that is no mapping.
+        """
+        return document if value is None else with_override(document, self.given, self.written(value), self.origin)
+
     @property
     def origin(self) -> str:
         """What names the place of its values in messages."""
@@ -89,8 +99,7 @@ class Space:
             When a key lies below a value that is no mapping.
         """
         for axis, value in self.values(place):
-            if value is not None:
-                base = with_override(base, axis.given, axis.written(value), axis.origin)
+            base = axis.put(base, value)
         return base
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -14,15 +15,19 @@ from roofsim.evaluate import evaluate
 from roofsim.points import Diverged
 from roofsim.records import dataclass, field
 from roofsim.search.axes import Space, read_axes
-from roofsim.search.resolving import Shared, SharedResolver
-from roofsim.search.stacking import Structure, stacked, structure_of
-from roofsim.search.table import Columns, Evaluated, SweepTable
+from roofsim.search.families import families_of
+from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
+from roofsim.search.stacking import Piece, Structure, alike, structures_of, varying
+from roofsim.search.table import Columns, Evaluated, Refusals, SweepTable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.analyze.result import Result
     from roofsim.evaluate import Evaluation
+    from roofsim.search.families import Rows
     from roofsim.spec.reading.source import Document
     from roofsim.spec.reading.told_apart import Importer
     from roofsim.spec.resolve import Resolved
@@ -58,8 +63,10 @@ def sweep_document(
     wanted = None if figures is None else tuple(figures)
     limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
     sweep = _Sweep(document, read_axes(axes), partial(answer, limits=limits), importer, wanted)
-    for place in progress(range(sweep.space.size)):
-        sweep.add(place)
+    places = iter(progress(range(sweep.space.size)))
+    for rows in families_of(document, sweep.space):
+        sweep.add(rows)
+        deque(islice(places, len(rows)), maxlen=0)
     sweep.evaluate()
     return sweep.table()
 
@@ -73,8 +80,8 @@ class _Sweep:
     wanted: tuple[str, ...] | None
     shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
-    groups: dict[Structure, list[tuple[int, Resolved]]] = field(default_factory=dict)
-    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)
+    groups: dict[Structure, list[Piece]] = field(default_factory=dict)
+    refusals: Refusals = field(default_factory=Refusals)
     together: int = 0
     alone: int = 0
     structures: int = 0
@@ -82,57 +89,100 @@ class _Sweep:
     def __post_init__(self) -> None:
         self.columns = Columns(self.space)
 
-    def add(self, place: int) -> None:
-        """Resolve a point and put it beside those of its structure."""
-        try:
-            resolved = SharedResolver(self.space.document(self.document, place), self.importer, self.shared).run()
-        except RoofsimError as error:
-            self.reasons[place] = error.reason, error.code
+    def add(self, rows: Rows) -> None:
+        """Resolve points, and put those of one structure side by side."""
+        left = [rows.part(chosen) for chosen in (np.flatnonzero(rows.readable()), np.flatnonzero(~rows.readable()))]
+        self._add_alone(left.pop().places)
+        while left:
+            part = left.pop()
+            if len(part) < 2:
+                self._add_alone(part.places)
+                continue
+            resolver = RowsResolver(part, self.importer, self.shared)
+            try:
+                resolved = resolver.run()
+                piece = Piece(part.places, resolved, varying(resolved))
+                self._add_piece(piece.part(np.flatnonzero(resolver.checks.open)))
+            except NoneLeftError:
+                pass
+            except Diverged as diverged:
+                labels = diverged.labels
+                if len(labels) == len(part) and (labels != labels[0]).any():
+                    left += [part.part(chosen) for chosen in alike(labels)]
+                else:
+                    self._add_alone(part.places)
+                continue
+            except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
+                self._add_alone(part.places)
+                continue
+            self.refusals.add_all(part.places, resolver.refused, resolver.document)
+
+    def _add_alone(self, places: NDArray[Any]) -> None:
+        """Resolve points one by one."""
+        for place in places.tolist():
+            resolved = self._resolved(place)
+            if resolved is not None:
+                self._add_piece(Piece(np.array([place]), resolved))
+
+    def _add_piece(self, piece: Piece) -> None:
+        if piece.resolved is None:
+            self._add_alone(piece.places)
             return
-        self.groups.setdefault(structure_of(resolved, self.forms), []).append((place, resolved))
+        for structure, chosen in structures_of(piece.resolved, self.forms):
+            if len(chosen) < len(piece) and len(chosen) == 1:
+                self._add_alone(piece.places[chosen])
+            else:
+                self.groups.setdefault(structure, []).append(piece.part(chosen))
+
+    def _resolved(self, place: int) -> Resolved | None:
+        """Return the scenario of a point; None where it is refused."""
+        try:
+            return SharedResolver(self.space.document(self.document, place), self.importer, self.shared).run()
+        except RoofsimError as error:
+            self.refusals.add(place, error)
+            return None
 
     def evaluate(self) -> None:
         """Evaluate all groups, and parts of a group apart where their numbers decide on another program."""
-        left = deque(
-            members[first : first + MOST_TOGETHER]
-            for members in self.groups.values()
-            for first in range(0, len(members), MOST_TOGETHER)
-        )
+        left = deque(piece for pieces in self.groups.values() for piece in _evened(pieces))
         while left:
-            members = left.popleft()
-            left.extendleft(reversed(self._group(members)))
+            left.extendleft(reversed(self._group(left.popleft())))
 
-    def _group(self, members: list[tuple[int, Resolved]]) -> list[list[tuple[int, Resolved]]]:
-        """Evaluate a group, or return the parts that it falls into."""
-        if len(members) == 1 or not TOGETHER:
-            for member in members:
-                self._alone(*member)
+    def _group(self, piece: Piece) -> list[Piece]:
+        """Evaluate points of one structure, or return the parts that they fall into."""
+        if len(piece) == 1 or piece.resolved is None or not TOGETHER:
+            self._each(piece)
             return []
         try:
-            result = self.answer(evaluate(stacked([resolved for _, resolved in members])))
-        except Diverged as parted:
-            parts = _parts(members, parted.labels)
-            if len(parts) > 1:
-                return parts
+            result = self.answer(evaluate(piece.resolved))
+        except Diverged as diverged:
+            labels = diverged.labels
+            if len(labels) == len(piece) and (labels != labels[0]).any():
+                return piece.parts(labels)
         except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
             pass
         else:
-            self._put(np.array([place for place, _ in members]), result)
-            self.together += len(members)
+            self._put(piece.places, result)
+            self.together += len(piece)
             self.structures += 1
             return []
-        for member in members:
-            self._alone(*member)
+        self._each(piece)
         return []
 
-    def _alone(self, place: int, resolved: Resolved) -> None:
-        try:
-            result = self.answer(evaluate(resolved))
-        except RoofsimError as error:
-            self.reasons[place] = error.reason, error.code
-            return
-        self._put(place, result)
-        self.alone += 1
+    def _each(self, piece: Piece) -> None:
+        """Evaluate points one by one."""
+        for place in piece.places.tolist():
+            resolved = piece.resolved if len(piece) == 1 else None
+            resolved = self._resolved(place) if resolved is None else resolved
+            if resolved is None:
+                continue
+            try:
+                result = self.answer(evaluate(resolved))
+            except RoofsimError as error:
+                self.refusals.add(place, error)
+                continue
+            self._put(place, result)
+            self.alone += 1
 
     def _put(self, places: Any, result: Result) -> None:
         """Keep the wanted figures of some points."""
@@ -147,32 +197,36 @@ class _Sweep:
         self.columns.put(places, figures)
 
     def table(self) -> SweepTable:
-        """Return what was found."""
-        reason, code = (np.full(self.space.size, None, dtype=object) for _ in range(2))
-        for place, said in self.reasons.items():
-            reason[place], code[place] = said
+        """Return all that was found out."""
+        codes = self.refusals.codes(self.space.size).reshape(self.space.shape)
+        feasible = np.array([code is None for code in codes.ravel()], dtype=bool).reshape(codes.shape)
         return SweepTable(
             axes={axis.given: list(axis.values) for axis in self.space.axes},
             rows=self.columns.arrays(),
-            feasible=np.array([text is None for text in reason], dtype=bool).reshape(self.space.shape),
-            reason=reason.reshape(self.space.shape),
-            reason_code=code.reshape(self.space.shape),
-            evaluated=Evaluated(self.together, self.alone, len(self.reasons), self.structures),
+            feasible=feasible,
+            reason_code=codes,
+            refusals=self.refusals,
+            evaluated=Evaluated(self.together, self.alone, int((~feasible).sum()), self.structures),
         )
+
+
+def _evened(pieces: list[Piece]) -> Iterator[Piece]:
+    """Yield points of one structure, `MOST_TOGETHER` at a time."""
+    waiting: list[Piece] = []
+    for piece in pieces:
+        for first in range(0, len(piece), MOST_TOGETHER):
+            cut = piece.part(np.arange(first, min(first + MOST_TOGETHER, len(piece))))
+            if sum(map(len, waiting)) + len(cut) > MOST_TOGETHER:
+                yield Piece.of(waiting)
+                waiting = []
+            waiting.append(cut)
+    if waiting:
+        yield Piece.of(waiting)
 
 
 def _is_of(name: str, key: str) -> bool:
     """Tell whether a figure is the one, or of the section, that a key names."""
     return name == key or name.startswith(f"{key}.")
-
-
-def _parts(members: list[tuple[int, Resolved]], labels: Any) -> list[list[tuple[int, Resolved]]]:
-    if len(labels) != len(members):
-        return [members]
-    groups: dict[int, list[tuple[int, Resolved]]] = {}
-    for label, member in zip(labels.tolist(), members, strict=True):
-        groups.setdefault(label, []).append(member)
-    return list(groups.values())
 
 
 def figures_of(result: Result) -> dict[str, Any]:

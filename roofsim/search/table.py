@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +15,14 @@ from roofsim.errors import NoDataError, SpecError, did_you_mean
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
+    from roofsim.errors import RoofsimError
     from roofsim.search.axes import Space
+    from roofsim.search.resolving import Refused
+    from roofsim.spec.reading.source import Document
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,41 @@ class Evaluated:
     structures: int = 0
 
 
+class Refusals:
+    """The points of a sweep that are not possible: by which rule, and what it says of each."""
+
+    def __init__(self) -> None:
+        self._said: dict[int, tuple[str, str]] = {}
+        self._broken: list[tuple[NDArray[np.int64], Refused, Document]] = []
+
+    def add(self, place: int, error: RoofsimError) -> None:
+        """Note the error of one point."""
+        self._said[place] = error.code, error.reason
+
+    def add_all(self, places: NDArray[np.int64], refused: Sequence[Refused], document: Document) -> None:
+        """Note the rules that points break; `places` are those of the points that were looked at."""
+        self._broken += [(places, each, document) for each in refused]
+
+    def codes(self, size: int) -> NDArray[np.object_]:
+        """Return the code of each point's reason, of so many points; None where there is none."""
+        codes = np.full(size, None, dtype=object)
+        for places, refused, _ in self._broken:
+            codes[places[refused.places]] = refused.rule.code
+        for place, (code, _) in self._said.items():
+            codes[place] = code
+        return codes
+
+    def texts(self, size: int) -> NDArray[np.object_]:
+        """Return the reason of each point, of so many points; None where there is none."""
+        texts = np.full(size, None, dtype=object)
+        for places, refused, document in self._broken:
+            for place in refused.places.tolist():
+                texts[places[place]] = refused.reason(place, document)
+        for place, (_, text) in self._said.items():
+            texts[place] = text
+        return texts
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SweepTable(Printed):
     """The answers of a sweep; ``table["step_time"]`` is an array with one dimension per axis.
@@ -56,8 +95,6 @@ class SweepTable(Printed):
         bytes and FLOPs as in a result; NaN, or None in arrays of texts, where a point has no such figure.
     feasible
         Whether a point has an answer: whether `roofsim.run` of it gives one. Shape of the axes.
-    reason
-        Why not, as `roofsim.run` says; None where it is feasible.
     reason_code
         The code of the rule that a point breaks (``tensor-divides-model``), or the kind of its error; None where it is feasible.
     evaluated
@@ -67,12 +104,17 @@ class SweepTable(Printed):
     axes: dict[str, list[Any]]
     rows: Mapping[str, NDArray[Any]]
     feasible: NDArray[np.bool_]
-    reason: NDArray[np.object_]
     reason_code: NDArray[np.object_]
+    refusals: Refusals
     evaluated: Evaluated = field(default_factory=Evaluated)
 
     def __len__(self) -> int:
         return int(self.feasible.size)
+
+    @cached_property
+    def reason(self) -> NDArray[np.object_]:
+        """Why a point is not feasible, as `roofsim.run` says; None where it is. Shape of the axes. Written when it is asked for."""
+        return self.refusals.texts(self.feasible.size).reshape(self.shape)
 
     def __getitem__(self, key: str) -> NDArray[Any]:
         try:

@@ -31,10 +31,10 @@ COMMANDS = {
     "--version": (10, {"numpy", "rich", "yaml", "inspect"}),
     "run --help": (75, {"rich"}),
     "list --help": (16, {"numpy", "rich", "yaml"}),
-    "run gpt.yaml --gpu a100 --json": (262, {"rich"}),
-    "run gpt.yaml --gpu a100": (268, set()),
-    "run resnet50 --gpu h100 --batch 64 --csv": (265, {"rich"}),
-    "run llama3-8b --gpu h100 --phase generate --prompt-length 1k --output-length 64 --json": (275, {"rich"}),
+    "run gpt.yaml --gpu a100 --json": (272, {"rich"}),
+    "run gpt.yaml --gpu a100": (278, set()),
+    "run resnet50 --gpu h100 --batch 64 --csv": (275, {"rich"}),
+    "run llama3-8b --gpu h100 --phase generate --prompt-length 1k --output-length 64 --json": (285, {"rich"}),
 }
 
 

@@ -9,6 +9,8 @@ import pytest
 
 import roofsim
 from roofsim.errors import NoDataError, SpecError
+from roofsim.search.resolving import SharedResolver
+from roofsim.search.sweep import _Sweep
 from tests.scenarios import TINY
 
 
@@ -110,3 +112,32 @@ def test_it_becomes_a_frame_where_there_is_a_library_for_it(library):
     frame = getattr(table, f"to_{library}")()
     assert frame["step_time"].shape == ((2, 2) if library == "xarray" else (4,))
     assert set(frame["parallel.tensor"].to_numpy().tolist()) == {1, 5}
+
+
+def test_layouts_are_resolved_as_arrays(monkeypatch):
+    """No point is resolved on its own, possible or not; what rules say is what a run says."""
+    axes = {
+        "parallel.tensor": [1, 2, 3, 4, 6],
+        "parallel.pipeline": [1, 2, 3, 5, 100],
+        "parallel.virtual_stages": [1, 2],
+        "workload.global_batch_size": [8, 12, 16],
+        "workload.micro_batch_size": [1, 2, 3],
+        "model.num_layers": [6, 8],
+        "hardware.override.gpu.memory.bandwidth": ["2 TB/s", "3 TB/s"],
+    }
+    base = {"model": TINY, "hardware": {"gpu": "h100"}}
+    refused_by_run = {}
+    for index in [(2, 0, 0, 0, 0, 0, 0), (0, 3, 1, 1, 1, 1, 1), (0, 0, 1, 2, 0, 0, 1), (0, 0, 0, 0, 2, 0, 0)]:
+        point = {key: values[place] for place, (key, values) in zip(index, axes.items(), strict=True)}
+        with pytest.raises(SpecError) as error:
+            roofsim.run(base, **{key.replace(".", "__", 1): value for key, value in point.items()})
+        refused_by_run[index] = error.value.code, error.value.reason
+    resolved_alone = []
+    monkeypatch.setattr(SharedResolver, "run", resolved_alone.append)
+    monkeypatch.setattr(_Sweep, "evaluate", lambda self: None)
+    table = roofsim.sweep(base, axes)
+    assert resolved_alone == []
+    assert sum(table.refused().values()) + table.feasible.sum() == len(table) == 1800
+    assert {"tensor-divides-model", "more-stages-than-layers", "global-batch-multiple"} < set(table.refused())
+    for index, said in refused_by_run.items():
+        assert (table.reason_code[index], table.reason[index]) == said

@@ -1,0 +1,197 @@
+"""Deal the points of a sweep out to families: scenarios with the same words, whose numbers are resolved as arrays.
+
+Axes are of three kinds. *Numbers* of a `Point` (degrees, batches, lengths) are arrays from the start. *Tables* are parts that are
+found once for each of their values (a model with other numbers, what-ifs of the card, facts of the engine), and then looked up by
+each point. All others are *words*: each combination of them is a family of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.errors import SpecError
+from roofsim.records import dataclass, field
+from roofsim.spec.reading.source import from_mapping
+from roofsim.spec.reading.validate import validate
+from roofsim.spec.scenario.point import DEGREES, SIZES
+from roofsim.spec.scenario.workload import Scenario
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from roofsim.search.axes import Axis, Space
+    from roofsim.spec.reading.source import Document
+
+#: Points that are resolved as one array: few enough to bound memory.
+MOST_RESOLVED: Final = 65_536
+#: A scenario in which the value of one key is read.
+_ANY: Final = from_mapping({"model": "gpt2"})
+#: Sizes that mean the same: where both are given, whether they agree is for the schema to say.
+_BATCH: Final = {"micro_batch_size", "batch_size"}
+
+
+def number_of(axis: Axis) -> str | None:
+    """Return the field of a `Point` that an axis is; None for any other axis."""
+    if not all(isinstance(value, int | float) and not isinstance(value, bool) for value in axis.values):
+        return None
+    if axis.path == ("hardware", "gpus"):
+        return "gpus"
+    section, *rest = axis.path
+    fields = {"parallel": DEGREES, "workload": SIZES}.get(section, ())
+    return rest[0] if len(rest) == 1 and rest[0] in fields else None
+
+
+def table_of(axis: Axis) -> str | None:
+    """Return the part of a scenario that an axis changes numbers of; None where it is no such part."""
+    if axis.path[0] == "model" and len(axis.path) > 1:
+        return "model"
+    section = ".".join(axis.path[:2])
+    return {"hardware.override": "hardware", "workload.engine_facts": "engine"}.get(
+        section if len(axis.path) > 2 else ""
+    )
+
+
+@dataclass
+class Family:
+    """Scenarios with the same words.
+
+    Attributes
+    ----------
+    document
+        The scenario of the first of them.
+    numbers
+        Field of a `Point` -> what each value of its axis is in a scenario; None of those that no scenario takes.
+    tables
+        Part of a scenario -> the axes that change it.
+    scenarios
+        What was read of the rows of tables.
+    """
+
+    document: Document
+    space: Space
+    numbers: dict[str, tuple[int, list[Any]]]
+    tables: dict[str, tuple[int, ...]]
+    scenarios: dict[tuple[str, int], tuple[Document, Scenario]] = field(default_factory=dict)
+
+    def row(self, table: str, number: int) -> tuple[Document, Scenario]:
+        """Return the scenario with one combination of the values of a table's axes.
+
+        Raises
+        ------
+        SpecError
+            When it is none.
+        """
+        key = table, number
+        if key not in self.scenarios:
+            document = self.document
+            axes = [self.space.axes[place] for place in self.tables.get(table, ())]
+            at = np.unravel_index(number, [len(axis.values) for axis in axes]) if axes else ()
+            for axis, place in zip(axes, at, strict=True):
+                document = axis.put(document, axis.values[int(place)])
+            self.scenarios[key] = document, validate(Scenario, document, si=document.data.get("units") == "SI")
+        return self.scenarios[key]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Some points of a family: which points of the space they are, and the place of each on every axis."""
+
+    family: Family
+    places: NDArray[np.int64]
+    at: tuple[NDArray[np.int64], ...]
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def part(self, chosen: NDArray[Any]) -> Rows:
+        """Return some of them."""
+        return Rows(self.family, self.places[chosen], tuple(index[chosen] for index in self.at))
+
+    def readable(self) -> NDArray[np.bool_]:
+        """Tell which of them have numbers that a scenario takes."""
+        fine = np.ones(len(self), dtype=bool)
+        for place, values in self.family.numbers.values():
+            fine &= np.array([value is not None for value in values])[self.at[place]]
+        return fine
+
+    def numbers(self) -> dict[str, tuple[NDArray[np.int64], list[Any]]]:
+        """Return of each swept number its values, and which of them each point has."""
+        return {name: (self.at[place], values) for name, (place, values) in self.family.numbers.items()}
+
+    def table(self, name: str) -> tuple[list[int], NDArray[np.int64]] | None:
+        """Return the rows of a table that the points have, and the place among them of each point's; None without such axes."""
+        axes = self.family.tables.get(name)
+        if axes is None:
+            return None
+        shape = [len(self.family.space.axes[place].values) for place in axes]
+        numbers = np.ravel_multi_index([self.at[place] for place in axes], shape)
+        rows, index = np.unique(numbers, return_inverse=True)
+        return rows.tolist(), index.ravel()
+
+
+def families_of(base: Document, space: Space) -> Iterator[Rows]:
+    """Yield all points of a space, those of one family and at most `MOST_RESOLVED` at a time.
+
+    Raises
+    ------
+    SpecError
+        When a key lies below a value that is no mapping.
+    """
+    numbers = _numbers(base, space)
+    tables: dict[str, tuple[int, ...]] = {}
+    for place, axis in enumerate(space.axes):
+        if (table := table_of(axis)) is not None:
+            tables[table] = (*tables.get(table, ()), place)
+    inner = sorted([*(place for place, _ in numbers.values()), *itertools.chain.from_iterable(tables.values())])
+    words = [place for place in range(len(space.axes)) if place not in inner]
+    usual = {
+        place: next((at for at, value in enumerate(read) if value is not None), 0) for place, read in numbers.values()
+    }
+    for chosen in itertools.product(*(range(len(space.axes[place].values)) for place in words)):
+        at = usual | dict(zip(words, chosen, strict=True))
+        document = base
+        for place, axis in enumerate(space.axes):
+            document = axis.put(document, axis.values[at.get(place, 0)])
+        yield from _rows(Family(document, space, numbers, tables), inner, at)
+
+
+def _rows(family: Family, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
+    """Yield the points of a family: those of all values of the `inner` axes, `at` one value of each other."""
+    shape = [len(axis.values) for axis in family.space.axes]
+    sizes = [shape[place] for place in inner]
+    for first in range(0, math.prod(sizes), MOST_RESOLVED):
+        flat = np.arange(first, min(first + MOST_RESOLVED, math.prod(sizes)))
+        index = [np.full(len(flat), at.get(place, 0)) for place in range(len(shape))]
+        for place, part in zip(inner, np.unravel_index(flat, sizes) if inner else (), strict=True):
+            index[place] = part
+        places = np.ravel_multi_index(index, shape) if shape else flat
+        yield Rows(family, places, tuple(index))
+
+
+def _numbers(base: Document, space: Space) -> dict[str, tuple[int, list[Any]]]:
+    """Return the axes that are numbers: field of a `Point` -> which axis it is, and what its values are in a scenario."""
+    fields = {number_of(axis): place for place, axis in enumerate(space.axes)}
+    batch = {name for name in _BATCH if name in fields or base.states("workload", name)}
+    passed_over = {None, *(batch if len(batch) > 1 else ())}
+    return {
+        name: (place, [_read(space.axes[place], value) for value in space.axes[place].values])
+        for name, place in fields.items()
+        if name is not None and name not in passed_over
+    }
+
+
+def _read(axis: Axis, value: Any) -> Any:
+    """Return what a value is in a scenario; None where no scenario takes it."""
+    try:
+        scenario: Any = validate(Scenario, axis.put(_ANY, value))
+    except SpecError:
+        return None
+    for name in axis.path:
+        scenario = getattr(scenario, name)
+    return scenario
