@@ -90,11 +90,10 @@ SUBJECTS: Final = {
         constants=("many_gpus.yaml",),
     ),
     "power": MeasuredSubject(
-        about="the energy of long products, in steps on several GPUs that run at the limit of their cards",
+        about="the energy of long products (hardware/architectures), in steps that run at the limit of their cards",
         home="roofsim_evidence.multi_gpu.power_verbs",
         verbs=("fit",),
         measurements="multi-gpu.jsonl",
-        constants=("product_energy of hardware/architectures",),
     ),
     "mechanisms": MeasuredSubject(
         about="the same steps, with one mechanism at a time switched off",
@@ -110,6 +109,12 @@ SUBJECTS: Final = {
         measurements="inference.jsonl",
         document="docs/inference-accuracy.md",
         constants=("inference_spreads.yaml",),
+    ),
+    "engines": MeasuredSubject(
+        about="constants of inference engines (hardware/engines) that measured passes decide",
+        home="roofsim_evidence.inference.engine_verbs",
+        verbs=("fit",),
+        measurements="inference.jsonl",
     ),
     "external-inference": MeasuredSubject(
         about="measurements of inference that nothing was, or may be, fitted to",
@@ -141,6 +146,12 @@ SUBJECTS: Final = {
         document="docs/exactness.md",
     ),
 }
+
+
+#: The order of fits that write constants: each takes what those before it wrote as given. Kernels come first, from their own
+#: micro-benchmarks; shares of whole steps with the kernels' constants held; the energy of long products with both; steps once
+#: more with that energy; widths of intervals last.
+ORDER: Final = ("kernels", "steps", "power", "steps", "multi-gpu", "inference")
 
 
 def subject(name: str, verb: str) -> MeasuredSubject:
