@@ -26,7 +26,7 @@ CLOSE: Final = 0.005
 #: Logarithmic error from which a step counts by its error and no longer by the square of it.
 SOFT: Final = 0.02
 #: Fitted steps that an architecture needs.
-ENOUGH: Final = 5
+ENOUGH: Final = 20
 DIGITS: Final = 3
 
 Rows = list[tuple["Case", "Resolved"]]
