@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -48,12 +48,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Unpriced:
-    """What a scenario runs and what is alive when, before any kernel is priced."""
+    """What a scenario runs, before any kernel is priced; what is alive when, is followed when somebody asks.
+
+    Attributes
+    ----------
+    with_curve
+        Whether profiles hold what is alive after each allocation.
+    followed
+        Profiles that are known already, one for each stage of the program.
+    """
 
     resolved: Resolved
     program: Program
-    device: Device
-    profiles: tuple[MemoryProfile, ...]
+    with_curve: bool = False
+    followed: tuple[MemoryProfile, ...] | None = None
+
+    @cached_property
+    def device(self) -> Device:
+        """What kernels run on."""
+        return device_for(self.resolved, self.resolved.gpu, issue_times(self.resolved))
+
+    @cached_property
+    def profiles(self) -> tuple[MemoryProfile, ...]:
+        """The memory of each stage, with all micro batches that it holds."""
+        if self.followed is not None:
+            return self.followed
+        profiles = tuple(
+            with_micro_batches(
+                profile(stage.graph, with_curve=True) if self.with_curve else profile_of(stage.graph), stage.in_flight
+            )
+            for stage in self.program.stages
+        )
+        return beside_networks(profiles, idle_bytes(self.resolved)) if self.program.networks else profiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,15 +118,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    unpriced = unpriced_of(resolved, with_curve=with_curve, program=program)
-    program = unpriced.program
+    program = program_of(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
     step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
-        device=unpriced.device,
-        profiles=unpriced.profiles,
+        with_curve=with_curve,
         priced=priced,
         step=step,
         phases=phases,
@@ -108,19 +132,9 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
 
 
-def unpriced_of(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Unpriced:
-    """Lower and transform a resolved scenario, and follow what is alive: half of `evaluate`, and all that memory asks."""
-    program = program_of(resolved) if program is None else program
-    profiles = tuple(
-        with_micro_batches(
-            profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
-        )
-        for stage in program.stages
-    )
-    if program.networks:
-        profiles = beside_networks(profiles, idle_bytes(resolved))
-    device = device_for(resolved, resolved.gpu, issue_times(resolved))
-    return Unpriced(resolved=resolved, program=program, device=device, profiles=profiles)
+def unpriced_of(resolved: Resolved, *, program: Program | None = None) -> Unpriced:
+    """Lower and transform a resolved scenario: all that its memory asks."""
+    return Unpriced(resolved=resolved, program=program_of(resolved) if program is None else program)
 
 
 def idle_bytes(resolved: Resolved) -> Real:
