@@ -20,9 +20,9 @@ def table():
 
 
 def test_the_files_of_architectures_hold_the_energies_that_follow(table):
-    found = held_back(table)
-    assert {"ada", "ampere-ga10x"} <= set(found)
-    for name, each in found.items():
+    energies = held_back(table)
+    assert {"ada", "ampere-ga10x"} <= set(energies)
+    for name, each in energies.items():
         architecture = architecture_of(Group({"ada": "L40S", "ampere-ga10x": "A40"}[name], "gemm", "bf16", ""))
         assert architecture.matrix_energy == pytest.approx(each, rel=5e-3), name
 

@@ -71,11 +71,11 @@ def matrix_energies(table: KernelTable) -> dict[str, dict[str, float]]:
         energy = max(full / share, 1.0) ** exponent * gpu.tdp / (full * peak(group))
         key = generation(group), NAMES[arithmetic(group)], gpu.name
         best[key] = max(best.get(key, (0.0, 0.0)), (share, energy))
-    found: dict[str, dict[str, float]] = {}
+    energies: dict[str, dict[str, float]] = {}
     for (architecture, name, _), (_, energy) in sorted(best.items()):
-        each = found.setdefault(architecture, {})
+        each = energies.setdefault(architecture, {})
         each[name] = min(each.get(name, energy), energy)
-    return found
+    return energies
 
 
 def held_back(table: KernelTable) -> dict[str, dict[str, float]]:

@@ -49,10 +49,10 @@ def _fitted(rows: Rows) -> float:
     start = rows[0][1].architecture.product_energy
     assert start is not None
     shipped = float(start)
-    found = minimize_scalar(
+    best = minimize_scalar(
         lambda factor: _misfit(rows, shipped * factor), bounds=RANGE, method="bounded", options={"xatol": CLOSE}
     )
-    return float(f"{shipped * float(found.x):.{DIGITS}g}")
+    return float(f"{shipped * float(best.x):.{DIGITS}g}")
 
 
 def _misfit(rows: Rows, energy: float) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -70,7 +70,7 @@ class AttentionModel:
     Nobody measured kernels for a single query of a type that matrix units do not take (fp32): these stream the cache.
     """
 
-    def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds a call, as `KernelModel.limits`."""
         if not shape.one_query:
             return _prefill(shape, math, device, library)
@@ -94,7 +94,7 @@ def _kind(shape: Attend, math: str) -> str:
     return NARROW_CACHE if narrow else arithmetic_of(math) if arithmetic_of(math) in ATTENDED else ATTENDED[0]
 
 
-def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
     """Return the limits of kernels for one query a sequence, which read a cache."""
     latent = bool(np.all(shape.sizes.latent > 0.0))
     kernel = attention_kernel(library.decode_attention)
@@ -115,19 +115,19 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
         compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
-    return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
+    return KernelLimits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
-def _streamed(shape: Attend, math: str, device: Device) -> Limits:
+def _streamed(shape: Attend, math: str, device: Device) -> KernelLimits:
     """Return the limits of kernels for one query a sequence on ordinary units, which stream the cache as whole steps do."""
     compute = divide(shape.flops, device.rate(math)[0] * device.constants.factors["vector"])
     memory = divide(shape.traffic, device.bandwidth * (device.bandwidth_share(CLASS) / device.pace))
-    return Limits(
+    return KernelLimits(
         compute=compute, memory=memory, floor=device.architecture.kernel_floor, sharpness=device.constants.norm
     )
 
 
-def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
     """Return the limits of kernels for many queries, forward or backward."""
     peak, _ = device.rate(math)
     chip = card(device, peak)
@@ -154,7 +154,7 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         more, traffic = shape.backward
         compute = compute * more / device.constants.physics["attention_backward_rate"]
         memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
-    return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+    return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 
 
 def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:
