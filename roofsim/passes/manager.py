@@ -250,7 +250,7 @@ def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpo
     into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
     into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
     passes: list[Pass] = []
-    if into:
+    if into and (precision.operands is None or engine.matmul.narrow_merged):
         passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
     if "gated_activation" in engine.fusion.groups:
         passes.append(GateActivations())  # where a layer is merged, its halves are

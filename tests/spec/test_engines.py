@@ -51,6 +51,7 @@ SIZES = {
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
     "attention_unpads": True,
+    "narrow_merged": False,
     "narrow_product_launches": 3.0,
     "narrow_products": "int32",
     "plain_kernels": ["biases"],
