@@ -31,6 +31,8 @@ COMMANDS = {
     "--version": (10, {"numpy", "rich", "yaml", "inspect"}),
     "run --help": (75, {"rich"}),
     "list --help": (16, {"numpy", "rich", "yaml"}),
+    "list gpus": (40, {"numpy"}),
+    "list models --json": (40, {"numpy", "rich"}),
     "run gpt.yaml --gpu a100 --json": (272, {"rich"}),
     "run gpt.yaml --gpu a100": (278, set()),
     "run resnet50 --gpu h100 --batch 64 --csv": (275, {"rich"}),
