@@ -252,7 +252,7 @@ def stage_costs(
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
     costs = []
     for stage, graph in zip(program.stages, priced, strict=True):
-        cost = graph.totals(scales.lifted()) if stage.averaged else graph.totals(scales)
+        cost = graph.totals(scales.with_context_axis()) if stage.averaged else graph.totals(scales)
         costs.append(_scheduled(_averaged(cost) if stage.averaged else cost, stage, scales))
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
@@ -287,7 +287,7 @@ def _traffic(
 ) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
     messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
-    totals = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
+    totals = messages.traffic(graph, scales.with_context_axis() if stage.averaged else scales, seen)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in totals.items()} if stage.averaged else totals
 
 
@@ -305,7 +305,7 @@ def _with_scatter(
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
     """Return what a stage shows of copies to and from its host, and of the host's work."""
     path = host_path_of(resolved, averaged=stage.averaged)
-    flows = host_flows(graph, path.scaled(scales.lifted() if stage.averaged else scales))
+    flows = host_flows(graph, path.scaled(scales.with_context_axis() if stage.averaged else scales))
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)

@@ -11,9 +11,9 @@ import numpy as np
 
 from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
-from roofsim.cost.kernels.roofline import Price, price
+from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import MOST_ELEMENTS, NUMBERS_OF, Stack, is_of_points, rows_of, settled, stacks_of, sums
+from roofsim.cost.stacks import MOST_ELEMENTS, NUMBERS_OF, KernelStack, is_of_points, rows_of, settled, stacks_of, sums
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
@@ -72,15 +72,10 @@ class Scales:
         """Number of elements."""
         return int(np.prod(np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.resources()))))
 
-    def lifted(self) -> Scales:
+    def with_context_axis(self) -> Scales:
         """Return the same factors for numbers with one more axis behind their own, that of contexts."""
-        given = {name: getattr(self, name) for name in self.resources()}
-        return replace(self, **{name: lifted(value) for name, value in given.items() if not is_scalar(value)})
-
-
-def lifted(value: Real) -> Real:
-    """Return a number with an axis of contexts behind its own; one number stays one."""
-    return value if is_scalar(value) else value[..., np.newaxis]  # type: ignore[index]
+        factors = {name: getattr(self, name) for name in self.resources()}
+        return replace(self, **{name: one[..., np.newaxis] for name, one in factors.items() if not is_scalar(one)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +176,7 @@ class PricedGraph:
         device = self.context.device
         return device.power is not None and device.architecture.product_energy is not None
 
-    def _window(self, stack: Stack) -> Array:
+    def _window(self, stack: KernelStack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
         mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
         shares = [
@@ -203,7 +198,7 @@ class PricedGraph:
         return self._once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
-        prices: dict[int, list[tuple[Price, Real, Real]]] = {}
+        prices: dict[int, list[tuple[KernelCost, Real, Real]]] = {}
         watts, windows = self._watts(Scales()), self._window_of_each()
         for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
             held: Real = 0.0
@@ -217,18 +212,18 @@ class PricedGraph:
             launches[index] = launches.get(index, 0.0) + work.launches
         return [_merged(op, launches.get(index, 0.0), prices.get(index, [])) for index, op in enumerate(self.graph.ops)]
 
-    def prices(self) -> list[Price]:
+    def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
         return self._once("prices", self._prices_of_kernels)
 
-    def _prices_of_kernels(self) -> list[Price]:
+    def _prices_of_kernels(self) -> list[KernelCost]:
         names = ("time", "compute", "memory_bandwidth", "launch", "bound")
-        prices: dict[int, Price] = {}
+        prices: dict[int, KernelCost] = {}
         for stack in self._stacks:
             for part, _, cost in self._priced(stack, Scales()):
                 size = len(stack.places[part])
                 columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self._of_points) for name in names]
-                prices |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
+                prices |= stack.spread([KernelCost(*values) for values in zip(*columns, strict=True)], part.start)
         return [prices[place] for place in range(len(self.works))]
 
     def _window_of_each(self) -> dict[int, Real]:
@@ -239,7 +234,7 @@ class PricedGraph:
                 windows |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
         return windows
 
-    def _priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
+    def _priced(self, stack: KernelStack, scales: Scales) -> Iterator[tuple[slice, KernelWork, KernelCost]]:
         """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
         slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
         yield from self._once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
@@ -253,7 +248,7 @@ class PricedGraph:
         made: T = self._made[name]
         return made
 
-    def _price(self, work: KernelWork, scales: Scales) -> Price:
+    def _price(self, work: KernelWork, scales: Scales) -> KernelCost:
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
         reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
@@ -304,7 +299,9 @@ class PricedGraph:
                 if watts is not None and shares is not None and apart > 0:
                     share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
                     begin = [start for start in starts if start < apart]
-                    _hold(by_phase, kinds, _held(work, cost, often[part], watts, share, apart, begin, self._corner))
+                    _hold(
+                        by_phase, kinds, _held(work, cost.time, often[part], watts, share, apart, begin, self._corner)
+                    )
         of_points = self._of_points and rank == 0
         return _pass_cost(
             {phase: sums.settled(of_points=of_points) for phase, sums in by_phase.items()},
@@ -317,7 +314,7 @@ class PricedGraph:
         return None if power is None else np.asarray(power) * scales.power
 
 
-def _columns(work: KernelWork, cost: Price, times: Array, watts: Any, starts: list[int]) -> dict[str, Any]:
+def _columns(work: KernelWork, cost: KernelCost, times: Array, watts: Any, starts: list[int]) -> dict[str, Any]:
     """Return the sums of runs of kernels, each kernel so many times: (runs, ...)."""
     columns = {name: sums(getattr(cost, name), times, starts) for name in PARTS}
     columns["launches"] = sums(work.launches, times, starts)
@@ -328,11 +325,10 @@ def _columns(work: KernelWork, cost: Price, times: Array, watts: Any, starts: li
 
 
 def _held(
-    work: KernelWork, cost: Price, times: Array, watts: Any, share: Array, apart: int, starts: list[int], corner: float
+    work: KernelWork, time: Any, times: Array, watts: Any, share: Array, apart: int, starts: list[int], corner: float
 ) -> dict[str, Any]:
     """Return what long products are held to by their own power, summed over runs of the first `apart` kernels."""
     rows = slice(0, apart)
-    time: Any = cost.time
     own = sustained(time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
     return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
 
@@ -387,7 +383,7 @@ def _attends(op: AbstractOp) -> bool:
     return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
-def _merged(op: AbstractOp, launches: Real, prices: list[tuple[Price, Real, Real]]) -> OpCost:
+def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
     """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
     sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
     for cost, held, drawn in prices:
