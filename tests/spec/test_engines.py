@@ -67,6 +67,7 @@ OTHER = {
     },
     "loss_metrics": 1,
     "activation_input_type": "fp8",
+    "gather_type": "operands",
     "parallel_blocks": "two_sums",
     "adapter_type": "fp32",
     "frozen_formats": ["int4"],
