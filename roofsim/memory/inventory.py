@@ -10,10 +10,10 @@ from roofsim.memory.profile import (
     ALLOCATION_GRANULE,
     CATEGORY_OF,
     Liveness,
-    Storage,
     from_the_start,
     last_of,
 )
+from roofsim.memory.storages import Storage
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
