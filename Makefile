@@ -54,9 +54,10 @@ format: $(VENV)/.test  ## format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: $(VENV)/.test  ## run the examples of README and docs again and write down what they print
+docs: $(VENV)/.test  ## write again what is generated: outputs of the examples in README and docs, tables of ARCHITECTURE
 	$(BIN)/evidence page exactness steps
 	$(BIN)/python -m tests.documents --write
+	$(BIN)/python -m tests.architecture.rooms --write
 
 site: $(VENV)/.run  ## build the documentation as a site in build/site; broken links are errors
 	$(BIN)/python -m pip install --quiet -e '.[docs]'

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison
     from roofsim.schedule.step import StepTime
     from roofsim.search.fitting.answer import Fit
+    from roofsim.search.resolving import Shared
     from roofsim.search.table import SweepTable
     from roofsim.serve.served import Served
     from roofsim.spec.reading.source import Document
@@ -186,9 +187,9 @@ def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) 
     return resolve_document(load_scenario(scenario, overrides))
 
 
-def resolve_document(document: Document) -> Resolved:
-    """Resolve a request that was read (and perhaps changed by flags) already."""
-    return Resolver(document, _import_model).run()
+def resolve_document(document: Document, shared: Shared | None = None) -> Resolved:
+    """Resolve a request that was read (and perhaps changed by flags) already; `shared` keeps what others like it have as well."""
+    return (Resolver(document, _import_model) if shared is None else shared.resolver(document, _import_model)).run()
 
 
 def _import_model(given: Path | dict[str, Any], where: str) -> Imported:
@@ -243,7 +244,7 @@ def scenario_of(resolved: Resolved) -> dict[str, Any]:
     precision = resolved.precision
     roles = (
         "compute", "math", "parameters", "gradients", "master_parameters", "optimizer_state", "key_value_cache",
-        "weights", "operands", "autocast",
+        "weights", "operands", "attention", "autocast",
     )  # fmt: skip
     workload = resolved.workload.model_dump(exclude={"precision", "engine_facts"})
     workload["precision"] = {"name": precision.name} | {role: getattr(precision, role) for role in roles}

@@ -30,7 +30,6 @@ from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
 from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.workload import ShardedOver
 from roofsim.spec.settle.offload import beside_copies, places
 from roofsim.structures import priced_of, profile_of, program_of
 
@@ -48,15 +47,21 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """Everything that was computed for one scenario; `reprice` gives its step on scaled hardware."""
+class Unpriced:
+    """What a scenario runs and what is alive when, before any kernel is priced."""
 
     resolved: Resolved
     program: Program
     device: Device
+    profiles: tuple[MemoryProfile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation(Unpriced):
+    """Everything that was computed for one scenario; `reprice` gives its step on scaled hardware."""
+
     priced: tuple[PricedGraph, ...]
     step: StepTime
-    profiles: tuple[MemoryProfile, ...]
     phases: dict[str, StepTime] = field(default_factory=dict)
     """One run of each of `Program.phases`, of which the whole consists; none of a training pipeline."""
     paces: tuple[int, ...] = ()
@@ -87,8 +92,25 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    program = program_of(resolved) if program is None else program
+    unpriced = unpriced_of(resolved, with_curve=with_curve, program=program)
+    program = unpriced.program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)
+    step, paces, phases = _steps_of(resolved, program, priced, Scales())
+    return Evaluation(
+        resolved=resolved,
+        program=program,
+        device=unpriced.device,
+        profiles=unpriced.profiles,
+        priced=priced,
+        step=step,
+        phases=phases,
+        paces=paces,
+    )
+
+
+def unpriced_of(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Unpriced:
+    """Lower and transform a resolved scenario, and follow what is alive: half of `evaluate`, and all that memory asks."""
+    program = program_of(resolved) if program is None else program
     profiles = tuple(
         with_micro_batches(
             profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
@@ -97,17 +119,8 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
     if program.networks:
         profiles = beside_networks(profiles, idle_bytes(resolved))
-    step, paces, phases = _steps_of(resolved, program, priced, Scales())
-    return Evaluation(
-        resolved=resolved,
-        program=program,
-        device=device_for(resolved, resolved.gpu, issue_times(resolved)),
-        priced=priced,
-        step=step,
-        profiles=profiles,
-        phases=phases,
-        paces=paces,
-    )
+    device = device_for(resolved, resolved.gpu, issue_times(resolved))
+    return Unpriced(resolved=resolved, program=program, device=device, profiles=profiles)
 
 
 def idle_bytes(resolved: Resolved) -> Real:
@@ -324,7 +337,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
     layout = layout_of(parallel)
     # Shards that are kept whole from the first micro batch of a pipeline to the last travel once a step.
     kept = engine.data_parallel.pipelined_shards == "kept" and not one(layout.pipeline)
-    full = parallel.sharding == "full" or isinstance(parallel.sharding, ShardedOver)
+    full = parallel.shards_fully
     return Schedule(
         pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,

@@ -7,7 +7,8 @@ from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from roofsim.records import fields, is_dataclass
-from roofsim.schema.base import BaseModel, form_in
+from roofsim.schema.base import BaseModel
+from roofsim.schema.fields import form_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -98,6 +98,19 @@ def where(condition: Any, a: Real, b: Real) -> Real:
     return cast("Array", like(np.where(condition, a, b), condition, a, b))
 
 
+def share_of(condition: Any) -> Real:
+    """Return 1 where a condition holds and 0 elsewhere: one number where it is the same for all sizes. Of `Points`, all must agree.
+
+    >>> share_of(np.array([True, True])), share_of(np.array([True, False]))
+    (1.0, array([1., 0.]))
+    """
+    if np.ndim(condition) == 0 or isinstance(condition, Points):
+        return 1.0 if everywhere(condition) else 0.0
+    if np.all(condition) or not np.any(condition):
+        return 1.0 if np.all(condition) else 0.0
+    return where(condition, 1.0, 0.0)
+
+
 def divide(a: Real, b: Real) -> Real:
     """Divide, giving 0 for 0/0 so that an absent resource costs nothing.
 

@@ -13,10 +13,10 @@ from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
 from roofsim.passes.host.placement import offloaded, streamed
-from roofsim.passes.manager import inference_passes, run_passes, training_passes
+from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
-from roofsim.passes.ranks.shard import Replicas
+from roofsim.passes.ranks.replicas import Replicas
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.points import anywhere
 from roofsim.records import dataclass, replace
@@ -26,7 +26,8 @@ from roofsim.schedule.staged import micro_batches
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.layout import layout_of
-from roofsim.spec.scenario.workload import RecomputePlan, ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
+from roofsim.spec.scenario.workload import RecomputePlan
 
 if TYPE_CHECKING:
     from roofsim.graph.opgraph import OpGraph
@@ -118,11 +119,11 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved) -> Program:
-    """Lower the model and run the passes of the scenario's phase."""
+def build(resolved: Resolved, *, first_only: bool = False) -> Program:
+    """Lower the model and run the passes of the scenario's phase; `first_only`: of a training pipeline its first stage alone."""
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved)
+        return _training(resolved, first_only)
     if workload.phase == "forward" and resolved.model.networks:
         return _networks(resolved)
     if workload.phase == "forward":
@@ -145,7 +146,8 @@ def _networks(resolved: Resolved) -> Program:
     networks = lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps)
     stages = []
     for one_network in networks:
-        passes = inference_passes(wide if one_network.wide else precision, resolved.engine, decodes=False)
+        types = wide if one_network.wide else precision
+        passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
         graph = run_passes(_with_maps(resolved, one_network.graph), with_plugged(passes, resolved, "forward"))
         stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
     return Program(stages=tuple(stages), networks=True)
@@ -170,7 +172,7 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved) -> Program:
+def _training(resolved: Resolved, first_only: bool) -> Program:
     workload = resolved.workload
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
@@ -191,15 +193,14 @@ def _training(resolved: Resolved) -> Program:
     if one(layout.pipeline):
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
-    stages = tuple(
-        _stage(resolved, graph, plan, passes, num_micro_batches) for plan in _stage_plans(resolved, graph, trains=True)
-    )
+    plans = _stage_plans(resolved, graph, trains=True)[: 1 if first_only else None]
+    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans)
     return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
 
 
 def _data_parallel(resolved: Resolved) -> DataParallel:
     layout, sharding = layout_of(resolved.parallel), resolved.parallel.sharding
-    level = "full" if isinstance(sharding, ShardedOver) else sharding or "none"
+    level = sharding.level if isinstance(sharding, ShardedOver) else sharding or "none"
     replicas = Replicas(all=layout.replicas, experts=layout.expert_replicas, shards=layout.shards)
     return DataParallel(replicas=replicas, level=level, pipelined=not one(layout.pipeline))
 
@@ -260,10 +261,11 @@ def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
     return graph
 
 
-def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) -> list[Stage]:
+def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **more: Any) -> list[Stage]:
     """Return a pass of inference as one stage with these settings, or as the stages of a pipeline.
 
-    `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage.
+    `resolved` and `call` have a trailing axis where the stage is averaged; `waits` are seconds behind the last stage, `beside`
+    puts adapters in.
     """
     engine, layout = resolved.engine, layout_of(resolved.parallel)
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
@@ -271,8 +273,9 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, **settings: Any) 
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
     depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
+    passes = [*passes, *([] if beside is None else [beside]), *packed_weight_passes(resolved, resolved.precision)]
     passes = with_plugged(passes, resolved, call.phase)
-    settings = {"name": call.phase, "phase": call.phase} | settings
+    settings: dict[str, Any] = {"name": call.phase, "phase": call.phase} | more
     if one(layout.pipeline):
         return [Stage(graph=run_passes(graph, passes), overhead=waits, **settings)]
     stages = []
@@ -378,9 +381,7 @@ def serving_pass(
         its next one: all stages, or the slowest for each batch.
     """
     call = replace(call_of(resolved, phase, context), batch=batch, length=length, chunked=phase == "prefill")
-    stages = _served(resolved, call, times=in_flight, parts=in_flight, steady=True)
-    if adapters is not None:
-        stages = [replace(stage, graph=run_passes(stage.graph, [adapters])) for stage in stages]
+    stages = _served(resolved, call, beside=adapters, times=in_flight, parts=in_flight, steady=True)
     return Program(stages=tuple(stages))
 
 

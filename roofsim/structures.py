@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from roofsim.cost.pricing import PricedGraph
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
+from roofsim.passes.manager import written_from
 from roofsim.program import Program, build, whole_model
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T]) -> T
     try:
         key = key_of(
             resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
-            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor,
+            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, written_from(resolved),
         )  # fmt: skip
     except NoKeyError:  # sizes are arrays
         return make(resolved)

@@ -12,13 +12,13 @@ from roofsim.spec.scenario.layout import layout_of
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Unpriced
     from roofsim.program import Stage
 
 Away = dict[str, dict[str, Real]]
 
 
-def away_of(evaluation: Evaluation) -> Away:
+def away_of(evaluation: Unpriced) -> Away:
     """Return the bytes that one GPU has on its host and in storage, by part: of the stage that has most there."""
     by_stage = [_of_stage(stage) for stage in evaluation.program.stages]
     return max(
@@ -42,7 +42,7 @@ def last_of(value: Real) -> Real:
     return float(end) if np.ndim(end) == 0 else end
 
 
-def on_node(evaluation: Evaluation, away: Away) -> Real:
+def on_node(evaluation: Unpriced, away: Away) -> Real:
     """Return the bytes that all GPUs of a node have on its host."""
     total: Real = 0.0
     for amount in away.get("host", {}).values():
@@ -51,7 +51,7 @@ def on_node(evaluation: Evaluation, away: Away) -> Real:
     return total * minimum(ranks, real(evaluation.resolved.system.gpus_per_node))
 
 
-def host_notes(evaluation: Evaluation, away: Away) -> list[str]:
+def host_notes(evaluation: Unpriced, away: Away) -> list[str]:
     """Say where host memory does not hold what is offloaded, or where nobody states how large it is."""
     needed, host = on_node(evaluation, away), evaluation.resolved.system.host
     if not is_scalar(needed) or not needed:

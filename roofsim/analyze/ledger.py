@@ -19,14 +19,14 @@ from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import places
 
 if TYPE_CHECKING:
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Unpriced
     from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
     from roofsim.program import Stage
     from roofsim.spec.resolve import Resolved
 
 
-def memory_of(evaluation: Evaluation) -> Memory:
+def memory_of(evaluation: Unpriced) -> Memory:
     """Return the memory of the fullest moment: what tensors take, what the allocator reserves, what the device shows."""
     resolved = evaluation.resolved
     stages = evaluation.program.stages
@@ -85,7 +85,7 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
     return replace(loading, peak_op="loading", peak_phase="loading") if bool(np.ravel(higher)[0]) else loading
 
 
-def _decoder(evaluation: Evaluation) -> Cached | None:
+def _decoder(evaluation: Unpriced) -> Cached | None:
     """Return what the image decoder of a diffusion pipeline takes from a caching allocator; None where there is none."""
     engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
     if not stage.grows or engine.memory.allocator == "planned":
@@ -117,7 +117,7 @@ def communicators(resolved: Resolved) -> Real:
     return groups * resolved.constants.physics["communicator"]
 
 
-def _workspace(evaluation: Evaluation) -> Real:
+def _workspace(evaluation: Unpriced) -> Real:
     """Return the bytes that an engine sets aside for the activations of its prompts."""
     resolved = evaluation.resolved
     values = resolved.engine.memory.workspace_per_token
@@ -129,7 +129,7 @@ def _workspace(evaluation: Evaluation) -> Real:
     return values * real(width) * tokens * DTYPES[resolved.precision.compute].itemsize
 
 
-def _unusable(evaluation: Evaluation, profile: MemoryProfile, graph: OpGraph) -> Real:
+def _unusable(evaluation: Unpriced, profile: MemoryProfile, graph: OpGraph) -> Real:
     """Return the bytes of freed blocks that what comes next cannot use, beside the usual share."""
     # At the fullest moment of the loss the block is of no use; at a fuller one elsewhere it may be.
     unusable = maximum(profile.loss_peak + stranded(graph) - profile.peak, 0.0)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from roofsim.graph.ops import Matmul
 
 if TYPE_CHECKING:
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Unpriced
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
 
 
-def loading(evaluation: Evaluation, graph: OpGraph) -> tuple[Real, Real] | None:
+def loading(evaluation: Unpriced, graph: OpGraph) -> tuple[Real, Real] | None:
     """Return the bytes of all weights, and of the parts that merged ones were made of, when both are there.
 
     None where the engine merges weights in place, or file by file.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim.spec.scenario.workload import ShardedOver
-
 if TYPE_CHECKING:
     from roofsim.evaluate import Evaluation
 
@@ -15,7 +13,7 @@ def schedule_notes(evaluation: Evaluation) -> list[str]:
     resolved = evaluation.resolved
     if not evaluation.program.pipelined:
         return []
-    full = resolved.parallel.sharding == "full" or isinstance(resolved.parallel.sharding, ShardedOver)
+    full = resolved.parallel.shards_fully
     if not full or resolved.engine.data_parallel.pipelined_shards != "kept":
         return []
     name = resolved.engine.name

@@ -151,7 +151,7 @@ def _stated(evaluation: Evaluation) -> tuple[str, Real]:
 def _name(evaluation: Evaluation, peak: Real) -> str:
     """Return the number format of a peak: of several with the same that of the precision, or of integer kernels."""
     device, math = evaluation.device, evaluation.resolved.precision.math
-    integer = any(priced.context.quantised.facts.integer is not None for priced in evaluation.priced)
+    integer = any(priced.context.library.engine.matmul.weight_only.integer is not None for priced in evaluation.priced)
     first = [math, *(["int8"] if integer else [])]
     others = sorted({*device.tensor, *device.vector}, key=lambda name: name.endswith("_fp16"))
     rates = ((name, device.rate(name)[0]) for name in (*first, *others) if device.has(name))

@@ -15,7 +15,7 @@ from roofsim.numeric import Real, any_above, maximum, real
 from roofsim.structures import whole_graph
 
 if TYPE_CHECKING:
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Evaluation, Unpriced
 
 
 def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
@@ -65,7 +65,7 @@ def _over(value: Real, *, averaged: bool) -> Real:
     return mean_over_contexts(value) if averaged else value
 
 
-def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
+def parameters_of(evaluation: Unpriced) -> dict[str, Real]:
     """Return parameters in all, and those that one token uses: a share of the experts, no networks beside the model."""
     resolved, traits = evaluation.resolved, evaluation.resolved.model.traits()
     if evaluation.program.networks:
@@ -83,7 +83,7 @@ def parameters_of(evaluation: Evaluation) -> dict[str, Real]:
     return {"total": total, "active": total - idle}
 
 
-def _of_networks(evaluation: Evaluation) -> dict[str, Real]:
+def _of_networks(evaluation: Unpriced) -> dict[str, Real]:
     """Return the parameters of all networks of a program, those that never run among the total."""
     total: Real = 0.0
     for stage in evaluation.program.stages:

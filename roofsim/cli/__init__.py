@@ -1,1 +1,1 @@
-"""The command line: one small module a verb; the only place that prints and chooses exit codes."""
+"""The command line: one small module per verb; the only place that prints and chooses exit codes."""

@@ -1,1 +1,1 @@
-"""Compare hardware on one scenario: rows, what would run where a row cannot, who wins by time and by cost."""
+"""Compare hardware on one scenario: a row per card, what would run where one cannot, and which wins by time and by cost."""

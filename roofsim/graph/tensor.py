@@ -116,6 +116,8 @@ class Tensor:
     """The part of the model that it belongs to, of what a builder makes."""
     of: Tensor | None = None
     """What it is the gradient, the sum, a shard or a copy of; None: something of its own."""
+    in_turn: bool = False
+    """Whether its pieces are written and read one after another in the room of one, which is what its `base` says."""
     numel: Real = field(init=False)
 
     def __post_init__(self) -> None:
@@ -128,7 +130,7 @@ class Tensor:
         Of a copy in a wider type that is held to take no memory of its own, as many as its elements have.
         """
         own = self.numel * self.dtype.itemsize
-        if self.base is None:
+        if self.base is None or self.in_turn:
             return own
         root = self.root
         return minimum(own, root.numel * max(root.dtype.itemsize, self.dtype.itemsize))

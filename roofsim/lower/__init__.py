@@ -1,1 +1,1 @@
-"""Turn a model into a forward op graph, one module a family."""
+"""Turn a model into a forward op graph, one module per family."""

@@ -43,7 +43,7 @@ class AddAdapters:
         (huggingface/peft, tuners/lora/layer.py: ``x = self._cast_input_dtype(x, lora_A.weight.dtype)``).
     storage
         Type of quantised linear weights: each is written out in the product's type for every product with it, again in
-        backward (bitsandbytes, autograd/_functions.py: MatMul4Bit). None: as they are.
+        backward (bitsandbytes, autograd/_functions.py: MatMul4Bit), as are weights that a checkpoint packs. None: as they are.
     scales
         Bytes of scales per row of a quantised weight, beside what `storage` counts per element.
     keeps_input
@@ -119,14 +119,14 @@ class _Writer:
             op = replace(op, sparse=False)
         if isinstance(op, Cast):
             self.casts[op.outputs[0]] = op
-        if not isinstance(op, Matmul | GroupedMatmul) or self._weight(op) is None:
+        weight = self._weight(op) if isinstance(op, Matmul | GroupedMatmul) else None
+        if not isinstance(op, Matmul | GroupedMatmul) or weight is None:
             self.ops.append(op)
             return
-        if op.purpose in _HEADS and op.block is None:
-            self.ops.append(op)
-            return
-        op = self._stored(op)
-        part = self._part(op) if isinstance(op, Matmul) else None
+        head = op.purpose in _HEADS and op.block is None
+        if weight.dtype.packed or (self.plan.storage is not None and not head):
+            op = self._stored(op, weight)
+        part = self._part(op) if isinstance(op, Matmul) and not head else None
         if part is None or not isinstance(op, Matmul):
             self.ops.append(op)
             return
@@ -168,11 +168,9 @@ class _Writer:
         source = self.casts.get(tensor)
         return source.inputs[0] if source is not None and source.inputs[0].role is Role.PARAMETER else None
 
-    def _stored(self, op: Matmul | GroupedMatmul) -> Matmul | GroupedMatmul:
-        """Let the layer read a weight that was just written out from its quantised form."""
-        plan, weight = self.plan, self._weight(op)
-        if plan.storage is None or weight is None:
-            return op
+    def _stored(self, op: Matmul | GroupedMatmul, weight: Tensor) -> Matmul | GroupedMatmul:
+        """Let the layer read a weight that was just written out from its quantised form, be that the checkpoint's own."""
+        plan = self.plan
         if op.inputs[0].dtype.narrow:
             raise SpecError(
                 Problem(
@@ -181,7 +179,7 @@ class _Writer:
                     hint="Use bf16 or bf16-amp with kind: qlora, or kind: lora.",
                 )
             )
-        stored = self._quantised(weight)
+        stored = weight if weight.dtype.packed else self._quantised(weight)
         wide = Tensor(f"{weight.name}.{op.outputs[0].dtype}", weight.shape, op.outputs[0].dtype, Role.TEMPORARY)
         inputs: tuple[Tensor, ...] = (stored,)
         if plan.scales:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.formats import WeightFormat
     from roofsim.spec.precision.roles import Precision
+    from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.adapter import Adapter
     from roofsim.spec.scenario.workload import RecomputePlan
 
@@ -126,11 +127,31 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.kernels.packings import PackHeads
 
         passes.append(PackHeads())  # a copy that no compiler sees
+    if engine.matmul.narrow_products != "wide":
+        from roofsim.passes.kernels.narrow_results import NarrowResults
+
+        written, launches = engine.matmul.narrow_products, engine.matmul.narrow_product_launches
+        passes.append(NarrowResults(written=written, launches=launches))  # once it stands what reads results
     if engine.kernels.extra_per_layer:
         from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 
         passes.append(AddExtraKernels(number=engine.kernels.extra_per_layer))
     return passes
+
+
+def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:
+    """Return the passes that state the kernels of products with packed weights: the last of all, once every product stands."""
+    if _stored(precision) is None:
+        return []
+    from roofsim.passes.kernels.packed_weights import ExpandWeights
+
+    return [ExpandWeights(kernels=resolved.engine.matmul.weight_only, written_from=written_from(resolved))]
+
+
+def written_from(resolved: Resolved) -> int | None:
+    """Return the rows from which the engine writes packed weights out on this card; None: never."""
+    units = "fp16" in resolved.gpu.peak
+    return resolved.engine.matmul.expands_from(resolved.architecture.name, matrix_units=units)
 
 
 def _library_kernels(engine: Engine, *, decodes: bool) -> list[Pass]:
@@ -162,11 +183,15 @@ def training_passes(
 ) -> list[Pass]:
     """Return the passes of a training step, in the order in which they must run."""
     passes: list[Pass] = _merged_layers(precision, engine)  # first: the library's code has these layers only
-    passes.append(assign_precision(precision))  # casts are ops that everything else must see
+    passes.append(assign_precision(precision, trains=True))  # casts are ops that everything else must see
     if adapter is not None:
         passes.append(
             _adapters(adapter, precision, engine)
         )  # on typed layers, and before anything asks what is trained
+    if engine.training.activation_input_type == "fp8":
+        from roofsim.passes.kernels.stored_inputs import StoreActivationInputs
+
+        passes.append(StoreActivationInputs())  # before autograd, which reads what is held
     if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
@@ -211,9 +236,10 @@ def _stored(precision: Precision) -> WeightFormat | None:
     return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
-def assign_precision(precision: Precision) -> AssignPrecision:
-    """Return the precision pass of a resolved precision."""
-    narrow = precision.operands is not None
+def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPrecision:
+    """Return the precision pass of a resolved precision; `trains`: weights are updated, in a type of elements, or frozen."""
+    narrow, frozen = precision.operands is not None, precision.stored is not None
+    weights = precision.weights if trains and not frozen else None
     return AssignPrecision(
         compute=DTYPES[precision.compute],
         parameters=DTYPES[precision.parameters],
@@ -221,7 +247,9 @@ def assign_precision(precision: Precision) -> AssignPrecision:
         operands=None if precision.operands is None else DTYPES[precision.operands],
         autocast=precision.autocast,
         cache_type=DTYPES[precision.key_value_cache],
-        weights=_stored(precision),
+        weights=None if trains and not frozen else _stored(precision),
+        narrow_weights=None if weights is None else DTYPES[weights],
+        attention=None if precision.attention is None else DTYPES[precision.attention],
     )
 
 
@@ -229,6 +257,7 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
     """Return the pass that freezes the model."""
     wide = (adapter.weights or engine.training.adapter_type) == "fp32"
     storage = adapter.storage
+    integer = storage == "int8" or (precision.stored is not None and precision.stored.arithmetic == "int8")
     return AddAdapters(
         rank=real(adapter.rank),
         targets=adapter.layers,
@@ -236,7 +265,7 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
         weights=DTYPES["fp32" if wide else precision.parameters],
         storage=None if storage is None else DType(storage, ENCODINGS[storage].bits / 8.0, floating=False, packed=True),
         scales=4.0 if storage == "int8" else 0.0,
-        keeps_input=storage == "int8" if adapter.keeps_input is None else adapter.keeps_input,
+        keeps_input=integer if adapter.keeps_input is None else adapter.keeps_input,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import singledispatch
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from roofsim.errors import UnsupportedOpError
+from roofsim.errors import Problem, SpecError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block
 from roofsim.graph.opgraph import OpGraph
 from roofsim.graph.ops import (
@@ -123,6 +123,10 @@ class AssignPrecision:
     weights
         Format in which weights are stored, as in inference; None: as `parameters`, and narrow arithmetic casts them in
         every pass.
+    narrow_weights
+        Type in which training keeps the weights of narrow products; None: as `parameters`.
+    attention
+        Type that the operands of fused attention are converted to, and in which it writes; None: they stay as they are.
     """
 
     name: ClassVar[str] = "precision"
@@ -136,9 +140,17 @@ class AssignPrecision:
     autocast: bool = False
     cache_type: DType | None = None
     weights: WeightFormat | None = None
+    narrow_weights: DType | None = None
+    attention: DType | None = None
 
     def __call__(self, graph: OpGraph) -> OpGraph:
-        """Return the graph with a type on every tensor, and the casts that this needs."""
+        """Return the graph with a type on every tensor, and the casts that this needs.
+
+        Raises
+        ------
+        SpecError
+            For attention in a narrow type where no fused kernel runs.
+        """
         return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
 
 
@@ -156,15 +168,26 @@ class _Dispatch:
     def run(self, graph: OpGraph) -> list[AbstractOp]:
         if self.plan.weights is not None:
             self.stored = stored_types(graph, self.plan.weights)
+        elif self.plan.narrow_weights is not None:
+            self.stored = dict.fromkeys(_multiplied_in_blocks(graph), self.plan.narrow_weights)
         for block, body in graph.segments():
             self.block = None if block is None else Block(block.name, block.repeat)
             for op in body:
                 if isinstance(op, Cast):
                     self._cast_op(op)
+                elif isinstance(op, Attention) and self.plan.attention is not None:
+                    self._narrow_attention(op, self.plan.attention)
                 else:
                     self._plain_op(op)
             if block is not None and self.block is not None:
                 self.block.carries = [(self.tensor(a), self.tensor(b)) for a, b in block.carries]
+        if self.plan.attention is not None and not any(isinstance(op, Attention) for op in self.ops):
+            raise SpecError(
+                Problem(
+                    f"attention in {self.plan.attention} is a fused kernel's; nothing here runs in one",
+                    path="workload.precision.attention", hint="Leave it out, or set attention: flash.",
+                )
+            )  # fmt: skip
         cached = tuple(cast for cast in self.weight_casts.values() if not cast.dtype.narrow)
         if cached:
             # The cache of cast weights lives until the autocast context is left; narrow operands are cast per layer.
@@ -254,6 +277,29 @@ class _Dispatch:
             replace(op, inputs=inputs, outputs=outputs, holds=holds, block=self.block, math=op.math or math)
         )
 
+    def _narrow_attention(self, op: Attention, narrow: DType) -> None:
+        """Convert queries, keys and values, and the result back; backward keeps what the kernel reads and writes.
+
+        Transformer Engine, attention/dot_product_attention/backends.py: FusedAttnFunc saves q, k, v and the result in fp8.
+        """
+        read, rest = op.inputs[:3], op.inputs[3:]
+        cast: dict[Tensor, Tensor] = {}
+        for place, old in enumerate(read):
+            if old not in cast:
+                cast[old] = self._cast(self.tensor(old), narrow, op, place)
+        inputs = (*(cast[old] for old in read), *(self.tensor(old) for old in rest))
+        wide = self._made(op.outputs[0], self.plan.compute)
+        result = replace(wide, name=f"{wide.name}.{narrow}", dtype=narrow)
+        outputs = (result, *(self._made(tensor, self.plan.compute) for tensor in op.outputs[1:]))
+        holds = tuple(self.tensor(tensor) for tensor in op.holds)
+        self.ops.append(replace(op, inputs=inputs, outputs=outputs, holds=holds, block=self.block, math=narrow))
+        self.ops.append(
+            Cast(
+                name=f"{op.name}.widen", inputs=(result,), outputs=(wide,), block=self.block, component=op.component,
+                automatic=True,
+            )
+        )  # fmt: skip
+
     def _autocast(self, op: AbstractOp, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         policy = autocast_policy(op)
         if policy == KEEP:
@@ -299,6 +345,12 @@ class _Dispatch:
         if widest is not None:
             return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
         return FP32 if self.plan.autocast else self.plan.compute
+
+
+def _multiplied_in_blocks(graph: OpGraph) -> list[Tensor]:
+    """Return the matrices of the linear layers of blocks, which narrow arithmetic multiplies."""
+    matmuls = (op for op in graph if isinstance(op, Matmul | GroupedMatmul) and op.block is not None)
+    return [weight for op in matmuls if (weight := weight_of(op)) is not None]
 
 
 def _widest(tensors: tuple[Tensor, ...]) -> DType | None:

@@ -1,1 +1,1 @@
-"""Text, tables, pictures and plain data for people and programs."""
+"""Show results: text, tables, pictures and plain data, for people and programs."""

@@ -1,1 +1,1 @@
-"""Say when things happen and what is alive."""
+"""Say when the work of a step happens: streams, what overlaps, hosts, pipelines, ranks."""

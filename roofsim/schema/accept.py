@@ -12,13 +12,13 @@ import typing
 from math import isfinite
 from typing import Any, Final, Literal
 
-from roofsim.schema.base import (
+from roofsim.schema.fields import (
     UNSET,
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    FieldInfo,
-    WithJsonSchema,
+    After,
+    Before,
+    FieldOf,
+    JsonSchema,
+    SchemaType,
     fill,
     validators_of,
 )
@@ -102,12 +102,9 @@ def _validators(schema: Any) -> tuple[list[Any], dict[str, list[Any]]]:
     return own  # type: ignore[no-any-return]
 
 
-def _check_of_field(field: FieldInfo) -> Check:
-    ours: Any = field
-    check = _check(ours.whole)
-    check = _limited(check, ours)
-    ours.check = check
-    return check
+def _check_of_field(field: FieldOf) -> Check:
+    field.check = _limited(_check(field.whole), field)
+    return field.check  # type: ignore[no-any-return]
 
 
 # -- types --------------------------------------------------------------------------------------------------------------
@@ -119,7 +116,7 @@ def _check(kind: Any) -> Check:
     if simple is not None:
         return simple
     if isinstance(kind, type) and not typing.get_args(kind):
-        return _check_of_schema(kind) if issubclass(kind, BaseModel) else _unknown
+        return _check_of_schema(kind) if isinstance(kind, SchemaType) else _unknown
     origin = typing.get_origin(kind)
     maker = _MAKERS.get(origin)
     return _unknown if maker is None else maker(kind)
@@ -230,13 +227,13 @@ def _annotated(kind: Any) -> Check:
     inner, *beside = typing.get_args(kind)
     check = _check(inner)
     for one in beside:
-        if isinstance(one, FieldInfo):
+        if isinstance(one, FieldOf):
             check = _limited(check, one)
-        elif isinstance(one, BeforeValidator):
+        elif isinstance(one, Before):
             check = _read_first(one, check)
-        elif isinstance(one, AfterValidator):
+        elif isinstance(one, After):
             check = _then(one, check)
-        elif not (isinstance(one, WithJsonSchema) or type(one).__module__.startswith("roofsim.")):
+        elif not (isinstance(one, JsonSchema) or type(one).__module__.startswith("roofsim.")):
             return _unknown  # a marker of our own asks for nothing
     return check
 

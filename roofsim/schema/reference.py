@@ -10,13 +10,12 @@ from typing import Any
 import pydantic
 from pydantic_core import core_schema
 
-from roofsim.schema.base import (
+from roofsim.schema.fields import (
     UNSET,
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    FieldInfo,
-    WithJsonSchema,
+    After,
+    Before,
+    FieldOf,
+    JsonSchema,
     dumped,
     fill,
     validators_of,
@@ -96,7 +95,7 @@ def core_schema_of(schema: Any, handler: pydantic.GetCoreSchemaHandler) -> Any:
     return core_schema.json_or_python_schema(
         json_schema=read,
         python_schema=core_schema.union_schema([core_schema.is_instance_schema(schema), read]),
-        serialization=core_schema.plain_serializer_function_ser_schema(BaseModel.model_dump),
+        serialization=core_schema.plain_serializer_function_ser_schema(dumped),
     )
 
 
@@ -113,12 +112,12 @@ def _real(kind: Any) -> Any:
 
 
 def _real_word(word: Any) -> Any:
-    if isinstance(word, FieldInfo):
-        return pydantic.Field(**word.options)  # type: ignore[attr-defined]
-    if isinstance(word, BeforeValidator):
+    if isinstance(word, FieldOf):
+        return pydantic.Field(**word.options)
+    if isinstance(word, Before):
         return pydantic.BeforeValidator(word.func)
-    if isinstance(word, AfterValidator):
+    if isinstance(word, After):
         return pydantic.AfterValidator(word.func)
-    if isinstance(word, WithJsonSchema):
+    if isinstance(word, JsonSchema):
         return pydantic.WithJsonSchema(word.json_schema)
     return word

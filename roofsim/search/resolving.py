@@ -107,6 +107,10 @@ class Shared:
         resolver.engine_label = resolver.engine_label or label
         return value
 
+    def resolver(self, document: Document, importer: Importer | None) -> Resolver:
+        """Return what resolves one more document, and looks up only what none before it had."""
+        return SharedResolver(document, importer, self)
+
 
 class SharedResolver(Resolver):
     """Resolve one of many documents that differ in a few keys."""

@@ -1,1 +1,1 @@
-"""A running server: continuous batching, its latencies and rates under load, what fits, and a simulation of the same."""
+"""Model a running server: continuous batching, latencies and rates under load, what fits, and a simulation of the same."""

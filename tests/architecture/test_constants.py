@@ -41,7 +41,6 @@ ALLOWED = {
     "cost/kernels/ops.py": {"FIRST_CHANNELS"},
     "cost/kernels/rated.py": {"WIDTHS"},
     "cost/links/collectives.py": {"ROUNDS"},
-    "cost/narrow_products.py": {"WRITTEN", "READ"},
     "analyze/goodput.py": {"_FULL", "HOPELESS"},
     # steps, rounds and bounds of a method
     "cost/links/communication.py": {"_UNLIMITED"},

@@ -134,10 +134,6 @@ def test_a_floor_in_cycles_follows_the_clock():
     assert slow.architecture.kernel_floor > 1.5 * fast.architecture.kernel_floor
 
 
-def test_training_knows_nothing_of_it():
-    assert evaluated("gpt2-124m", precision="bf16").priced[0].context.serving is None
-
-
 def test_few_tokens_wake_few_experts():
     def experts(batch):
         evaluation = evaluated(

@@ -11,7 +11,7 @@ import pytest
 from roofsim import run
 from roofsim.api import resolve
 from roofsim.evaluate import evaluate
-from roofsim.graph.ops import Matmul
+from roofsim.graph.ops import Cast, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.spec.precision.formats import FormatFamily
 
@@ -47,7 +47,7 @@ def products(*args, **extra):
     works = {}
     for index, work in evaluation.priced[0].works:
         op = graph.ops[index]
-        if isinstance(op, Matmul) and op.inputs[1].role is Role.PARAMETER:
+        if isinstance(op, Matmul | Cast) and op.inputs[-1].owner.role is Role.PARAMETER:
             works.setdefault(op.name, []).append(work)
     return works
 
@@ -75,13 +75,14 @@ def test_weights_are_read_as_they_are_stored():
 
 def test_long_prompts_write_the_weights_out_first():
     then = {"engine": "llama.cpp@2024-05", "phase": "prefill"}
-    expansion, product = products("q4_k_m", **then)["layers.mlp.gate.matmul"]
-    weight = 14336.0 * 4096.0
+    long, weight = products("q4_k_m", **then), 14336.0 * 4096.0
+    (expansion,), (product,) = long["layers.mlp.gate.dequantise"], long["layers.mlp.gate.matmul"]
     assert expansion.traffic == pytest.approx(weight * (4.5 / 8.0 + 2.0))
     assert product.traffic > weight * 2.0
     assert expansion.launches == 1.0
-    (short,) = products("q4_k_m", **then, prompt_length=63)["layers.mlp.gate.matmul"]
-    assert short.traffic < weight
+    short = products("q4_k_m", **then, prompt_length=63)
+    assert short["layers.mlp.gate.matmul"][0].traffic < weight
+    assert "layers.mlp.gate.dequantise" not in short
     (today,) = products("q4_k_m", phase="prefill")["layers.mlp.gate.matmul"]
     assert today.traffic < weight
 

@@ -16,6 +16,7 @@ import pytest
 import roofsim
 from roofsim.api import resolve
 from roofsim.errors import SpecError
+from roofsim.graph.ops import Cast
 from roofsim.graph.tensor import Role
 from roofsim.importers.huggingface import from_config
 from roofsim.importers.quantization import UNREAD
@@ -356,13 +357,66 @@ def test_a_checkpoints_own_name_means_its_own_weights():
     assert not [note for note in resolve(request).warnings if "checkpoint" in note]
 
 
-def test_adapters_on_a_quantised_checkpoint_say_what_is_not_priced():
-    """Adapters update no base weights, quantised or not: that is no reason to expand them."""
-    config = {**LLAMA_8B, "quantization_config": NF4}
-    said = {}
-    for adapter in (None, "lora", "qlora"):
-        resolved = resolve({"model": config, "workload": {"adapter": adapter, "sequence_length": 64}})
-        said[adapter] = next(note for note in resolved.assumed if note.startswith("precision:"))
-    assert "training updates no bitsandbytes-nf4 weights" in said[None]
-    for adapter in ("lora", "qlora"):
-        assert "the frozen base is not kept as bitsandbytes-nf4" in said[adapter]
+def fine_tuned(quantization, adapter, engine="huggingface", **workload):
+    config = {**LLAMA_8B, "torch_dtype": "bfloat16", "quantization_config": quantization}
+    return {
+        "model": config, "workload": {"adapter": adapter, "engine": engine, "sequence_length": 64, **workload},
+        "hardware": {"gpu": "h100"},
+    }  # fmt: skip
+
+
+def test_adapters_on_a_quantised_checkpoint_say_how_the_base_is_kept():
+    """Adapters update no base weights, quantised or not: that is no reason to expand them, where the engine can do without."""
+    said = {
+        (adapter, engine): "; ".join(resolve(fine_tuned(NF4, adapter, engine)).assumed)
+        for adapter, engine in (
+            (None, "huggingface"),
+            ("lora", "huggingface"),
+            ("lora", "torchtitan"),
+            ("qlora", "huggingface"),
+        )
+    }
+    assert "training updates no bitsandbytes-nf4 weights" in said[None, "huggingface"]
+    assert "the frozen base stays bitsandbytes-nf4" in said["lora", "huggingface"]
+    for adapter, engine in (("lora", "torchtitan"), ("qlora", "huggingface")):
+        assert "the frozen base is not kept as bitsandbytes-nf4" in said[adapter, engine]
+
+
+@pytest.mark.parametrize("quantization", [AWQ, GPTQ, NF4, INT8], ids=["awq", "gptq", "nf4", "int8"])
+@pytest.mark.parametrize("precision", ["bf16", "bf16-amp"])
+def test_adapters_leave_a_quantised_base_its_bytes(quantization, precision):
+    tuned = parameters(fine_tuned(quantization, "lora", precision=precision))
+    served = parameters(scenario(LLAMA_8B, quantization, gpu="h100", engine="huggingface"))
+    packed = {name: held for name, (tensor, held) in served.items() if tensor.dtype.packed}
+    assert len(packed) == 7
+    assert {name: held for name, (tensor, held) in tuned.items() if tensor.dtype.packed} == packed
+    trained = sum(tensor.numel for name, (tensor, _) in tuned.items() if tensor.requires_grad)
+    assert {name for name, (tensor, _) in tuned.items() if tensor.requires_grad} == {
+        name for name in tuned if name not in served
+    }
+    assert trained == 16 * (2 * 4096 + 2 * (4096 + 1024) + 2 * 4096 + 3 * (4096 + 14336))
+    graph = build(resolve(fine_tuned(quantization, "lora", precision=precision))).stages[0].graph
+    written = [op for op in graph if isinstance(op, Cast) and op.dequantises]
+    assert (
+        sum(op.outputs[0].numel * op.count for op in written) == 2 * 32 * 218_103_808
+    )  # forward, and again in backward
+
+
+@pytest.mark.parametrize(
+    ("quantization", "adapter"), [(BLOCKS, "lora"), (AWQ, {"kind": "lora", "base": "none"})], ids=["fp8", "stated"]
+)
+def test_a_base_that_no_engine_trains_beside_is_expanded(quantization, adapter):
+    assert not [
+        name for name, (tensor, _) in parameters(fine_tuned(quantization, adapter)).items() if tensor.dtype.packed
+    ]
+
+
+@pytest.mark.parametrize("adapter", ["lora", "qlora"])
+def test_shards_of_a_quantised_base_stay_quantised(adapter):
+    facts = {"frozen_formats": ["int4"]}
+    request = fine_tuned(AWQ, adapter, "pytorch-fsdp", engine_facts=facts, global_batch_size=4, precision="bf16")
+    whole = sum(held for tensor, held in parameters(request).values() if tensor.dtype.packed)
+    request |= {"parallel": {"sharding": "full"}, "hardware": {"gpu": "h100", "gpus": 4}}
+    shards = sum(held for tensor, held in parameters(request).values() if tensor.dtype.packed)
+    assert whole > 0.0
+    assert shards == pytest.approx(whole / 4.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from roofsim.analyze.ops import op_rows
 from roofsim.graph.base import Kind
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Cast, Elementwise, Fused, Matmul, Normalization, View
-from roofsim.graph.tensor import DTYPES
+from roofsim.graph.ops import Cast, Elementwise, Fused, Matmul, Normalization, Reduction, View
+from roofsim.graph.tensor import DTYPES, Role
 from roofsim.graph.text import listing
 from roofsim.graph.unroll import unroll
 from roofsim.lower.dispatch import lower
@@ -20,6 +21,8 @@ from roofsim.passes.kernels.cache_writes import MergeCacheWrites
 from roofsim.passes.kernels.conversions import ShareConversions
 from roofsim.passes.kernels.extra_kernels import AddExtraKernels
 from roofsim.passes.kernels.gated_activations import GateActivations
+from roofsim.passes.kernels.narrow_results import NarrowResults
+from roofsim.passes.kernels.packed_weights import ExpandWeights
 from roofsim.passes.kernels.packings import PackHeads
 from roofsim.passes.kernels.plain_kernels import SplitPlainKernels
 from roofsim.passes.kernels.projections import MergeProjections
@@ -29,6 +32,7 @@ from roofsim.passes.kernels.token_order import OrderTokens
 from roofsim.passes.manager import run_passes
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.ranks.stage import TakeStage
+from roofsim.spec.engine.matmul import FewRows, WeightOnly
 from roofsim.spec.precision.formats import weight_format
 from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of, resolved
 
@@ -38,6 +42,14 @@ NARROW = AssignPrecision(
     compute=DTYPES["bf16"], parameters=DTYPES["bf16"], math=DTYPES["fp8"], operands=DTYPES["fp8"],
     weights=weight_format("fp8"),
 )  # fmt: skip
+INT8 = AssignPrecision(
+    compute=DTYPES["fp16"], parameters=DTYPES["fp16"], math=DTYPES["int8"], operands=DTYPES["int8"],
+    weights=weight_format("int8"),
+)  # fmt: skip
+PACKED = AssignPrecision(compute=DTYPES["fp16"], parameters=DTYPES["fp16"], weights=weight_format("int4"))
+#: AutoAWQ's kernels, and such as have others for few rows.
+SPLIT = WeightOnly(parts=8.0, tile_rows=16, expansion_slots=10.0)
+FEW = WeightOnly(kernels=2.0, parts=8.0, tile_rows=128, few_rows=FewRows(rows=8, tile_rows=1))
 
 #: Pass -> the model and phase on which it shows, and the passes before it.
 CASES = {
@@ -53,6 +65,10 @@ CASES = {
     "plain_kernels": (
         SplitPlainKernels(biases=True, masks=True, reductions=True), TINY | {"dropout": 0.0}, "unfused", [TYPES],
     ),
+    "packed_weights": (ExpandWeights(kernels=SPLIT), TINY_LLAMA, "prefill", [PACKED]),
+    "packed_weights_written_out": (ExpandWeights(kernels=SPLIT, written_from=64), TINY_EXPERTS, "prefill", [PACKED]),
+    "narrow_results": (NarrowResults(written="narrow", launches=2.0), TINY, "prefill", [INT8, AddBeforeNorms()]),
+    "narrow_results_int32": (NarrowResults(written="int32"), TINY, "prefill", [INT8, AddBeforeNorms()]),
     "pack_heads": (PackHeads(), TINY, "prefill", [TYPES]),
     "extra_kernels": (AddExtraKernels(number=2.0), TINY, "prefill", [TYPES]),
 }  # fmt: skip
@@ -164,18 +180,27 @@ def test_training_differentiates_what_was_merged(facts):
 
 ENGINES = ["vllm", "sglang", "tensorrt-llm", "lmdeploy", "mlc-llm", "llama.cpp", "fastertransformer", "huggingface"]
 SERVED = {"llama": TINY_LLAMA, "gpt": TINY, "experts": TINY_EXPERTS}
+#: Engines with the formats that each has; cards with and without matrix units for them write weights out or do not.
+FORMATS = [
+    *((engine, "fp16", "a100") for engine in ENGINES),
+    *((engine, "fp8", "h100") for engine in ("vllm", "sglang", "tensorrt-llm", "mlc-llm", "fastertransformer", "huggingface")),
+    *((engine, "int8", "a100") for engine in ("vllm", "tensorrt-llm", "huggingface", "fastertransformer", "llama.cpp")),
+    *((engine, "int4", "a100") for engine in (*ENGINES[:6], "huggingface", "tinychat", "exllamav2", "exllama-v1", "autoawq")),
+    ("fastertransformer+int8-v1", "int8", "a100"), ("autoawq+gemv", "int4", "a100"), ("llama.cpp", "int4", "v100"),
+    ("huggingface", "nf4", "a100"),
+]  # fmt: skip
 
 
 def launches_of(graph):
-    """Return the launches that the ops of a graph state, but for those of products with packed weights."""
+    """Return the launches that the ops of a graph state."""
     return float(graph.total(lambda op: 0.0 if op.kind in (Kind.COLLECTIVE, Kind.HOST_TRANSFER) else op.kernels()))
 
 
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 @pytest.mark.parametrize("model", SERVED)
-@pytest.mark.parametrize("engine", ENGINES)
-def test_ops_launch_what_is_priced(engine, model, phase):
-    evaluation = evaluated(SERVED[model], engine=engine, precision="fp16", **SIZES[phase])
+@pytest.mark.parametrize(("engine", "precision", "gpu"), FORMATS)
+def test_ops_launch_what_is_priced(engine, precision, gpu, model, phase):
+    evaluation = evaluated(SERVED[model], engine=engine, precision=precision, hardware_gpu=gpu, **SIZES[phase])
     (priced,) = evaluation.priced
     assert launches_of(priced.graph) == pytest.approx(float(priced.kernels()), rel=1e-12)
     rows = op_rows(evaluation)
@@ -228,3 +253,58 @@ def test_gathered_rows_are_converted_once_a_token():
     (copy,) = (op for op in copied if isinstance(op, Fused) and op.pattern == "copy_rows")
     assert copy.outputs[0].dtype is DTYPES["fp8"]
     assert copy.bytes_written() == 2 * 64 * 64
+
+
+# -- packed weights and 8-bit results ---------------------------------------------------------------------------------
+
+
+def expanded(rows, kernels=FEW, written_from=None, model=TINY_LLAMA):
+    """Return the graph of a decode step of so many sequences with the kernels of its packed weights."""
+    choices = resolved(model, engine="huggingface", precision="fp16", phase="decode", batch_size=2, context_length=32)
+    call = replace(call_of(choices, "decode", 33.0), batch=rows)
+    expand = ExpandWeights(kernels=kernels, written_from=written_from)
+    return run_passes(lower(choices.model, call), [PACKED, expand])
+
+
+@pytest.mark.parametrize("model", [TINY_LLAMA, TINY_EXPERTS], ids=["dense", "experts"])
+@pytest.mark.parametrize("amount", ["flops", "kernels", "bytes_read", "bytes_written"])
+def test_ways_of_arrays_are_those_of_their_elements(model, amount):
+    batches = np.array([4.0, 16.0, 80.0, 2048.0])
+    together = expanded(batches, written_from=64, model=model).total(lambda op: getattr(op, amount)())
+    apart = [expanded(batch, written_from=64, model=model).total(lambda op: getattr(op, amount)()) for batch in batches]
+    np.testing.assert_allclose(together, apart, rtol=1e-12)
+
+
+def test_a_kernel_for_each_number_of_rows():
+    few, many, written = (expanded(rows, written_from=64) for rows in (8.0, 9.0, 64.0))
+    kinds = [{type(op) for op in graph if op.within(Purpose.DOWN)} for graph in (few, many, written)]
+    assert kinds == [{Matmul}, {Matmul, Reduction}, {Matmul, Cast}]
+    (product,) = matmuls(few, Purpose.DOWN)
+    assert (product.expansion.tile_rows, product.parts, product.kernels()) == (1.0, 1.0, 2.0)
+    (product,) = matmuls(many, Purpose.DOWN)
+    assert (product.expansion.tile_rows, product.parts) == (128.0, 8.0)
+    (product,) = matmuls(written, Purpose.DOWN)
+    assert product.expansion is None
+    assert product.inputs[1].dtype is DTYPES["fp16"]
+    assert product.inputs[1].owner.role is Role.PARAMETER
+
+
+def test_experts_are_written_out_in_the_room_of_one():
+    graph = expanded(2048.0, written_from=64, model=TINY_EXPERTS)
+    (cast,) = (op for op in graph if isinstance(op, Cast) and op.within(Purpose.EXPERTS) and op.purpose is Purpose.DOWN)
+    (written,) = cast.outputs
+    assert cast.bytes_written() == written.bytes == 8 * 64 * 160 * 2.0
+    assert written.root.bytes == 64 * 160 * 2.0
+
+
+@pytest.mark.parametrize("written", ["narrow", "int32"])
+def test_no_conversion_is_left_between_8_bit_products(written):
+    graph = run_passes(lowered(TINY, "prefill"), [INT8, AddBeforeNorms(), NarrowResults(written=written)])
+    layers = [op for op in graph if op.block is not None]
+    assert not [op for op in layers if isinstance(op, Cast) and graph.producer.get(op.inputs[0]) in layers]
+    (up,) = matmuls(graph, Purpose.UP)
+    assert up.outputs[0].dtype is DTYPES["int32" if written == "int32" else "int8"]
+    (down,) = matmuls(graph, Purpose.DOWN)
+    assert down.inputs[0].dtype is DTYPES["int8"]
+    streams = {entering.dtype.itemsize for block in graph.blocks for entering, _ in block.carries}
+    assert streams == ({4.0, 2.0} if written == "int32" else {1.0})

@@ -89,7 +89,11 @@ CASES = {
     ),
     "chunks that do not divide": (
         scenario("{pipeline: 2, virtual_stages: 2}"),
-        r"interleaved stages need layers \(6\) that are a multiple of pipeline x virtual_stages = 4",
+        r"layers \(6\) .* virtual_stages = 4. Set account_for_embedding and account_for_loss, which count embedding and loss",
+    ),
+    "virtual stages that a counted embedding would even": (
+        scenario("{pipeline: 2, virtual_stages: 2}", DECODER.replace("num_layers: 6", "num_layers: 7") % ""),
+        r"layers \(7\) .* virtual_stages = 4. Set account_for_embedding or account_for_loss, which counts",
     ),
     "virtual stages of no pipeline": (
         scenario("{virtual_stages: 2}"),
@@ -186,6 +190,18 @@ CASES = {
     "shards of zero": (
         scenario("{data: 8, sharding: {full: 0}}"),
         r"parallel.sharding.full: expected a number more than 0",
+    ),
+    "optimizer shards that do not divide": (
+        scenario("{data: 8, sharding: {optimizer: 3}}"),
+        r"optimizer sharding over 3 ranks does not divide data x context = 8. Use one of 1, 2, 4, 8",
+    ),
+    "shards of two levels": (
+        scenario("{data: 8, sharding: {optimizer: 4, full: 2}}"),
+        r"parallel.sharding: expected one of .* or a mapping with either full or optimizer, such as {full: 8}; got",
+    ),
+    "shards of no level": (
+        scenario("{data: 8, sharding: {}}"),
+        r"parallel.sharding: expected one of .* or a mapping with either full or optimizer, such as {full: 8}; got {}",
     ),
     "shards by another word": (
         scenario("{data: 8, sharding: {fully: 2}}"),

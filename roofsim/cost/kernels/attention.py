@@ -35,6 +35,7 @@ WIDEST: Final = 2.0
 #: Arithmetic in which attention was measured, the usual one first; a cache of 8 bits for queries of 16.
 ATTENDED: Final = ("16-bit", "fp8")
 NARROW_CACHE: Final = "bf16_kvfp8"
+SIXTEEN_BIT: Final = ("bf16", "fp16")
 #: The class of kernels by which queries and keys move.
 CLASS: Final = "attention"
 #: Keys of one block where the cache is not split.
@@ -126,8 +127,10 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
         # Scores take as long in slower generations, whose products take longer.
         numbers["softmax"] = numbers["softmax"] * device.attention_factor
-        whole = 1.0 + numbers["softmax"] * chip.per_clock / (2.0 * STATED_WIDTH)
-        share = device.attention_share(math) / device.pace * whole
+        # Of narrower products than those it is stated of, scores take as long: the share of these without scores holds.
+        stated, per_clock = _stated_in(math, chip.per_clock, device)
+        whole = 1.0 + numbers["softmax"] * per_clock / (2.0 * STATED_WIDTH)
+        share = device.attention_share(stated) / device.pace * whole
         floor = device.architecture.kernel_floor
         numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
         numbers["sharpness"] = device.constants.physics["attention_corner"]
@@ -138,6 +141,15 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         compute = compute * more / device.constants.physics["attention_backward_rate"]
         memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
     return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+
+
+def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:
+    """Return the arithmetic in which the share of kernels with such products is stated, and its operations per clock and unit."""
+    if arithmetic_of(math) != ATTENDED[1]:
+        return math, per_clock
+    wide = next(name for name in SIXTEEN_BIT if name in device.architecture.attention)
+    peak, _ = device.rate(wide)
+    return wide, card(device, peak).per_clock
 
 
 def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 
 from roofsim.cost.device import Device, device_of
 from roofsim.cost.kernels.library import KernelLibrary
-from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.cost.kernels.work import Pricing
-from roofsim.cost.serving import Serving
 from roofsim.numeric import any_above, maximum
 from roofsim.records import replace
-from roofsim.spec.engine.phase import in_phase
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
@@ -27,49 +24,33 @@ def pricing_of(resolved: Resolved, gpu: Gpu, phase: str) -> Pricing:
     launch = engine.launch_on(resolved.architecture.name, decodes=phase == "decode")
     issue = (0.0, 0.0) if launch == "graphs" else issue_times(resolved)
     device = device_for(resolved, gpu, issue)
-    serving = _serving(resolved, phase)
-    if serving is not None:
+    if _serves(resolved, phase):
         device = _with_engine_floor(device, resolved, phase)
     return Pricing(
         device,
         channels_last=engine.convolution.memory_format == "channels_last",
         library=_library(resolved),
-        quantised=_quantised(resolved, device),
         stream_limit=_stream_limit(resolved, engine.matmul.stream_bytes_per_clock),
-        serving=serving,
         mechanisms=resolved.mechanisms,
-    )
-
-
-def _quantised(resolved: Resolved, device: Device) -> QuantisedProducts:
-    """Return how the engine multiplies with narrow weights on a card."""
-    facts = resolved.engine.matmul.weight_only
-    return QuantisedProducts(
-        facts=facts,
-        data_share=_data_share(resolved),
-        stream_limit=None if facts.bytes_per_clock is None else _stream_limit(resolved, facts.bytes_per_clock),
-        expand_from=_expands_from(resolved, device),
-        slot_rate=_slot_rate(resolved),
     )
 
 
 def _library(resolved: Resolved) -> KernelLibrary:
     """Return whose kernels an engine runs on a card, in whatever phase."""
+    narrow = resolved.engine.matmul.weight_only.bytes_per_clock
     return KernelLibrary(
-        engine=resolved.engine, architecture=resolved.architecture.name, data_share=_data_share(resolved)
+        engine=resolved.engine,
+        architecture=resolved.architecture.name,
+        data_share=_data_share(resolved),
+        narrow_stream_limit=None if narrow is None else _stream_limit(resolved, narrow),
+        slot_rate=_slot_rate(resolved),
     )
 
 
-def _serving(resolved: Resolved, phase: str) -> Serving | None:
-    """Return which kernels run in a pass of inference of a language model, or of an engine that does nothing else."""
-    engine = resolved.engine
+def _serves(resolved: Resolved, phase: str) -> bool:
+    """Tell whether a pass is inference of a language model, or of an engine that does nothing else."""
     generates = phase in ("prefill", "decode") or (phase == "forward" and resolved.model.decoder_only())
-    if not generates and "train" in engine.phases:
-        return None
-    return Serving(
-        engine=in_phase(engine, phase, resolved.architecture.name),
-        decodes=phase == "decode",
-    )
+    return generates or "train" not in resolved.engine.phases
 
 
 def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device:
@@ -82,15 +63,6 @@ def _with_engine_floor(device: Device, resolved: Resolved, phase: str) -> Device
     if phase == "decode" and any_above(layout_of(resolved.parallel).pipeline, 1.0):
         floor = floor + resolved.engine.schedule.pipeline.decode_gap
     return replace(device, architecture=device.architecture.model_copy(update={"kernel_floor": floor}))
-
-
-def _expands_from(resolved: Resolved, device: Device) -> int | None:
-    """Return the rows from which weights are expanded; never where integer kernels are all that the card has, or enough."""
-    engine = resolved.engine
-    if resolved.architecture.name in engine.matmul.never_expands_on:
-        return None
-    wide = device.has("fp16") and device.rate("fp16")[1]
-    return engine.matmul.expand_weights_from if engine.matmul.weight_only.integer is None or wide else None
 
 
 def _stream_limit(resolved: Resolved, each: float | None) -> float:

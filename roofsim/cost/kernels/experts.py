@@ -8,9 +8,9 @@ import numpy as np
 
 from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, expert_limits
-from roofsim.cost.kernels.quantised import packed_weight
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
+from roofsim.graph.expansion import packed_weight
 from roofsim.numeric import where
 from roofsim.records import dataclass, replace
 
@@ -67,7 +67,7 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     """Give the products of all experts that a pass wakes the rates of their model."""
     math = work.compute_keys[0].removesuffix("_matrix")
     kind = _experts_kind(op, math, context)
-    if kind is None or not work.on_tensor or work.bandwidth_key == "cast":
+    if kind is None or not work.on_tensor:
         return work
     one, none = np.asarray(1.0), np.asarray(0.0)
     experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
@@ -90,4 +90,4 @@ def _experts_kind(op: GroupedMatmul, math: str, context: Pricing) -> str | None:
         return BLOCKS if kind == "fp8" else kind if kind in MEASURED else None
     if stored.itemsize < 1.0:
         return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
-    return kind if context.quantised.facts.integer is None else None
+    return kind if context.library.engine.matmul.weight_only.integer is None else None

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from roofsim.records import dataclass, field
 from roofsim.spec.engine.schema import Engine, unnamed
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,11 +23,17 @@ class KernelLibrary:
         Name of the GPU's architecture, on which the generation of attention kernels may depend.
     data_share
         Share of what is read from memory that is data, and not check bits.
+    narrow_stream_limit
+        Bytes per second that kernels for packed weights draw at most; None: as those for wide ones.
+    slot_rate
+        Issue slots per second of the card; None: what expanding weights takes is in ``weight_only.compute``.
     """
 
     engine: Engine = field(default_factory=unnamed)
     architecture: str = ""
     data_share: float = 1.0
+    narrow_stream_limit: Real | None = None
+    slot_rate: Real | None = None
 
     @property
     def attention(self) -> str | None:

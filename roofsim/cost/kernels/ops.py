@@ -9,10 +9,10 @@ import numpy as np
 
 from roofsim.cost.kernels.attention import price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
+from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
-from roofsim.cost.kernels.quantised import expanding
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
@@ -68,7 +68,6 @@ def kernels_of(op: AbstractOp, context: Pricing) -> tuple[KernelWork, ...]:
 
 
 for _class in (
-    Cast,
     Copy,
     CacheAppend,
     Embedding,
@@ -82,6 +81,13 @@ for _class in (
     Elementwise,
 ):
     kernels_of.register(_class, kernels_of.dispatch(AbstractOp))
+
+
+@kernels_of.register
+def _(op: Cast, context: Pricing) -> tuple[KernelWork, ...]:
+    unpacking = context.device.constants.physics["expansion_flops"] if op.dequantises else 0.0
+    traffic = op.bytes_read() + op.bytes_written()
+    return (context.light(unpacking * op.outputs[0].numel, traffic, str(op.kind), op.kernels()),)
 
 
 @kernels_of.register
@@ -106,7 +112,8 @@ def _(op: Matmul, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     product = (op.m, op.n, op.k, op.batch)
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", _alignment(op, context), product=product)
-    return expanding(_streamed(work, op.m, context), op, op.m, context)
+    work = replace(_streamed(work, op.m, context), launches=op.kernels())
+    return (expanding(work, op, op.m, context),)
 
 
 @kernels_of.register
@@ -115,7 +122,8 @@ def _(op: GroupedMatmul, context: Pricing) -> tuple[KernelWork, ...]:
     product = (op.rows / touched, op.n, op.k, touched)
     traffic = op.bytes_read() + op.bytes_written()
     work = context.heavy(op, op.executed_flops(), traffic, "matmul", product=product)
-    return expanding(_streamed(work, op.rows / op.experts, context), op, op.rows / touched, context)
+    work = replace(_streamed(work, op.rows / op.experts, context), launches=op.kernels())
+    return (expanding(work, op, op.rows / touched, context),)
 
 
 def _streamed(work: KernelWork, rows: Real, context: Pricing) -> KernelWork:
@@ -318,20 +326,8 @@ def _in_passes(
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
-    """Return the kernels of ops with the number of their op, priced by the models of their classes."""
+    """Return the kernels of ops with the number of their op, at the rates that the models of their classes say."""
     works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
-    works = rate_all(ops, works, context)
-    if context.serving is None:
-        return works
-    from roofsim.cost.inference import served  # only inference needs what engines put together
-
-    return served(ops, works, context.serving)
-
-
-def rate_all(
-    ops: Sequence[AbstractOp], works: list[tuple[int, KernelWork]], context: Pricing
-) -> list[tuple[int, KernelWork]]:
-    """Give every kernel of a class that has a model the rates that it says, in whatever phase."""
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}
     price_products(ops_of, priced, context)

@@ -8,9 +8,9 @@ import numpy as np
 
 from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
-from roofsim.cost.kernels.quantised import packed_weight
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
+from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
@@ -33,7 +33,7 @@ STREAMING: Final = ("floor", "bandwidth", "fill")
 #: The arithmetic whose streaming was measured best.
 WIDE: Final = "fp16"
 #: What a library's product changes of a kernel that expands weights itself.
-CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "launches", "energy", "norm")
+CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "energy", "norm")
 
 Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
 
@@ -110,7 +110,7 @@ def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], con
             works[place] = _cut(works[place], context)
         work = works[place]
         if isinstance(op, Matmul) and work.product is not None and _from_library(op, context):
-            weighted = op.inputs[1].role is Role.PARAMETER
+            weighted = op.inputs[1].owner.role is Role.PARAMETER  # or a copy of one in another type
             groups.setdefault((work.compute_keys[0], work.on_tensor, weighted), []).append(place)
     for (key, _, weighted), places in groups.items():
         library = (
@@ -145,28 +145,16 @@ def _from_library(op: Matmul, context: Pricing) -> bool:
     return packed_weight(op) is None or anywhere(_as_library(op, context))
 
 
-def _written_out(op: Matmul, context: Pricing) -> Any:
-    """Tell whether narrow weights are written in 16 bits for the library: yes or no, or for which of several sizes."""
-    start = context.quantised.expand_from
-    if start is None or op.scores or packed_weight(op) is None:
-        return False
-    return _settled(op.m >= start, op.m)
-
-
 def _as_library(op: Matmul, context: Pricing) -> Any:
-    """Tell whether a product with narrow weights runs at the library's rate: behind their expansion, or in many rows.
+    """Tell whether a product that expands packed weights runs at the library's rate: in many rows.
 
     Beyond few rows arithmetic decides, and a kernel that expands weights on the way reaches a share of what the library does
     (`weight_only.compute`); clocks that a card cannot hold, it cannot hold either. Integer kernels, and those that expand
     weights again for each few rows, have a rate of their own.
     """
-    if op.scores or packed_weight(op) is None:
-        return False
-    written = _written_out(op, context)
-    integer = context.quantised.facts.integer is not None and context.device.has("int8")
-    if integer or context.quantised.facts.tile_rows is not None:
-        return written
-    return _settled(np.logical_or(written, op.m > context.few_rows), op.m)
+    tiled = op.expansion is not None and op.expansion.tile_rows is not None
+    integer = context.library.engine.matmul.weight_only.integer is not None and context.device.has("int8")
+    return False if op.scores or tiled or integer else _settled(op.m > context.few_rows, op.m)
 
 
 def _settled(holds: Any, rows: Real) -> Any:
@@ -189,7 +177,7 @@ def _products_of(
     # The product's own number may be that of integer kernels, at sizes at which narrow weights are not written out.
     peak, _ = context.product_rate(math)
     usual = device.compute_share(device.share_key(math))
-    shapes = [_product(ops[place], works[place], usual, peak, context) for place in places]
+    shapes = [_product(ops[place], works[place], usual, peak) for place in places]
     for place, limits in zip(places, PRODUCTS.all_limits(shapes, math, device, library), strict=True):
         op = ops[place]
         assert isinstance(op, Matmul)
@@ -198,14 +186,14 @@ def _products_of(
         works[place] = _where_many(op, works[place], rated_work, context)
 
 
-def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real, context: Pricing) -> Product:
+def _product(op: AbstractOp, work: KernelWork, usual: Real, peak: Real) -> Product:
     """Return the product that runs."""
     assert isinstance(op, Matmul)
     assert work.product is not None
     narrow = packed_weight(op) is not None
     m, n, k, batch = (op.m, op.n, op.k, op.batch) if narrow else work.product
     left, right, result = (tensor.dtype.itemsize for tensor in (op.inputs[0], op.inputs[1], op.outputs[0]))
-    sizes = left, where(_written_out(op, context), left, right), result
+    sizes = left, right, result
     beside: Real = 0.0
     if not narrow:
         operands = batch * (m * k * left + k * n * right + m * n * result)

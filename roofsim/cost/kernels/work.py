@@ -6,13 +6,11 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.library import KernelLibrary
-from roofsim.cost.kernels.quantised import QuantisedProducts
 from roofsim.records import dataclass, field
 from roofsim.spec.mechanisms import ALL, Mechanisms
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
-    from roofsim.cost.serving import Serving
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Real
 
@@ -87,16 +85,13 @@ class KernelWork:
 class Pricing:
     """Context of pricing: the device, the layout of images, and how the engine multiplies.
 
-    `library` says whose kernels run, `stream_limit` what a product of few rows draws at most, in bytes per second, and
-    `serving` which kernels an engine puts together in inference.
+    `library` says whose kernels run, `stream_limit` what a product of few rows draws at most, in bytes per second.
     """
 
     device: Device
     channels_last: bool = False
     library: KernelLibrary = field(default_factory=KernelLibrary)
-    quantised: QuantisedProducts = field(default_factory=QuantisedProducts)
     stream_limit: Real = math.inf
-    serving: Serving | None = None
     mechanisms: Mechanisms = ALL
 
     @property

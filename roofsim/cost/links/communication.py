@@ -23,7 +23,8 @@ _PRICED_AS: Final = {"send": "send_recv", "ring": "send_recv"}
 FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
 _CONTEXT: Final = ("context", "context_ring")
-_OVERLAPPED: Final = ("data", "replica", *_CONTEXT)
+_REPLICAS: Final = ("data", "replica")
+_OVERLAPPED: Final = (*_REPLICAS, *_CONTEXT)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -108,7 +109,7 @@ class Messages:
         for op in graph:
             if isinstance(op, Collective) and op.function not in FREE:
                 one = self._remembered(op, scales, seen)
-                if op.group_of == "data":
+                if op.group_of in _REPLICAS:
                     one = replace(one, last=self._bucket_of(op, one))
                 key = (str(op.phase), op.group_of)
                 totals[key] = totals.get(key, Traffic()).plus(one, op.count)

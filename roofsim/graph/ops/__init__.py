@@ -2,7 +2,14 @@
 
 from roofsim.graph.ops.communication import Collective
 from roofsim.graph.ops.composite import ExtraKernels, Fused, OptimizerUpdate, parts_of
-from roofsim.graph.ops.heavy import Attention, Convolution, GroupedMatmul, Matmul, Scan, visible_share
+from roofsim.graph.ops.heavy import (
+    Attention,
+    Convolution,
+    GroupedMatmul,
+    Matmul,
+    Scan,
+    visible_share,
+)
 from roofsim.graph.ops.host import HostCompute, HostTransfer, HostUpdate
 from roofsim.graph.ops.indexed import CacheAppend, Embedding, Gather, Sort
 from roofsim.graph.ops.light import (

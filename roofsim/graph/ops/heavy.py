@@ -10,6 +10,7 @@ from roofsim.records import dataclass
 
 if TYPE_CHECKING:
     from roofsim.graph.component import Purpose
+    from roofsim.graph.expansion import Expansion
     from roofsim.graph.tensor import DType, Tensor
 
 
@@ -35,6 +36,12 @@ class Matmul(AbstractOp):
     """FLOPs of all ranks of a group against those of the model: more than 1 where ranks share key-value heads."""
     merges: tuple[tuple[Purpose, Real], ...] = ()
     """Of a product that stands for several projections: which they are, and their shares of its columns."""
+    parts: Real = 1.0
+    """Parts into which its sum is split: the result holds each of them, and another kernel adds them up."""
+    launches: Real = 1.0
+    """Kernels that it takes: conversions of its input, the product itself."""
+    expansion: Expansion | None = None
+    """Of packed weights that it expands itself: how."""
 
     @property
     def group(self) -> Kind:
@@ -49,13 +56,16 @@ class Matmul(AbstractOp):
     def needed_flops(self) -> Real:
         return self.model_flops() * self.visible
 
+    def kernels(self) -> Real:
+        return self.launches
+
     def check(self) -> None:
         if len(self.inputs) < 2 or not self.outputs:
             return
         left, right = self.inputs[0], self.inputs[1]
         self.expect("left operand", left.numel, product(self.batch, self.m, self.k))
         self.expect("right operand", right.numel, product(self.batch, self.k, self.n))
-        self.expect("result", self.outputs[0].numel, product(self.batch, self.m, self.n))
+        self.expect("result", self.outputs[0].numel, product(self.parts, self.batch, self.m, self.n))
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
@@ -75,6 +85,15 @@ class GroupedMatmul(AbstractOp):
     load: Real = 1.0
     dealt: Real = 1.0
     """Ranks with as many experts and rows each, among all of which rows choose."""
+    parts: Real = 1.0
+    """As of a `Matmul`."""
+    launches: Real = 1.0
+    """As of a `Matmul`."""
+    expansion: Expansion | None = None
+    """As of a `Matmul`."""
+
+    def kernels(self) -> Real:
+        return self.launches
 
     def flops(self) -> Real:
         return 2.0 * self.rows * self.n * self.k / self.load
@@ -91,7 +110,7 @@ class GroupedMatmul(AbstractOp):
     def bytes_read(self) -> Real:
         total: Real = 0.0
         for tensor in self.inputs:
-            total = total + (self._touched(tensor) if tensor.persistent else tensor.bytes)
+            total = total + (self._touched(tensor) if tensor.owner.persistent else tensor.bytes)
         return total
 
     def _touched(self, weight: Tensor) -> Real:

@@ -154,9 +154,14 @@ def _rotary(op: Elementwise, tape: Tape, grad: Tensor) -> None:
 
 
 def _gated(op: Elementwise, tape: Tape, grad: Tensor) -> None:
-    """One kernel writes the gradients of both halves, of one tensor or of two; nothing but these halves is kept."""
+    """One kernel writes the gradients of both halves, of one tensor or of two; nothing but these halves is kept.
+
+    Where the halves are held in a narrow type, that copy is kept instead, and cast back first.
+    """
     gradients = tuple(tape.new(half) for half in op.inputs)
-    tape.emit(type(op), "gated_backward", (grad, *op.inputs), gradients, function="gated_backward")
+    stored = [tensor for tensor in op.holds if tensor.dtype.narrow]
+    halves = tuple(tape.widened(copy, half) for copy, half in zip(stored, op.inputs, strict=False)) or op.inputs
+    tape.emit(type(op), "gated_backward", (grad, *halves), gradients, function="gated_backward")
     for half, gradient in zip(op.inputs, gradients, strict=True):
         tape.give(half, gradient)
 

@@ -114,9 +114,10 @@ def _(op: GroupedMatmul, tape: Tape) -> None:
 
 @backward.register
 def _(op: Attention, tape: Tape) -> None:
-    grad = tape.incoming(op)
+    wide = tape.incoming(op).dtype
+    grad = _quantised(op, tape)
     inputs = op.inputs[:3]
-    outputs = tuple(tape.new(tensor) for tensor in inputs)
+    outputs = tuple(tape.new(tensor, wide if tensor.dtype.narrow else None) for tensor in inputs)
     if op.ring is not None:
         outputs = (outputs[0], *(_of_block(op, tensor, outputs[0].dtype, tape) for tensor in inputs[1:]))
     read = tuple(kept(tape, tensor) for tensor in inputs)
@@ -144,7 +145,10 @@ def _(op: Attention, tape: Tape) -> None:
 def _of_block(op: Attention, whole: Tensor, narrow: DType, tape: Tape) -> Tensor:
     """Return a gradient of one block of keys or values, in the type in which a ring adds it up."""
     assert op.ring is not None
-    own = tape.graph.producer[whole].inputs[0]
+    maker = tape.graph.producer[whole]
+    if isinstance(maker, Cast):  # of what went round
+        maker = tape.graph.producer[maker.inputs[0]]
+    own = maker.inputs[0]
     dtype = op.ring if op.ring.rank > narrow.rank else narrow
     return Tensor(f"{whole.name}.grad", own.shape, dtype, Role.TEMPORARY)
 

@@ -285,6 +285,12 @@ class Tape:
         self.emit(Elementwise, function, inputs, (out,), function=function, holds=holds)
         return out
 
+    def widened(self, stored: Tensor, like: Tensor) -> Tensor:
+        """Emit a copy of a stored tensor in the type of `like`."""
+        out = Tensor(f"{like.name}.restored", like.shape, like.dtype, Role.TEMPORARY)
+        self.emit(Cast, "restore", (stored,), (out,))
+        return out
+
     def give(self, tensor: Tensor, gradient: Tensor) -> None:
         """Add `gradient` to what `tensor` has received, after casting it to the tensor's type."""
         if tensor not in self._needing:

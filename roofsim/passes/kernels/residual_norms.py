@@ -95,7 +95,7 @@ class _Writer:
         own = self.new.twin(entry)
         empty = replace(own, name=f"{block.name}.unsummed", base=None)
         self.new.add(View(name=f"{block.name}.unsummed", inputs=(own,), outputs=(empty,), function="empty"))
-        return _Sum(op, own, empty, share=1.0 - 1.0 / block.repeat)
+        return _Sum(op, empty, own, share=1.0 - 1.0 / block.repeat)
 
     def _sum(self, op: Elementwise) -> _Sum:
         branch, residual = (self.new.twin(tensor) for tensor in op.inputs)

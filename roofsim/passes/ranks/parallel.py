@@ -8,13 +8,14 @@ from roofsim.graph.tensor import DTYPES, DType
 from roofsim.numeric import same
 from roofsim.passes.accumulate import AccumulateGradients
 from roofsim.passes.optimizer.step import AddOptimizerStep
-from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, Replicas, ShardOptimizer
+from roofsim.passes.ranks.shard import FullyShard, ReduceGradients, ShardOptimizer
 from roofsim.passes.ranks.whole_gradients import CopyIntoBuckets, KeepWholeGradients
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.numeric import Real
     from roofsim.passes.manager import Pass
+    from roofsim.passes.ranks.replicas import Replicas
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.roles import Precision
 
@@ -59,27 +60,31 @@ class DataParallel:
             front = [*passes[:at], replace(reduce, share=1.0), *_over_shards(passes[at:], num_micro_batches)]
             return [*front, *self._sharded_update(passes)]
         behind = _behind_accumulation(passes, at)
-        result = [*passes[:behind], reduce, *passes[behind:]]
+        sums = [reduce] if self.level == "none" else self._in_groups(reduce)
+        result = [*passes[:behind], *sums, *passes[behind:]]
         if self.level == "none" and engine.data_parallel.gradient_buckets == "copied":
             result.insert(behind + 1, CopyIntoBuckets(ranks=self.replicas.all))
         return [*result, *self._sharded_update(passes)] if keeps or self.level == "optimizer" else result
 
+    def _in_groups(self, reduce: ReduceGradients) -> list[Pass]:
+        """Return the reduction within the ranks that share one copy, and the sum of each rank's part across such groups."""
+        if same(self.replicas.shards, self.replicas.all):
+            return [reduce]
+        within, across = self.replicas.within(), self.replicas.across()
+        second = replace(reduce, replicas=across, group="replica", scatters=False, scattered=self.replicas.shards)
+        return [replace(reduce, replicas=within), second]
+
     def _sharded_update(self, passes: list[Pass]) -> list[Pass]:
         """Return the pass that deals the update out, where there is one (``optimizer: none``: gradients alone)."""
         updates = any("optimizer" in one.ensures for one in passes)
-        return [ShardOptimizer(replicas=self.replicas)] if updates else []
+        return [ShardOptimizer(replicas=self.replicas.within())] if updates else []
 
     def _fully_sharded(
         self, passes: list[Pass], at: int, precision: Precision, engine: Engine, num_micro_batches: Real
     ) -> list[Pass]:
         wire, together = _wire(precision, engine), engine.data_parallel.rest_units == "one"
         stored = DTYPES[precision.master_parameters or precision.parameters]
-        # Experts that are not dealt out are sharded as all else is.
-        alike, groups = same(self.replicas.experts, self.replicas.all), self.replicas.all / self.replicas.shards
-        within = replace(
-            self.replicas, all=self.replicas.shards,
-            experts=self.replicas.shards if alike else self.replicas.experts,
-        )  # fmt: skip
+        within = self.replicas.within()
         reduce = ReduceGradients(
             replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together,
             copies=engine.data_parallel.reduction_copies,
@@ -92,8 +97,7 @@ class DataParallel:
             result[-1] = replace(reduce, share=1.0 / num_micro_batches)
             result.append(KeepWholeGradients(share=1.0 - 1.0 / num_micro_batches))
         if not same(self.replicas.shards, self.replicas.all):
-            across = replace(self.replicas, all=groups, experts=groups if alike else 1.0)
-            result.append(ReduceGradients(replicas=across, group="replica"))
+            result.append(ReduceGradients(replicas=self.replicas.across(), group="replica"))
         return [*result, *_over_shards(passes[at:], num_micro_batches, whole_master=True)]
 
 
@@ -101,7 +105,8 @@ def _wire(precision: Precision, engine: Engine) -> DType | None:
     """Return the type in which gradients travel; None: that in which they are kept."""
     if engine.data_parallel.reduction_type == "gradients":
         return None
-    return DTYPES["fp32" if engine.data_parallel.reduction_type == "fp32" else precision.parameters]
+    types = {"main_gradients": precision.gradients, "parameters": precision.parameters, "fp32": "fp32"}
+    return DTYPES[types[engine.data_parallel.reduction_type]]
 
 
 def _place(passes: list[Pass]) -> int:

@@ -16,18 +16,9 @@ if TYPE_CHECKING:
 
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
+    from roofsim.passes.ranks.replicas import Replicas
 
 Body = list[AbstractOp]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Replicas:
-    """Over how many ranks parameters are replicated: those of experts over fewer, and over how many they are sharded."""
-
-    all: Real
-    experts: Real
-    shards: Real
-    """Ranks of one complete set of shards: all replicas, or fewer with hybrid sharding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +40,9 @@ class ReduceGradients:
     kept_in
         Type of the shard; None: that of the wire.
     group
-        ``data``, or ``replica`` for the second sum of hybrid sharding.
+        ``data``, or ``replica`` for the second sum, across groups that each have a complete set of shards.
+    scattered
+        Ranks among which the first sum dealt each gradient out: this one adds up a rank's part.
     rest_together
         Whether what belongs to no layer is one unit, reduced last of all.
     copies
@@ -67,6 +60,7 @@ class ReduceGradients:
     keeps_shard: bool = False
     kept_in: DType | None = None
     group: str = "data"
+    scattered: Real = 1.0
     rest_together: bool = False
     copies: int = 0
 
@@ -138,16 +132,18 @@ class ReduceGradients:
             for t in gradients
             if self.travels_in is not None and self.travels_in is not t.dtype
         )
+        whole = sources if same(self.scattered, 1.0) else outputs
         return Collective(
             name=f"{self.group}.reduce.{unit}", inputs=sources, outputs=(*outputs, *wire),
             function="reduce_scatter" if self.scatters or self.keeps_shard else "all_reduce", group_of=self.group,
-            ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in, whole=sources,
+            ranks=ranks, phase=Phase.BACKWARD, block=block, share=self.share, travels_in=self.travels_in, whole=whole,
         )  # fmt: skip
 
     def _result(self, gradient: Tensor, source: Tensor, ranks: Real) -> Tensor:
         if not self.keeps_shard:
             name = f"{gradient.name}.reduced"
-            return Tensor(name, gradient.shape, gradient.dtype, Role.TEMPORARY, base=source, of=gradient)
+            shape = gradient.shape if same(self.scattered, 1.0) else (gradient.numel / self.scattered,)
+            return Tensor(name, shape, gradient.dtype, Role.TEMPORARY, base=source, of=gradient)
         dtype = self.kept_in or self.travels_in or gradient.dtype
         return Tensor(f"{gradient.name}.shard", (gradient.numel / ranks,), dtype, Role.GRADIENT, of=gradient)
 
@@ -219,7 +215,10 @@ class FullyShard:
     def _shard(self, tensor: Tensor, experts: set[Tensor]) -> Tensor:
         ranks = self._ranks(tensor, experts)
         name, shape = f"{tensor.name}.shard", (tensor.numel / ranks,)
-        return replace(tensor, shape=shape, dtype=self.stored, name=name, of=tensor)
+        dtype = (
+            tensor.dtype if tensor.dtype.packed else self.stored
+        )  # frozen, and quantised: nothing updates its shards
+        return replace(tensor, shape=shape, dtype=dtype, name=name, of=tensor)
 
     def _ranks(self, tensor: Tensor, experts: set[Tensor]) -> Real:
         return self.replicas.experts if tensor.owner in experts else self.replicas.shards

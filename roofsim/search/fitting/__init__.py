@@ -1,1 +1,1 @@
-"""Does it fit, what is the largest that fits, what is the least hardware, and what would make it fit."""
+"""Answer whether a scenario fits, the largest that does, the least hardware for it, and what would make it fit."""

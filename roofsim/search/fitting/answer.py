@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from roofsim.search.fitting.bench import Attempt
     from roofsim.search.fitting.search import Certificate
+    from roofsim.search.resolving import Shared
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 
@@ -78,7 +79,7 @@ class Fit(Printed):
 
 def fit_document(
     document: Document,
-    resolve: Callable[[Document], Resolved],
+    resolve: Callable[[Document, Shared], Resolved],
     *,
     largest: str | None = None,
     fewest: str | None = None,
@@ -133,14 +134,15 @@ def _placed(bench: Bench) -> bool:
 
 def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     tokens = None if shape is None else shape.tokens_per_step
-    fewest = fewest_gpus(bench, tokens)
+    state = state_of(bench)
+    fewest = fewest_gpus(bench, state.roles, tokens)
     assumed = list(given.pop("assumed"))
     assumed = [note for note in assumed if not note.startswith(("global_batch_size", "gpus:"))]
     if fewest.layouts and not bench.stated("workload.global_batch_size") and fewest.layouts[0].global_batch_size:
         batch = fewest.layouts[0].global_batch_size
         why = "about the batch that GPT-3 of this size was trained with" if shape else "four micro batches per GPU"
         assumed.append(f"global_batch_size: {batch}, {why}")
-    return Fit(**given, fewest=fewest, state=state_of(bench), assumed=tuple(assumed))
+    return Fit(**given, fewest=fewest, state=state, assumed=tuple(assumed))
 
 
 def _notes(bench: Bench, key: str) -> tuple[str, ...]:

@@ -1,15 +1,18 @@
-"""Try a scenario with changes: resolve, price, and keep what a decision needs of each attempt."""
+"""Try a scenario with changes: resolve it, follow its memory, price it where its time is asked for; keep what decisions need."""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
 from roofsim.errors import NoDataError, SpecError
-from roofsim.evaluate import evaluate
+from roofsim.evaluate import evaluate, unpriced_of
+from roofsim.program import build
 from roofsim.records import dataclass, field
+from roofsim.search.resolving import Shared
 from roofsim.spec.scenario.document import with_override
 
 if TYPE_CHECKING:
@@ -29,29 +32,78 @@ Changes = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
-    """What one evaluated scenario takes, on the fullest rank, and how fast it is. SI units."""
+    """What one scenario takes, on the fullest rank, and how fast it is, worked out when somebody asks. SI units."""
 
     changes: Changes
-    gpu: str
-    gpus: int
-    layout: dict[str, Any]
-    micro_batch_size: int
-    global_batch_size: int | None
+    resolved: Resolved
     memory: float
     capacity: float
-    step_time: float
+    components: dict[str, float]
     samples: float
     units: float
     unit: str
-    usd_per_hour: float | None
-    price_date: str | None
-    price: str | None
-    components: dict[str, float]
+
+    @property
+    def gpus(self) -> int:
+        """All GPUs of the scenario."""
+        return self.resolved.gpus
+
+    @cached_property
+    def layout(self) -> dict[str, Any]:
+        """The degrees of parallelism, sharding and recomputation."""
+        return _layout(self.resolved)
+
+    @property
+    def global_batch_size(self) -> int | None:
+        """Samples of a training step, of all GPUs together."""
+        return self.resolved.workload.global_batch_size
+
+    @cached_property
+    def step_time(self) -> float:
+        """Seconds of a step.
+
+        Raises
+        ------
+        SpecError, NoDataError
+            When it cannot be priced.
+        """
+        return float(evaluate(self.resolved).step.step)
+
+    @cached_property
+    def refusal(self) -> SpecError | NoDataError | None:
+        """Why its step cannot be priced; None where it can."""
+        try:
+            _ = self.step_time
+        except REFUSALS as error:
+            return error
+        return None
+
+    @cached_property
+    def _cost(self) -> dict[str, Any]:
+        resolved = self.resolved
+        return cost(resolved.gpu, resolved.system, resolved.gpus, self.step_time, self.units, self.unit)
+
+    @property
+    def usd_per_hour(self) -> float | None:
+        """Price of all GPUs; None where nobody states it."""
+        usd: float | None = self._cost["usd_per_hour"]
+        return usd
+
+    @property
+    def price(self) -> str | None:
+        """Whose price it is, and of when, in words."""
+        words: str | None = self._cost["price"]
+        return words
 
     @property
     def fits(self) -> bool:
         """Whether the memory is within the capacity."""
         return self.memory <= self.capacity
+
+    @property
+    def runs(self) -> bool:
+        """Whether it fits and can be priced."""
+        return self.fits and self.refusal is None
 
     @property
     def shortfall(self) -> float:
@@ -80,8 +132,20 @@ class Attempt:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        kept = {key: value for key, value in self.__dict__.items() if key not in ("samples", "units", "changes")}
-        return kept | {
+        return {
+            "gpu": self.resolved.gpu.name,
+            "gpus": self.gpus,
+            "layout": self.layout,
+            "micro_batch_size": int(self.resolved.workload.micro_batch_size or 1),
+            "global_batch_size": self.global_batch_size,
+            "memory": self.memory,
+            "capacity": self.capacity,
+            "step_time": self.step_time,
+            "unit": self.unit,
+            "usd_per_hour": self.usd_per_hour,
+            "price_date": self._cost["price_date"],
+            "price": self.price,
+            "components": self.components,
             "changes": self.changes,
             "fits": self.fits,
             "shortfall": self.shortfall,
@@ -127,37 +191,92 @@ def room_of(resolved: Resolved, memory: Memory) -> float:
     }[engine.server.preallocated_of]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Floor:
+    """What the first stage of a pipeline takes: the fullest takes no less.
+
+    Attributes
+    ----------
+    memory
+        Bytes of its peak and the context.
+    tensors
+        The same without what only sharding itself takes: whole units it gathers.
+    """
+
+    memory: float
+    tensors: float
+
+
 @dataclass
 class Bench:
-    """One scenario, the attempts that were made with it, and how many changes were refused."""
+    """One scenario, and the attempts that were made with it."""
 
     document: Document
-    resolve: Callable[[Document], Resolved]
+    resolve: Callable[[Document, Shared], Resolved]
     made: dict[str, Attempt | SpecError | NoDataError] = field(default_factory=dict)
 
-    def attempt(self, changes: Mapping[str, Any]) -> Attempt:
-        """Return the scenario with changes.
+    shared: Shared = field(default_factory=Shared)
+    ready: dict[str, Resolved] = field(default_factory=dict)
+    """Scenarios with changes that are possible, and were not followed yet."""
+    floors: dict[str, Floor | None] = field(default_factory=dict)
+
+    def held(self, changes: Mapping[str, Any]) -> Attempt:
+        """Return the scenario with changes; its memory was followed, its step is priced when somebody asks.
 
         Raises
         ------
         SpecError, NoDataError
             When they are refused.
         """
-        key = repr(sorted(changes.items()))
+        key = _key(changes)
         if key not in self.made:
             try:
-                self.made[key] = self._evaluated(dict(changes))
+                resolved = self.ready.pop(key, None) or self.resolved(dict(changes))
+                self.made[key] = _followed(resolved, dict(changes))
             except REFUSALS as error:
                 self.made[key] = error
-        outcome = self.made[key]
-        if not isinstance(outcome, Attempt):
-            raise outcome
-        return outcome
+        attempt = self.made[key]
+        if not isinstance(attempt, Attempt):
+            raise attempt
+        return attempt
+
+    def floor(self, changes: Mapping[str, Any]) -> Floor | None:
+        """Return what the first stage takes, of a training pipeline with changes that are possible; else None."""
+        key = _key(changes)
+        if key not in self.floors:
+            resolved = self.ready.get(key)
+            trains = resolved is not None and resolved.workload.phase == "train" and resolved.parallel.pipeline > 1
+            self.floors[key] = _floor_of(resolved) if resolved is not None and trains else None
+        return self.floors[key]
+
+    def possible(self, changes: Mapping[str, Any]) -> bool:
+        """Tell whether changes are allowed, without following their memory."""
+        key = _key(changes)
+        if key not in self.made and key not in self.ready:
+            try:
+                self.ready[key] = self.resolved(dict(changes))
+            except REFUSALS as error:
+                self.made[key] = error
+        return key in self.ready or isinstance(self.made[key], Attempt)
+
+    def attempt(self, changes: Mapping[str, Any]) -> Attempt:
+        """Return the scenario with changes, priced.
+
+        Raises
+        ------
+        SpecError, NoDataError
+            When they are refused, or cannot be priced.
+        """
+        attempt = self.held(changes)
+        if attempt.refusal is not None:
+            self.made[_key(changes)] = attempt.refusal
+            raise attempt.refusal
+        return attempt
 
     def attempted(self, changes: Mapping[str, Any]) -> Attempt | None:
-        """Return the scenario with changes; None where they are refused."""
+        """Return what `held` does; None where the changes are refused."""
         try:
-            return self.attempt(changes)
+            return self.held(changes)
         except REFUSALS:
             return None
 
@@ -166,7 +285,7 @@ class Bench:
         document = self.document
         for path, value in changes.items():
             document = with_override(document, path, value, "fit")
-        return self.resolve(document)
+        return self.resolve(document, self.shared)
 
     def with_batch(self, samples: int) -> Changes:
         """Return the changes that give each pass so many samples; a global batch that is stated goes along."""
@@ -187,42 +306,36 @@ class Bench:
         said = [str(outcome) for outcome in self.made.values() if isinstance(outcome, NoDataError)]
         return list(dict.fromkeys(said))
 
-    @property
-    def evaluated(self) -> int:
-        """How many attempts were priced."""
-        return sum(isinstance(outcome, Attempt) for outcome in self.made.values())
 
-    @property
-    def refused(self) -> int:
-        """How many changes were refused, as combinations that the scenario's parts do not allow."""
-        return len(self.made) - self.evaluated
+def _key(changes: Mapping[str, Any]) -> str:
+    return repr(sorted(changes.items()))
 
-    def _evaluated(self, changes: Changes) -> Attempt:
-        resolved = self.resolved(changes)
-        evaluation = evaluate(resolved)
-        memory = memory_of(evaluation)
-        samples, units, unit = units_per_step(resolved)
-        step = float(evaluation.step.step)
-        price = cost(resolved.gpu, resolved.system, resolved.gpus, step, float(units), unit)
-        workload = resolved.workload
-        return Attempt(
-            changes=changes,
-            gpu=resolved.gpu.name,
-            gpus=resolved.gpus,
-            layout=_layout(resolved),
-            micro_batch_size=int(workload.micro_batch_size or 1),
-            global_batch_size=workload.global_batch_size,
-            memory=float(memory.device_total),
-            capacity=room_of(resolved, memory),
-            step_time=step,
-            samples=float(samples),
-            units=float(units),
-            unit=unit,
-            usd_per_hour=price["usd_per_hour"],
-            price_date=price["price_date"],
-            price=price["price"],
-            components={name: float(amount) for name, amount in memory.components.items()},
-        )
+
+def _floor_of(resolved: Resolved) -> Floor:
+    memory = memory_of(unpriced_of(resolved, program=build(resolved, first_only=True)))
+    least = float(memory.allocated_peak + memory.components["context"])
+    return Floor(memory=least, tensors=beyond_sharding(memory.components))
+
+
+def beyond_sharding(components: Mapping[str, Any]) -> float:
+    """Return the bytes of tensors, without what only sharding itself takes: whole units it gathers."""
+    besides = ("communication_buffers", "context", "fragmentation")
+    return sum(float(amount) for name, amount in components.items() if name not in besides)
+
+
+def _followed(resolved: Resolved, changes: Changes) -> Attempt:
+    memory = memory_of(unpriced_of(resolved))
+    samples, units, unit = units_per_step(resolved)
+    return Attempt(
+        changes=changes,
+        resolved=resolved,
+        memory=float(memory.device_total),
+        capacity=room_of(resolved, memory),
+        components={name: float(amount) for name, amount in memory.components.items()},
+        samples=float(samples),
+        units=float(units),
+        unit=unit,
+    )
 
 
 def _recompute(given: str | RecomputePlan) -> Any:

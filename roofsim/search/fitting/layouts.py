@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.records import dataclass
-from roofsim.search.fitting.bench import beyond_reach, reach
+from roofsim.search.fitting.bench import beyond_reach, beyond_sharding, reach
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator, Mapping
 
     from roofsim.search.fitting.bench import Attempt, Bench, Changes
 
@@ -24,6 +24,10 @@ RECOMPUTES: Final = ("full", "selective", "none")
 _RANKED: Final = ("full", "optimizer", None)
 #: A node is taken to be at least so large when numbers of GPUs are listed: 1, 2, 4, 8, then nodes.
 _SMALLEST_NODE: Final = 8
+#: What each level of sharding divides among the data-parallel ranks.
+_SHARED: Final[dict[str | None, Collection[str]]] = {
+    "none": (), "optimizer": ("optimizer_state",), "gradients": ("optimizer_state", "gradients"),
+}  # fmt: skip
 #: More GPUs are given up on when this many doublings gain less than a hundredth.
 _PATIENCE: Final = 2
 _GAIN: Final = 0.01
@@ -67,7 +71,7 @@ class Fewest:
         }
 
 
-def fewest_gpus(bench: Bench, tokens_per_step: float | None = None) -> Fewest:
+def fewest_gpus(bench: Bench, roles: Mapping[str, float] | None = None, tokens_per_step: float | None = None) -> Fewest:
     """Search the smallest number of GPUs: 1, 2, 4, 8, then multiples of a node.
 
     What the scenario states stays; degrees of tensor and pipeline parallelism, sharding and recomputation that it
@@ -75,10 +79,12 @@ def fewest_gpus(bench: Bench, tokens_per_step: float | None = None) -> Fewest:
 
     Parameters
     ----------
+    roles
+        Bytes that the whole model holds, by role (`State.roles`): layouts whose shares of it exceed a card are ruled out by that.
     tokens_per_step
         What a step should handle, where the scenario states no global batch.
     """
-    return _Search(Space(bench, tokens_per_step)).run()
+    return _Search(Space(bench, tokens_per_step), roles or {}).run()
 
 
 class Space:
@@ -111,22 +117,23 @@ class Space:
         Only numbers that the stated degrees divide stand in it.
         """
         node = max(self.node, _SMALLEST_NODE)
-        unit = math.prod(self._stated(name) or 1 for name in ("tensor", "pipeline", "context"))
+        unit = math.prod(self.stated(name) or 1 for name in ("tensor", "pipeline", "context"))
         small = [2**power for power in range(node.bit_length()) if 2**power < node and 2**power % unit == 0]
         return small[index] if index < len(small) else math.lcm(node, unit) * (index - len(small) + 1)
 
     def degrees(self, gpus: int) -> Iterator[tuple[int, int, int]]:
         """Return (tensor, pipeline, data) that multiply to the GPUs, with as stated context; wide tensor first."""
-        context = self._stated("context") or 1
+        context = self.stated("context") or 1
         tensors = [n for n in range(self.node, 0, -1) if n == 1 or (self.splits and self.node % n == 0)]
         pipelines = range(1, min(self.layers, gpus) + 1) if self.trains or self.stacked else range(1, 2)
-        for tensor in _only(self._stated("tensor"), tensors):
-            for pipeline in _only(self._stated("pipeline"), pipelines):
+        for tensor in _only(self.stated("tensor"), tensors):
+            for pipeline in _only(self.stated("pipeline"), pipelines):
                 inner = tensor * pipeline * context
                 if gpus % inner == 0:
                     yield tensor, pipeline, gpus // inner
 
-    def _stated(self, key: str) -> int | None:
+    def stated(self, key: str) -> int | None:
+        """Return a degree of parallelism that the scenario states; None where it leaves it open."""
         given = (self.bench.document.data.get("parallel") or {}).get(key)
         return given if isinstance(given, int) else None
 
@@ -165,20 +172,50 @@ class Space:
         return max(1, round(self.wanted / unit)) * unit
 
 
+def floor_of(roles: Mapping[str, float], gpus: int, degrees: tuple[int, int, int], sharding: str | None) -> float:
+    """Return bytes that some rank holds at least when the update runs: the mean over the ranks that share each part of the state.
+
+    What is not divided (norms, tables, experts dealt out unevenly) only adds to it. A level of sharding that is not known divides
+    everything among all.
+    """
+    tensor, pipeline, _ = degrees
+    together = _SHARED.get(sharding, roles.keys())
+    return sum(amount / (gpus if role in together else tensor * pipeline) for role, amount in roles.items())
+
+
 def _only(stated: int | None, otherwise: Iterable[int]) -> Iterable[int]:
     return otherwise if stated is None else (stated,)
 
 
-def _beyond(attempt: Attempt) -> bool:
-    """Tell whether tensors alone exceed the memory, without what only sharding itself takes: whole units it gathers."""
-    besides = ("communication_buffers", "context", "fragmentation")
-    return sum(amount for name, amount in attempt.components.items() if name not in besides) > attempt.capacity
+@dataclass(frozen=True)
+class _Layout:
+    """A layout with the leanest recomputation.
+
+    Attributes
+    ----------
+    floor
+        Bytes that it takes at least.
+    attempt
+        What it takes; None where the floor alone is beyond the card.
+    counts
+        How many layouts it stands for: itself and what it rules out.
+    hopeless
+        Whether it rules out less sharding: a rank then holds more.
+    """
+
+    changes: Changes
+    floor: float
+    attempt: Attempt | None
+    counts: int
+    hopeless: bool
 
 
 class _Search:
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, roles: Mapping[str, float]) -> None:
         self.space = space
         self.bench = space.bench
+        self.roles = roles
+        self.largest = float(space.resolved.gpu.memory.capacity)
 
     def run(self) -> Fewest:
         index, failed = self._gallop()
@@ -239,38 +276,73 @@ class _Search:
         return None, failed
 
     def _start(self) -> int:
-        """Return the place of the first number over which parameters and optimizer state alone could be dealt out."""
-        first = self.bench.attempted(self.space.alone())
-        if first is None:
-            return 0
-        held = first.components["parameters"] + first.components["optimizer_state"]
+        """Return the place of the first number over which the state alone could be dealt out."""
+        held = sum(self.roles.values())
         index = 0
-        while self.space.number(index + 1) <= self.space.limit and self.space.number(index) * first.capacity < held:
+        while self.space.number(index + 1) <= self.space.limit and self.space.number(index) * self.largest < held:
             index += 1
         return index
 
-    def _lean(self, gpus: int) -> Iterator[tuple[Attempt, int]]:
-        """Return the layouts with the leanest recomputation, and how many each stands for: itself and what it rules out."""
+    def _floor(self, gpus: int, degrees: tuple[int, int, int], sharding: str | None) -> float:
+        """Return the bytes that a layout takes at least; stated experts are dealt out over ranks of all kinds."""
+        dealt = None if (self.space.stated("expert") or 1) > 1 else sharding
+        return floor_of(self.roles, gpus, degrees, dealt)
+
+    def _lean(self, gpus: int) -> Iterator[_Layout]:
+        """Return the layouts with the leanest recomputation; those that less sharding makes hopeless are only counted."""
         space = self.space
         for degrees in space.degrees(gpus):
             levels = space.shardings(degrees[2])
             for at, sharding in enumerate(levels):
-                attempt = self.bench.attempted(space.changes(gpus, degrees, sharding, space.recomputes()[0]))
-                if attempt is None:
+                changes = space.changes(gpus, degrees, sharding, space.recomputes()[0])
+                if not self.bench.possible(changes):
                     continue
-                hopeless = _beyond(attempt)  # with less sharding a rank holds more
-                yield attempt, len(levels) - at if hopeless else 1
-                if hopeless:
+                one = self._judged(changes, self._floor(gpus, degrees, sharding), len(levels) - at)
+                yield one
+                if one.hopeless:
                     break
 
+    def _judged(self, changes: Changes, floor: float, levels: int) -> _Layout:
+        """Return a layout, followed as far as it takes to rule it out, or whole; `levels` of sharding are at least as full."""
+        if floor > self.largest:
+            return _Layout(changes, floor, None, levels, hopeless=True)
+        stage = self.bench.floor(changes)
+        if stage is not None and stage.memory > self.largest:
+            hopeless = stage.tensors > self.largest
+            return _Layout(changes, stage.memory, None, levels if hopeless else 1, hopeless)
+        attempt = self.bench.attempted(changes)
+        hopeless = attempt is None or beyond_sharding(attempt.components) > attempt.capacity
+        return _Layout(changes, floor, attempt, levels if hopeless else 1, hopeless)
+
     def _fits(self, gpus: int) -> bool:
-        return any(attempt.fits for attempt, _ in self._lean(gpus))
+        return any(one.attempt is not None and one.attempt.runs for one in self._lean(gpus))
 
     def _closest(self, gpus: int) -> Attempt | None:
-        return min((attempt for attempt, _ in self._lean(gpus)), key=lambda attempt: attempt.memory, default=None)
+        """Return the attempt with the least memory; one that its floor rules out is only tried where it may be that."""
+        best: Attempt | None = None
+        for one in sorted(self._lean(gpus), key=lambda one: (one.attempt is None, one.floor)):
+            if best is not None and one.floor >= best.memory:
+                continue
+            attempt = self.bench.attempted(one.changes)
+            if attempt is not None and (best is None or attempt.memory < best.memory) and attempt.refusal is None:
+                best = attempt
+        return best
 
     def _tried(self, gpus: int) -> int:
-        return sum(layouts for _, layouts in self._lean(gpus))
+        return sum(one.counts for one in self._lean(gpus))
+
+    def _fitting(
+        self, gpus: int, degrees: tuple[int, int, int], sharding: str | None, recompute: str | None
+    ) -> Attempt | None:
+        """Return a layout that fits; None where it does not, or is refused."""
+        changes = self.space.changes(gpus, degrees, sharding, recompute)
+        if self._floor(gpus, degrees, sharding) > self.largest or not self.bench.possible(changes):
+            return None
+        stage = self.bench.floor(changes)
+        if stage is not None and stage.memory > self.largest:
+            return None
+        attempt = self.bench.attempted(changes)
+        return attempt if attempt is not None and attempt.runs else None
 
     def _ranked(self, gpus: int) -> tuple[Attempt, ...]:
         """Return the layouts that fit, by time per sample.
@@ -282,10 +354,8 @@ class _Search:
         for degrees in space.degrees(gpus):
             shardings = tuple(level for level in space.shardings(degrees[2]) if level in _RANKED or degrees[2] == 1)
             for recompute in space.recomputes():
-                tried = {
-                    level: self.bench.attempted(space.changes(gpus, degrees, level, recompute)) for level in shardings
-                }
-                fitting = {level: one for level, one in tried.items() if one is not None and one.fits}
+                tried = {level: self._fitting(gpus, degrees, level, recompute) for level in shardings}
+                fitting = {level: one for level, one in tried.items() if one is not None}
                 for one in fitting.values():  # recomputation that changes nothing is no layout of its own
                     ranked[repr((degrees, one.layout["sharding"], one.memory, one.step_time))] = one
                 shardings = tuple(fitting)

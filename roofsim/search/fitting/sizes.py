@@ -71,7 +71,7 @@ def largest_size(bench: Bench, key: str) -> Certificate:
     capacity = bench.attempt({}).capacity
 
     def memory(value: int) -> float:
-        attempt = bench.attempt(changes(value))
+        attempt = bench.held(changes(value))
         return attempt.memory + (capacity - attempt.capacity)  # a server's room depends on what is not cache
 
     return largest(memory, capacity, step=step, lowest=lowest, limit=LIMITS[key])

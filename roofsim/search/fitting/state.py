@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.work import parameters_of
-from roofsim.evaluate import evaluate
+from roofsim.evaluate import unpriced_of
 from roofsim.records import dataclass
 from roofsim.search.fitting.layouts import Space
 
 if TYPE_CHECKING:
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Unpriced
     from roofsim.memory.profile import MemoryProfile
     from roofsim.search.fitting.bench import Bench
 
@@ -79,8 +79,8 @@ def state_of(bench: Bench) -> State:
     """Return the state of the whole model on one GPU."""
     space = Space(bench, None)
     alone = space.alone()
-    evaluation = evaluate(bench.resolved(alone))
-    twice = evaluate(bench.resolved(alone | bench.with_batch(2 * space.micro)))
+    evaluation = unpriced_of(bench.resolved(alone))
+    twice = unpriced_of(bench.resolved(alone | bench.with_batch(2 * space.micro)))
     profile = evaluation.profiles[-1]
     names = ("parameters", "gradients", "optimizer_state") if space.trains else ("parameters", "key_value_cache")
     fullest = _at_update(profile) if space.trains else profile.components
@@ -99,11 +99,11 @@ def _per_sample(one: float, twice: float, samples: int) -> PerSample:
     return PerSample(each=added / samples, constant=max(one - added, 0.0))
 
 
-def _saved(evaluation: Evaluation) -> float:
+def _saved(evaluation: Unpriced) -> float:
     return _last(evaluation.profiles[-1].saved_activations)
 
 
-def _cached(evaluation: Evaluation) -> float:
+def _cached(evaluation: Unpriced) -> float:
     return _last(evaluation.profiles[-1].components["key_value_cache"])
 
 

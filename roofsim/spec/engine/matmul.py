@@ -107,3 +107,17 @@ class MatmulFacts(Facts):
         default=1.0,
         description="Launches that the host's time for a GEMM of 8-bit operands counts as, in inference.",
     )
+
+    def expands_from(self, architecture: str, *, matrix_units: bool) -> int | None:
+        """Return the rows from which narrow weights are written out before they are multiplied; None: never.
+
+        Parameters
+        ----------
+        architecture
+            The GPU's.
+        matrix_units
+            Whether they multiply 16 bits: where they do not, kernels that multiply in int8 run at any length.
+        """
+        if architecture in self.never_expands_on or (self.weight_only.integer is not None and not matrix_units):
+            return None
+        return self.expand_weights_from

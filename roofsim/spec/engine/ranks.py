@@ -79,10 +79,10 @@ class CommunicationFacts(Facts):
 class DataParallelFacts(Facts):
     """How replicas reduce gradients and share state."""
 
-    reduction_type: Literal["gradients", "parameters", "fp32"] = Field(
+    reduction_type: Literal["gradients", "main_gradients", "parameters", "fp32"] = Field(
         default="gradients",
-        description="Type in which gradients travel between data-parallel ranks: that in which they are kept, that of the "
-        "compute parameters, or fp32.",
+        description="Type in which gradients travel between data-parallel ranks: their own when they travel, that of the buffers "
+        "that they are added up in (precision.gradients), that of the compute parameters, or fp32.",
     )
     gradient_bucket: Bytes | None = Field(
         default=None,

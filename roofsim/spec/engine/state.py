@@ -85,9 +85,18 @@ class TrainingFacts(Facts):
     recompute_stops_early: bool = Field(
         default=True, description="Non-reentrant checkpoints stop once backward has what it needs."
     )
+    activation_input_type: Literal["compute", "fp8"] = Field(
+        default="compute",
+        description="Type in which the input of a gated activation is kept until backward; fp8: a copy is cast for that, and back.",
+    )
     adapter_type: Literal["parameters", "fp32"] = Field(
         default="parameters",
         description="Type of adapters beside a 16-bit model, where the scenario states none: the model's, or fp32.",
+    )
+    frozen_formats: tuple[FormatFamily, ...] = Field(
+        default=(),
+        description="Families of stored weights that stay as they are under adapters, written out for each GEMM; a checkpoint in "
+        "another one is expanded to 16 bits first.",
     )
     loss_metrics: Annotated[int, Field(ge=0, le=10)] = Field(
         default=0, description="Metrics that the trainer computes of every micro batch's logits, each in fp32."

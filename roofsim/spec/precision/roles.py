@@ -16,6 +16,8 @@ TRAINING: Final = (*WIDE, "fp8", "mxfp8", "nvfp4")
 #: All names; ExLlamaV2's (exl2-4.0bpw) state their bits themselves.
 NAMES: Final = (*WIDE, *FORMATS)
 PATH: Final = "workload.precision"
+#: Types in which training keeps the weights of linear layers where products read nothing wider.
+NARROW_PARAMETERS: Final = ("fp8", "mxfp8", "nvfp4")
 
 
 def known_precision(name: str) -> bool:
@@ -58,12 +60,19 @@ class PrecisionRoles(BaseModel):
     ] = Field(description="As a name alone.")
     parameters: str | None = Field(
         default=None,
-        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...).",
+        description="fp32, fp16, bf16, or in inference a weight format (int4, nf4, q4_k_m, exl2-4.0bpw ...). In training beside "
+        "a narrow compute: fp8, mxfp8 or nvfp4 keeps the layers' weights in that type alone, without a 16-bit copy (Transformer "
+        "Engine's quantized_model_init, Megatron's fp8-param-gather); sharded updates are gathered in it.",
     )
     gradients: Literal["fp32", "fp16", "bf16"] | None = None
     master_parameters: Literal["fp32", "none"] | None = None
     optimizer_state: Literal["fp32", "fp16", "bf16"] | None = None
     key_value_cache: Literal["fp32", "fp16", "bf16", "fp8", "int8", "int4", "q8_0", "q4_0"] | None = None
+    attention: Literal["fp8"] | None = Field(
+        default=None,
+        description="Type of queries, keys, values and results of fused attention in training, and of what backward keeps of "
+        "them (Transformer Engine's fp8_dot_product_attention); left out: that of activations.",
+    )
     name: str | None = Field(
         default=None,
         description="Of a scenario as a result holds it: all roles are written out, none follows from another.",
@@ -114,6 +123,8 @@ class Precision:
         That format where it is a checkpoint's own and no name stands for it.
     operands
         Type that the operands of linear layers are converted to, or None: they stay as they are.
+    attention
+        Type that the operands of fused attention are converted to, or None: they stay as they are.
     notes
         What was assumed on the way.
     """
@@ -130,4 +141,5 @@ class Precision:
     weights: str | None = None
     stored: WeightFormat | None = None
     operands: str | None = None
+    attention: str | None = None
     notes: tuple[str, ...] = ()

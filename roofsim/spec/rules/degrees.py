@@ -10,7 +10,7 @@ from roofsim.records import dataclass, replace
 from roofsim.spec.rules.rule import LayoutCase, Rule, where_so
 from roofsim.spec.scenario.layout import divisors, nearest
 from roofsim.spec.scenario.schedules import load_schedule, takes, taking
-from roofsim.spec.scenario.workload import ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.spec.rules.rule import Checks
@@ -83,13 +83,13 @@ def _not_taken(case: DegreesCase) -> Any:
 
 def _uneven_groups(case: DegreesCase) -> Any:
     sharding = case.parallel.sharding
-    return isinstance(sharding, ShardedOver) and case.point.replicas % sharding.full != 0
+    return isinstance(sharding, ShardedOver) and case.point.replicas % sharding.ranks != 0
 
 
 def _groups_that_fit(case: DegreesCase) -> tuple[str, str]:
-    assert isinstance(case.parallel.sharding, ShardedOver)
-    replicas = case.point.replicas
-    message = f"full sharding over {case.parallel.sharding.full} ranks does not divide data x context = {replicas}"
+    sharding, replicas = case.parallel.sharding, case.point.replicas
+    assert isinstance(sharding, ShardedOver)
+    message = f"{sharding.level} sharding over {sharding.ranks} ranks does not divide data x context = {replicas}"
     return message, f"Use one of {divisors(replicas)}."
 
 

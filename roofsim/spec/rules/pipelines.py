@@ -37,6 +37,16 @@ def _layer_unit(case: Case) -> Number:
     return _schedule(case).layer_unit(case.point.pipeline, case.point.virtual_stages)
 
 
+def _even_layers(case: Case) -> str:
+    """Return what makes the layers of a pipeline come out even: embedding and loss counted as layers, if that does."""
+    layers, unit, out = case.traits.depth, _layer_unit(case), "leave virtual_stages out."
+    if (layers + 1) % unit == 0:
+        return f"Set account_for_embedding or account_for_loss, which counts the embedding or the loss as a layer, or {out}"
+    if (layers + 2) % unit == 0:
+        return f"Set account_for_embedding and account_for_loss, which count embedding and loss as layers, or {out}"
+    return out.capitalize()
+
+
 def _micro_batch_unit(case: Case) -> Number:
     return _schedule(case).micro_batch_unit(case.point.pipeline, case.point.virtual_stages)
 
@@ -113,7 +123,7 @@ PIPELINES: Final[tuple[Rule[Case], ...]] = (
                 f"{_schedule(case).name} stages need layers ({case.traits.depth + _dealt_out(case)}) that are a multiple of "
                 f"pipeline x virtual_stages = {_layer_unit(case)}"
             ),
-            "Leave virtual_stages out.",
+            _even_layers(case),
         ),
     ),
     Rule("micro-batches-in-rounds", "workload.global_batch_size", _rounds_broken, _whole_rounds),

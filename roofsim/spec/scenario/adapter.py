@@ -42,7 +42,9 @@ class Adapter(BaseModel):
     )
     dropout: Rate = Field(default=0.05, description="Rate of the dropout before each adapter.")
     base: Literal["nf4", "int8", "none"] | None = Field(
-        default=None, description="How the frozen linear layers are stored; left out: nf4 with qlora."
+        default=None,
+        description="How the frozen linear layers are stored; left out: nf4 with qlora; with lora as in the checkpoint, where "
+        "the engine trains beside such weights; none: in 16 bits.",
     )
     double_quantization: bool = Field(default=True, description="nf4: whether the blocks' scales have 8 bits, not 32.")
     weights: Literal["fp32", "parameters"] | None = Field(

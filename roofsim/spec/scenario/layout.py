@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.numeric import Real, maximum, minimum, real, where
 from roofsim.records import dataclass
-from roofsim.spec.scenario.workload import ShardedOver
+from roofsim.spec.scenario.sharding import ShardedOver
 
 if TYPE_CHECKING:
     from roofsim.spec.scenario.point import Number, Point
@@ -30,7 +30,7 @@ class Layout:
     virtual_stages: Real
     sequence: bool
     shards: Real
-    """Ranks among which one set of shards is spread: all replicas, or fewer with hybrid sharding."""
+    """Ranks among which one set of shards is spread: all replicas, or fewer where groups of them share a copy."""
 
     @property
     def ranks(self) -> Real:
@@ -85,9 +85,9 @@ def expert_tensor_of(parallel: Parallel | Point) -> Real:
 def layout_of(parallel: Parallel) -> Layout:
     """Return the degrees as numbers."""
     replicas = real(1 if parallel.data is None else parallel.data) * real(parallel.context)
-    hybrid = isinstance(parallel.sharding, ShardedOver)
+    sharding = parallel.sharding
     return Layout(
-        shards=minimum(real(parallel.sharding.full), replicas) if hybrid else replicas,  # type: ignore[union-attr]
+        shards=minimum(real(sharding.ranks), replicas) if isinstance(sharding, ShardedOver) else replicas,
         tensor=real(parallel.tensor),
         context=real(parallel.context),
         context_heads=real(_context_heads(parallel)),

@@ -16,6 +16,7 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
+from roofsim.spec.scenario.sharding import ShardedOver
 
 OPTIMIZERS: Final = (
     "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
@@ -245,12 +246,6 @@ class Offload(_Strict):
         return self.layers is not None or self.share is not None
 
 
-class ShardedOver(_Strict):
-    """Full sharding over fewer ranks than there are (hybrid sharding)."""
-
-    full: Positive = Field(description="Ranks that share one copy.")
-
-
 class Parallel(_Strict):
     """How the work is spread over GPUs."""
 
@@ -307,7 +302,7 @@ class Parallel(_Strict):
     sharding: Annotated[Literal["none", "optimizer", "gradients", "full"] | ShardedOver | None, ShardingWord] = Field(
         default=None,
         description="What data-parallel ranks share instead of each holding a copy: optimizer (zero1), gradients (zero2), full "
-        "(zero3, fsdp), or {full: 8} for groups of 8. Default: the engine's own.",
+        "(zero3, fsdp), or {full: 8}, {optimizer: 8} for groups of 8. Default: the engine's own.",
     )
     offload: Offload = Field(
         default=Offload(),
@@ -315,6 +310,11 @@ class Parallel(_Strict):
     )
 
     structural: ClassVar = ("schedule", "sequence", "sharding", "offload")
+
+    @property
+    def shards_fully(self) -> bool:
+        """Whether parameters are sharded too, over all replicas or groups of them."""
+        return self.sharding == "full" or (isinstance(self.sharding, ShardedOver) and self.sharding.level == "full")
 
     @property
     def gpus(self) -> int:

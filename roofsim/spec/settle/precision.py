@@ -9,6 +9,7 @@ from roofsim.records import replace
 from roofsim.spec.precision.formats import weight_format
 from roofsim.spec.precision.roles import PATH, Precision, PrecisionRoles, known_precision, unknown_precision
 from roofsim.spec.precision.stored_weights import StoredWeights
+from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.settle.precision_roles import (
     Stack,
     formatted_precision,
@@ -51,6 +52,7 @@ def choose_precision(
         problem = error.problems[0]
         place = document.place(tuple(problem.path.split(".")))
         raise SpecError(Problem(problem.message, place, problem.path, problem.hint)) from None
+    precision = _with_frozen_base(precision, workload, engine, stored)
     notes = _notes(workload, stored, precision)
     assumed, warnings = ([], notes) if wanted else (notes, [])
     asked = wanted if isinstance(wanted, str) else precision.parameters
@@ -66,6 +68,21 @@ def choose_precision(
 def _names_its_own(wanted: str | PrecisionRoles, stored: StoredWeights) -> bool:
     """Whether a precision is the name that answers give the checkpoint's own weights, and no other has."""
     return isinstance(wanted, str) and wanted == stored.label and not known_precision(wanted)
+
+
+def _with_frozen_base(
+    precision: Precision, workload: Workload, engine: Engine, stored: StoredWeights | None
+) -> Precision:
+    """Return the types of training with the frozen base as a checkpoint stores it, where adapters are trained beside that."""
+    own = None if stored is None else stored.weight_format()
+    if workload.phase != "train" or stored is None or own is None or precision.operands is not None:
+        return precision
+    adapter = Adapter(kind=workload.adapter) if isinstance(workload.adapter, str) else workload.adapter
+    kept = adapter is not None and adapter.kind == "lora" and adapter.base is None
+    if not kept or own.family not in engine.training.frozen_formats:
+        return precision
+    note = f"the frozen base stays {stored.label}, as the checkpoint stores it"
+    return replace(precision, weights=stored.label, stored=own, notes=(*precision.notes, note))
 
 
 def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
@@ -120,7 +137,7 @@ def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, sta
         name=name, compute=wanted.compute, math=math, parameters=str(wanted.parameters), gradients=str(wanted.gradients),
         optimizer_state=str(wanted.optimizer_state), master_parameters=wanted.master_parameters,
         key_value_cache=wanted.key_value_cache or wanted.compute, autocast=bool(wanted.autocast), weights=weights, stored=own,
-        operands=wanted.operands,
+        operands=wanted.operands, attention=wanted.attention,
     )  # fmt: skip
 
 
@@ -138,7 +155,7 @@ def _notes(workload: Workload, stored: StoredWeights | None, precision: Precisio
     if stored is None or stored == StoredWeights():
         return [f"precision: {precision.name}"]
     own = stored.label
-    if phase == "train" and (stored.bits is not None or stored.unread):
+    if phase == "train" and precision.stored is None and (stored.bits is not None or stored.unread):
         why = f"training updates no {own} weights, the checkpoint is expanded first"
         if workload.adapter is not None:
             why = f"the frozen base is not kept as {own}, the checkpoint is expanded first (qlora stores it as nf4 or int8)"

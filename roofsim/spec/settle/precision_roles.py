@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from roofsim.errors import Problem, SpecError
 from roofsim.records import dataclass, replace
 from roofsim.spec.precision.formats import format_family, weight_format
-from roofsim.spec.precision.roles import PATH, TRAINING, Precision, known_precision, unknown_precision
+from roofsim.spec.precision.roles import (
+    NARROW_PARAMETERS,
+    PATH,
+    TRAINING,
+    Precision,
+    known_precision,
+    unknown_precision,
+)
 
 if TYPE_CHECKING:
     from roofsim.spec.engine.state import PrecisionFacts
@@ -74,12 +81,14 @@ def resolve_precision(
     if isinstance(wanted, str):
         return named_precision(wanted, recipe, gradient_type, stack)
     base = named_precision(wanted.compute, recipe, gradient_type, stack)
+    if wanted.attention is not None:
+        _check_attention(wanted.attention, stack)
     stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
     if stored and wanted.parameters is not None:
         base = _with_weights(base, wanted.compute, wanted.parameters, stack)
     given = {
         role: getattr(wanted, role)
-        for role in ("parameters", "gradients", "optimizer_state", "key_value_cache")
+        for role in ("parameters", "gradients", "optimizer_state", "key_value_cache", "attention")
         if getattr(wanted, role) is not None and not (stored and role == "parameters")
     }
     if "parameters" in given:
@@ -167,13 +176,7 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
     stored_format = weight_format(stack.meant(name))
     assert stored_format is not None
     if stack.phase == "train":
-        raise SpecError(
-            Problem(
-                f"parameters {name!r} are a format of stored weights, which training cannot update",
-                path=f"{PATH}.parameters",
-                hint="Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter).",
-            )
-        )
+        return _with_narrow_parameters(base, compute, name)
     if base.weights == stored_format.name:
         return base
     if base.operands is not None or compute.endswith("-amp"):
@@ -185,6 +188,34 @@ def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Pre
             )
         )
     return replace(base, weights=stored_format.name)
+
+
+def _with_narrow_parameters(base: Precision, compute: str, name: str) -> Precision:
+    """Keep the weights that narrow products read in their narrow type alone."""
+    if base.operands is not None and name in NARROW_PARAMETERS:
+        return replace(base, weights=name)
+    message = f"parameters {name!r} are a format of stored weights, which training cannot update"
+    hint = "Give fp32, fp16 or bf16, or train adapters beside frozen narrow weights (workload.adapter)."
+    if name in NARROW_PARAMETERS:
+        message = (
+            f"parameters {name!r} are read by narrow products alone; compute {compute!r} multiplies in {base.math}"
+        )
+        hint = f"Set compute: {name} too, or give fp32, fp16 or bf16."
+    elif base.operands is not None:
+        hint = f"Give bf16, {' or '.join(NARROW_PARAMETERS)}."
+    raise SpecError(Problem(message, path=f"{PATH}.parameters", hint=hint))
+
+
+def _check_attention(name: str, stack: Stack) -> None:
+    """Refuse narrow attention outside of training, and on cards without its arithmetic."""
+    path = f"{PATH}.attention"
+    if stack.phase != "train":
+        message = f"attention {name!r} is priced in training; phase {stack.phase} reads keys and values from a cache"
+        raise SpecError(Problem(message, path=path, hint=f"Leave it out, or give key_value_cache: {name}."))
+    if not stack.has(name):
+        has = ", ".join(stack.arithmetic or ()) or "none"
+        message = f"{stack.gpu} has no peak for {name} arithmetic, in which attention would multiply; it has {has}"
+        raise SpecError(Problem(message, path=path, hint="Leave it out."))
 
 
 def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
