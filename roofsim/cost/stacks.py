@@ -83,7 +83,7 @@ class Stack:
 
     def times(self, counts: Sequence[Real]) -> Array:
         """Return how often the kernels of each row run, from how often each of the graph's does."""
-        return _column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
+        return column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
 
 
 def _with_room(column: Array, room: tuple[int, ...]) -> Array:
@@ -141,11 +141,12 @@ def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int,
 
 
 def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
-    columns: dict[str, Any] = {name: _column([getattr(work, name) for work in works], rank) for name in FIELDS}
+    columns: dict[str, Any] = {name: column([getattr(work, name) for work in works], rank) for name in FIELDS}
     return replace(works[0], **columns)
 
 
-def _column(values: Sequence[Any], rank: int) -> Array:
+def column(values: Sequence[Any], rank: int) -> Array:
+    """Return numbers of kernels with a leading axis of kernels, and so many axes behind it."""
     arrays = [value for value in values if isinstance(value, np.ndarray)]
     if not arrays:
         column: Array = np.array(values)
