@@ -20,6 +20,7 @@ from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
+from roofsim.points import Points
 from roofsim.program import Program, Stage
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.schedule.host import HostShown, host_shown
@@ -70,7 +71,17 @@ class Evaluation(Unpriced):
     @property
     def pace(self) -> int:
         """Place of the kind of stage that sets the pace of a training pipeline."""
-        return self.paces[0] if self.paces else 0
+        return int(self.paces[0]) if self.paces else 0
+
+    def by_pace(self) -> list[tuple[Array | None, Evaluation]]:
+        """Return the points on whose pipelines each kind of stage sets the pace, each with what is true of them.
+
+        Where all have the same, that is one pair: None for all points, and this evaluation.
+        """
+        if not any(isinstance(pace, Points) for pace in self.paces):
+            return [(None, self)]
+        pace = np.asarray(self.paces[0])
+        return [(np.flatnonzero(pace == place), replace(self, paces=(int(place),))) for place in np.unique(pace)]
 
     def own_step(self, place: int) -> StepTime:
         """Return the step whose clock and host the kernels of a stage share: that of its phase."""
