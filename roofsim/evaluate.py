@@ -12,7 +12,8 @@ from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
 from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.links.communication import Messages, Traffic
-from roofsim.cost.pricing import PassCost, PricedGraph, Scales
+from roofsim.cost.pricing import totals_of
+from roofsim.cost.scales import Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
@@ -20,7 +21,6 @@ from roofsim.memory.in_flight import with_micro_batches
 from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
-from roofsim.points import Points
 from roofsim.program import Program, Stage
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.schedule.host import HostShown, host_shown
@@ -36,6 +36,7 @@ from roofsim.structures import priced_of, profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
+    from roofsim.cost.pricing import PassCost, PricedGraph
     from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array, Real
@@ -73,16 +74,6 @@ class Evaluation(Unpriced):
         """Place of the kind of stage that sets the pace of a training pipeline."""
         return int(self.paces[0]) if self.paces else 0
 
-    def by_pace(self) -> list[tuple[Array | None, Evaluation]]:
-        """Return the points on whose pipelines each kind of stage sets the pace, each with what is true of them.
-
-        Where all have the same, that is one pair: None for all points, and this evaluation.
-        """
-        if not any(isinstance(pace, Points) for pace in self.paces):
-            return [(None, self)]
-        pace = np.asarray(self.paces[0])
-        return [(np.flatnonzero(pace == place), replace(self, paces=(int(place),))) for place in np.unique(pace)]
-
     def own_step(self, place: int) -> StepTime:
         """Return the step whose clock and host the kernels of a stage share: that of its phase."""
         return self.phases.get(self.program.stages[place].phase, self.step)
@@ -105,7 +96,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     """
     unpriced = unpriced_of(resolved, with_curve=with_curve, program=program)
     program = unpriced.program
-    priced = tuple(_priced(resolved, stage) for stage in program.stages)
+    priced = _priced(resolved, program.stages)
     step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
@@ -140,10 +131,15 @@ def idle_bytes(resolved: Resolved) -> Real:
     return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
-def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
-    """Price one stage; a decode may be launched in another way than the rest."""
-    resolved = with_context_axis(resolved) if stage.averaged else resolved
-    return priced_of(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
+def _priced(resolved: Resolved, stages: tuple[Stage, ...]) -> tuple[PricedGraph, ...]:
+    """Price stages, those of a phase together; a decode may be launched in another way than the rest."""
+    priced: dict[int, PricedGraph] = {}
+    for phase, averaged in dict.fromkeys((stage.phase, stage.averaged) for stage in stages):
+        places = [place for place, one in enumerate(stages) if (one.phase, one.averaged) == (phase, averaged)]
+        own = with_context_axis(resolved) if averaged else resolved
+        graphs = [stages[place].graph for place in places]
+        priced |= zip(places, priced_of(graphs, pricing_of(own, own.gpu, phase)), strict=True)
+    return tuple(priced[place] for place in range(len(stages)))
 
 
 def step_of(
@@ -247,10 +243,11 @@ def stage_costs(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
-    costs = []
-    for stage, graph in zip(program.stages, priced, strict=True):
-        cost = graph.totals(scales.lifted()) if stage.averaged else graph.totals(scales)
-        costs.append(_scheduled(_averaged(cost) if stage.averaged else cost, stage, scales))
+    totals = totals_of(priced, [scales.lifted() if stage.averaged else scales for stage in program.stages])
+    costs = [
+        _scheduled(_averaged(cost) if stage.averaged else cost, stage, scales)
+        for stage, cost in zip(program.stages, totals, strict=True)
+    ]
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from roofsim.analyze.printed import flattened
 from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
-from roofsim.points import Diverged
-from roofsim.records import dataclass, field
+from roofsim.points import Diverged, Points
+from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import Space, read_axes
 from roofsim.search.families import families_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
-MOST_TOGETHER: Final = 512
+MOST_TOGETHER: Final = 1024
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
 #: Parts of a result that say what was run, not how it runs.
@@ -154,7 +154,7 @@ class _Sweep:
             self._each(piece)
             return []
         try:
-            answers = [(chosen, self.answer(alike_pace)) for chosen, alike_pace in evaluate(piece.resolved).by_pace()]
+            answers = [(chosen, self.answer(part)) for chosen, part in _by_pace(evaluate(piece.resolved))]
         except Diverged as diverged:
             labels = diverged.labels
             if len(labels) == len(piece) and (labels != labels[0]).any():
@@ -226,6 +226,17 @@ def _evened(pieces: list[Piece]) -> Iterator[Piece]:
             waiting.append(cut)
     if waiting:
         yield Piece.of(waiting)
+
+
+def _by_pace(evaluation: Evaluation) -> list[tuple[NDArray[Any] | None, Evaluation]]:
+    """Return the points on whose pipelines each kind of stage sets the pace, each with what is true of them.
+
+    Where all have the same, that is one pair: None for all points, and the evaluation as it is.
+    """
+    if not any(isinstance(pace, Points) for pace in evaluation.paces):
+        return [(None, evaluation)]
+    pace = np.asarray(evaluation.paces[0])
+    return [(np.flatnonzero(pace == place), replace(evaluation, paces=(int(place),))) for place in np.unique(pace)]
 
 
 def _of(value: Any, chosen: NDArray[Any]) -> Any:

@@ -11,7 +11,7 @@ from roofsim.api import answer
 from roofsim.cost.kernels.ops import kernels_of
 from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
 from roofsim.cost.kernels.work import Pricing
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
 from roofsim.graph.base import Phase
