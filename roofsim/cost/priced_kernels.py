@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
+from roofsim.cost.columns import is_of_points, rows_of
 from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import Price, price
 from roofsim.cost.kernels.sustained import window
 from roofsim.cost.scales import Scales
-from roofsim.cost.stacks import FIELDS, Stack, is_of_points, rows_of, stacks_of
+from roofsim.cost.stacks import FIELDS, Stack, stacks_of
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import minimum, where

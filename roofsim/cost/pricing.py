@@ -174,7 +174,7 @@ class PricedGraph:
 
 
 def totals_of(graphs: Sequence[PricedGraph], scales: Sequence[Scales]) -> list[PassCost]:
-    """Return `PricedGraph.totals` of graphs, each on its scales; those that were priced together have the same, and are summed so."""
+    """Return `PricedGraph.totals` of graphs, each on its scales; those that were priced together have the same."""
     together: dict[PricedKernels, list[int]] = {}
     for place, graph in enumerate(graphs):
         together.setdefault(graph.together, []).append(place)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.points import Points, like
+from roofsim.cost.columns import column
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -145,22 +145,6 @@ def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
     return replace(works[0], **columns)
 
 
-def column(values: Sequence[Any], rank: int) -> Array:
-    """Return numbers of kernels with a leading axis of kernels, and so many axes behind it."""
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    if not arrays:
-        column: Array = np.array(values)
-        return column.reshape(len(values), *(1,) * rank) if rank else column
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    stacked = np.stack([np.broadcast_to(np.asarray(value), shape) for value in values])
-    return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
-
-
-def is_of_points(values: Sequence[Any]) -> bool:
-    """Tell whether any of some numbers are those of several points."""
-    return any(isinstance(value, Points) for value in values)
-
-
 def sums(values: Any, counts: Array, starts: list[int]) -> Any:
     """Return the sums of the kernels' numbers, each as often as it runs, over runs of rows that begin at `starts`."""
     weighted = np.asarray(values) * counts
@@ -168,19 +152,3 @@ def sums(values: Any, counts: Array, starts: list[int]) -> Any:
         return np.add.reduceat(weighted, starts, axis=0)
     ends = [*starts[1:], len(weighted)]
     return [weighted[start:end].sum(axis=0) for start, end in zip(starts, ends, strict=True)]
-
-
-def settled(value: Any, *, of_points: bool) -> Any:
-    """Return a sum as a float, or as an array of the kind that its parts were."""
-    if np.ndim(value) == 0:
-        return float(value)
-    return like(value, np.zeros(1).view(Points)) if of_points else value
-
-
-def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
-    """Return the numbers of each kernel of a stack on its own."""
-    array = np.broadcast_to(np.asarray(values), (count, *shape))
-    if not shape:
-        rows: list[Any] = array.tolist()
-        return rows
-    return [settled(row, of_points=of_points) for row in array]

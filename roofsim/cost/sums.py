@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.cost.columns import settled
 from roofsim.cost.kernels.sustained import Sustained, sustained
-from roofsim.cost.stacks import settled
 from roofsim.records import dataclass, field, fields
 
 if TYPE_CHECKING:

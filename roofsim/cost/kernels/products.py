@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.columns import column, is_of_points, rows_of
 from roofsim.cost.kernels.model import Limits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
-from roofsim.cost.stacks import column, is_of_points, rows_of
 from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
