@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import roofsim
 from roofsim.errors import NoDataError, OutputError, SpecError
 from roofsim.output import visible
 from roofsim_evidence.subjects import SUBJECTS, VERBS, call, subject
@@ -61,6 +62,23 @@ Mechanisms = Annotated[
 ]
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"evidence {roofsim.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def start(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Take what stands before a verb."""
+    del version  # printed by then
+
+
 @app.command("list", epilog="evidence list")
 def list_subjects() -> None:
     """List the subjects: what was measured, the verbs, measurements and page of each."""
@@ -77,6 +95,8 @@ def score(
     json: Json = False, csv: Csv = False,
 ) -> None:  # fmt: skip
     """Say how far predictions by the shipped constants are off."""
+    if json and csv:
+        raise SpecError("--json and --csv are two forms of one answer. Give one of them")
     options = {"groups": groups, "transfer": transfer, "data": data, "source": source, "json": json, "csv": csv}
     _print(call(name, "score", options))
 
@@ -99,11 +119,15 @@ def page(
     output: Output = None,
 ) -> None:  # fmt: skip
     """Write the pages of docs that show the scores, or check them."""
-    if everything == bool(names):
-        raise SpecError("name some subjects, or give --all")
+    if not everything and not names:
+        raise SpecError("name some subjects (`evidence list` has them), or give --all")
+    if everything and names:
+        raise SpecError("--all are all subjects that have a page. Leave out the names, or --all")
     if output is not None and (everything or check or len(names or ()) > 1):
         raise SpecError("--output takes one page, and neither --all nor --check")
-    chosen = names or [one for one, about in SUBJECTS.items() if "page" in about.verbs and about.measurements]
+    chosen = list(dict.fromkeys(names or ())) or [
+        one for one, about in SUBJECTS.items() if "page" in about.verbs and about.measurements
+    ]
     chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
     for name in chosen:
@@ -143,7 +167,7 @@ _UsageError: Any = typer.BadParameter.__base__
 
 
 def main() -> None:
-    """Run the command line. Exit code 0: done; 1: a page is not of today, or something could not be written; 2: a bad request."""
+    """Run the command line. Exit code 0: done; 1: a page is out of date, or something could not be written; 2: a bad request."""
     try:
         code: Any = app(prog_name="evidence", standalone_mode=False)
     except (KeyboardInterrupt, typer.Abort):

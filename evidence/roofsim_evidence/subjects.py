@@ -6,7 +6,7 @@ import importlib
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean, one_of
+from roofsim.errors import Place, Problem, SpecError, UnknownNameError, did_you_mean
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -151,8 +151,9 @@ def subject(name: str, verb: str) -> MeasuredSubject:
         raise UnknownNameError(Problem(f"unknown subject {name[:80]!r}. {hint}", Place("SUBJECT")))
     chosen = SUBJECTS[name]
     if verb not in chosen.verbs:
-        able = one_of(other for other, one in SUBJECTS.items() if verb in one.verbs)
-        raise SpecError(Problem(f"{name} has no {verb!r}; {able} has", hint=f"{name} has: {', '.join(chosen.verbs)}."))
+        able = ", ".join(other for other, one in SUBJECTS.items() if verb in one.verbs)
+        message = f"{name} has no {verb!r}. Subjects with it: {able}"
+        raise SpecError(Problem(message, hint=f"{name} has: {', '.join(chosen.verbs)}."))
     return chosen
 
 
@@ -170,5 +171,5 @@ def call(name: str, verb: str, options: dict[str, Any]) -> Any:
     for option in given:
         if option not in known:
             able = [other for other, one in SUBJECTS.items() if verb in one.verbs and option in one.options(verb)]
-            raise SpecError(Problem(f"`evidence {verb} {name}` has no --{option}; {one_of(able)} has it"))
+            raise SpecError(Problem(f"`evidence {verb} {name}` has no --{option}. Subjects with it: {', '.join(able)}"))
     return chosen.function(verb)(**given)

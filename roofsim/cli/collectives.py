@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from roofsim.cli.complete import catalog_names, choices
-from roofsim.cli.flags import PICTURES, Csv, Json
+from roofsim.cli.complete import catalog_names
+from roofsim.cli.flags import PICTURES, Choice, Csv, Json
 from roofsim.cli.request import as_rows, checked_path, console
 from roofsim.cli.words import Option
 
@@ -34,14 +34,7 @@ GpuName = Annotated[
 ]
 Op = Annotated[
     str,
-    Option(
-        "--op",
-        panel="Workload",
-        metavar="NAME",
-        complete=choices(KINDS),
-        show_default=False,
-        help=f"The collective. One of: {', '.join(KINDS)}. [default: all_reduce]",
-    ),
+    Choice("--op", KINDS, "The collective.", default="all_reduce", panel="Workload"),
 ]
 Ranks = Annotated[
     str | None,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.complete import choices, several
-from roofsim.cli.flags import PICTURES, Csv, Json, Scenario
+from roofsim.cli.complete import several
+from roofsim.cli.flags import PICTURES, Choice, Csv, Json, Scenario
 from roofsim.cli.options import scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, document_of, write_text
 from roofsim.cli.words import Argument, Option
@@ -36,13 +36,7 @@ Gpu = Annotated[
 ]
 Sort = Annotated[
     str | None,
-    Option(
-        "--sort",
-        metavar="NAME",
-        complete=choices(ORDERS),
-        show_default=False,
-        help=f"Order of the rows; what does not fit comes last. One of: {', '.join(ORDERS)}. [default: given]",
-    ),
+    Choice("--sort", ORDERS, "Order of the rows; what does not fit comes last.", default="given"),
 ]
 Price = Annotated[
     list[str] | None,

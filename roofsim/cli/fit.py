@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.complete import choices, scenarios
-from roofsim.cli.flags import Json
+from roofsim.cli.complete import scenarios
+from roofsim.cli.flags import Choice, Json
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, document_of, write_text
 from roofsim.cli.words import Argument, Option
@@ -26,12 +26,7 @@ Scenario = Annotated[
 ]
 Largest = Annotated[
     str | None,
-    Option(
-        "--largest",
-        metavar="WHAT",
-        complete=choices(LARGEST),
-        help=f"Find the largest that fits. One of: {', '.join(LARGEST)}. [default: micro-batch-size]",
-    ),
+    Choice("--largest", LARGEST, "Find the largest that fits.", default="micro-batch-size", metavar="WHAT"),
 ]
 Fewest = Annotated[str | None, Option("--fewest", metavar="gpus", help="Find the smallest number of GPUs.")]
 Family = Annotated[

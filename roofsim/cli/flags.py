@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.complete import scenarios
-from roofsim.cli.words import Argument, Option
+from roofsim.cli.complete import choices, scenarios
+from roofsim.cli.words import Argument, Declared, Option
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def Choice(  # noqa: N802
+    flag: str, names: Sequence[str], about: str, *, default: str | None = None, metavar: str = "NAME", **others: Any
+) -> Declared:
+    """Declare an option that takes one of a few names: they are completed, and the help lists them after `about`."""
+    stated = "" if default is None else f" [default: {default}]"
+    words = f"{about} One of: {', '.join(names)}.{stated}"
+    return Option(flag, metavar=metavar, complete=choices(names), show_default=False, help=words, **others)
+
 
 Scenario = Annotated[
     str,

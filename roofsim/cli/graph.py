@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from roofsim.cli.complete import choices
-from roofsim.cli.flags import Csv, Json, Scenario, Top
+from roofsim.cli.flags import Choice, Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated, write_text
 from roofsim.cli.words import Option
@@ -29,13 +28,7 @@ Output = Annotated[
         f"Drawn: {', '.join(PICTURES)}.",
     ),
 ]  # fmt: skip
-Only = Annotated[
-    str | None,
-    Option(
-        "--only", metavar="NAME", complete=choices(PHASES), show_default=False,
-        help=f"Only the operations of this phase of a step. One of: {', '.join(PHASES)}.",
-    ),
-]  # fmt: skip
+Only = Annotated[str | None, Choice("--only", PHASES, "Only the operations of this phase of a step.")]
 Block = Annotated[
     str | None,
     Option(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from roofsim.cli.complete import choices, scenarios
-from roofsim.cli.flags import PICTURES, Csv, Json, Top
+from roofsim.cli.complete import scenarios
+from roofsim.cli.flags import PICTURES, Choice, Csv, Json, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, checked_path, console, evaluated
 from roofsim.cli.words import Argument, Option
@@ -30,11 +30,8 @@ VIEWS = ("op", "layer", "role", "stage")
 
 By = Annotated[
     str | None,
-    Option(
-        "--by", metavar="NAME", complete=choices(VIEWS),
-        help=f"Show what is alive at the peak for each of these. One of: {', '.join(VIEWS)}.",
-    ),
-]  # fmt: skip
+    Choice("--by", VIEWS, "Show what is alive at the peak for each of these."),
+]
 Tensor = Annotated[
     list[str] | None,
     Option(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from roofsim.cli.complete import choices
-from roofsim.cli.flags import Csv, Json, Scenario, Top
+from roofsim.cli.flags import Choice, Csv, Json, Scenario, Top
 from roofsim.cli.options import LONG_RUNS, scenario_options
 from roofsim.cli.request import Overrides, as_rows, console, evaluated, write_text
 from roofsim.cli.words import Option
@@ -14,20 +13,8 @@ from roofsim.errors import Problem, SpecError
 GROUPS = ("op", "class", "layer", "phase")
 ORDERS = ("time", "flops", "bytes", "intensity", "program")
 
-By = Annotated[
-    str,
-    Option(
-        "--by", metavar="NAME", complete=choices(GROUPS), show_default=False,
-        help=f"One row for each of these. One of: {', '.join(GROUPS)}. [default: op]",
-    ),
-]  # fmt: skip
-Sort = Annotated[
-    str,
-    Option(
-        "--sort", metavar="NAME", complete=choices(ORDERS), show_default=False,
-        help=f"Order of the rows; program: as they run. One of: {', '.join(ORDERS)}. [default: time]",
-    ),
-]  # fmt: skip
+By = Annotated[str, Choice("--by", GROUPS, "One row for each of these.", default="op")]
+Sort = Annotated[str, Choice("--sort", ORDERS, "Order of the rows; program: as they run.", default="time")]
 Stage = Annotated[
     str | None,
     Option(

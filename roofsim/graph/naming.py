@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.component import Component
 
@@ -32,3 +34,9 @@ def moved(name: str, old: Component, new: Component) -> str:
     """Return the name of what belongs to one component as that of what belongs to another beside it."""
     before, separator, behind = f".{name}".rpartition(f".{old.name}.")
     return f"{before}.{new.name}.{behind}".removeprefix(".") if separator else f"{name}.{new.name}"
+
+
+def numbered(name: str, taken: Counter[str]) -> str:
+    """Return a name as it is, or, where it is taken already, with a number behind it; from now on it is taken."""
+    taken[name] += 1
+    return name if taken[name] == 1 else f"{name}.{taken[name]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from roofsim.graph.base import AbstractOp, Kind, Phase
+from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
 from roofsim.graph.fuse import LIBRARY, fused_kernel, in_order
 from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused, View
 from roofsim.graph.tensor import Role
@@ -27,8 +27,8 @@ FUSIBLE: Final = frozenset(
 class FusePointwise:
     """Make one kernel of all connected pointwise and reduction ops between the same two heavy ops.
 
-    Runs after autograd on both passes: everything that autograd saves is still written. A compiler that computes
-    pointwise values again in the backward pass saves less than this (docs/concepts/passes.md).
+    Runs after autograd on both passes: everything that the backward pass reads of the forward pass is written. What the
+    backward pass computes again (`Partition`) becomes part of the kernels that read it.
 
     Attributes
     ----------
@@ -50,7 +50,10 @@ class FusePointwise:
             if self.only_layers and block is None:
                 ops += body
                 continue
-            for phase_run in _phase_runs(body):
+            # What is checkpointed runs again as a whole; other than that, what is computed again belongs to its readers.
+            checkpointed = any(op.phase is Phase.RECOMPUTE and op.group in HEAVY_KINDS for op in body)
+            joined = "partitioned" in graph.facts and not checkpointed
+            for phase_run in _phase_runs(body, joined=joined):
                 ops += _fused_run(phase_run, readers)
         return graph.replaced(ops, *self.ensures)
 
@@ -107,10 +110,12 @@ def _readers(graph: OpGraph) -> dict[Tensor, list[AbstractOp]]:
     return readers
 
 
-def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:
+def _phase_runs(body: list[AbstractOp], *, joined: bool) -> list[list[AbstractOp]]:
+    """Return runs of ops of one phase; `joined`: what is computed again belongs to the backward pass around it."""
     runs: list[list[AbstractOp]] = []
-    for op in body:
-        if not runs or runs[-1][-1].phase is not op.phase:
+    phases = [Phase.BACKWARD if joined and op.phase is Phase.RECOMPUTE else op.phase for op in body]
+    for at, op in enumerate(body):
+        if not at or phases[at - 1] is not phases[at]:
             runs.append([])
         runs[-1].append(op)
     return runs
@@ -132,6 +137,17 @@ def _levels(run: list[AbstractOp]) -> dict[AbstractOp, int]:
     for op in run:
         before = [producer[tensor] for tensor in op.inputs + op.holds if tensor in producer]
         levels[op] = max((levels[other] + (not _fusible(other)) for other in before), default=0)
+    return _as_late(run, levels)
+
+
+def _as_late(run: list[AbstractOp], levels: dict[AbstractOp, int]) -> dict[AbstractOp, int]:
+    """Put what is computed again beside the first op that reads it, whatever else could be merged with it before."""
+    first: dict[Tensor, int] = {}
+    for op in reversed(run):
+        if op.phase is Phase.RECOMPUTE and _fusible(op):
+            levels[op] = max(levels[op], min((first[t] for t in op.outputs if t in first), default=0))
+        for tensor in op.inputs:
+            first[tensor] = min(first.get(tensor, levels[op]), levels[op])
     return levels
 
 

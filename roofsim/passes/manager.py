@@ -205,6 +205,11 @@ def training_passes(
     )  # once all forward ops stand
     if recompute.policy != "none":
         passes.append(_recompute(recompute, engine))  # needs to know what backward reads
+    if engine.fusion.backward_reads == "min_cut" and "pointwise" in engine.fusion.groups:
+        from roofsim.passes.partition import Partition
+
+        # Of what is not checkpointed; before kernels are merged, whose parts it decides about.
+        passes.append(Partition(only_layers=engine.fusion.compiled == "layers"))
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
     if engine.training.loss_metrics:
         passes.append(MetricsLast())  # behind all of the backward pass

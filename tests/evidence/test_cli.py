@@ -6,6 +6,7 @@ import sys
 
 import pytest
 
+import roofsim
 from roofsim_evidence import pages
 from roofsim_evidence.cli import main
 from roofsim_evidence.pages import DocsPage, filled
@@ -38,6 +39,10 @@ def test_every_subject_has_what_it_names(name):
     assert ("page" in subject.verbs) == bool(subject.document)
 
 
+def test_the_version_is_that_of_roofsim(evidence):
+    assert evidence("--version") == (0, f"evidence {roofsim.__version__}\n", "")
+
+
 def test_the_list_names_every_subject(evidence):
     code, out, _ = evidence("list")
     assert code == 0
@@ -50,10 +55,15 @@ def test_the_list_names_every_subject(evidence):
     ("arguments", "words"),
     [
         (("score", "stpes"), ("unknown subject 'stpes'", "Did you mean 'steps'?")),
-        (("ablate", "memory"), ("memory has no 'ablate'", "multi-gpu has", "score, fit, page")),
-        (("score", "memory", "--transfer"), ("`evidence score memory` has no --transfer", "kernels or collectives")),
+        (("ablate", "memory"), ("memory has no 'ablate'", "Subjects with it: multi-gpu.", "score, fit, page")),
+        (
+            ("score", "memory", "--transfer"),
+            ("`evidence score memory` has no --transfer", "Subjects with it: kernels, collectives"),
+        ),
         (("ablate", "multi-gpu", "buble"), ("unknown mechanism 'buble'", "Did you mean 'bubble'")),
-        (("page",), ("name some subjects, or give --all",)),
+        (("page",), ("name some subjects (`evidence list` has them), or give --all",)),
+        (("page", "--all", "memory"), ("Leave out the names, or --all",)),
+        (("score", "steps", "--json", "--csv"), ("two forms of one answer",)),
         (("page", "memory", "--check", "--output", "x.md"), ("--output takes one page",)),
         (("page", "kernels"), ("kernels has no 'page'",)),
         (("score", "steps", "--source", "lamda"), ("no source 'lamda'", "Did you mean 'lambda'")),

@@ -149,6 +149,7 @@ OTHER = {
     "pipeline_message": "split",
     "sequence_gather": "saved",
     "compiled": "layers",
+    "backward_reads": "min_cut",
     "narrow_operands": "cast_again",
     "communication_pools": True,
     "runtime_memory": "1 GiB",

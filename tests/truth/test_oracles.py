@@ -23,7 +23,7 @@ from roofsim_evidence.exactness.oracle import (
     step,
     step_of,
 )
-from roofsim_evidence.exactness.table import count_parameters, fullest_phase, page, whole_step
+from roofsim_evidence.exactness.table import count_parameters, fullest_phase, kept_by_compiler, page, whole_step
 
 #: Rows whose saved bytes differ from the table's by more than a thousandth, and why.
 EXPLAINED = {
@@ -38,7 +38,9 @@ def ids(table, *keys, keep=lambda _row: True):
 
 
 def test_the_catalog_has_every_model():
-    names = {row["model"] for table in ("params", "flops", "activations", "ops_bytes") for row in rows(table)}
+    names = {
+        row["model"] for table in ("params", "flops", "activations", "ops_bytes", "compile") for row in rows(table)
+    }
     assert names == set(CATALOG)
     assert not set(CATALOG.values()) - set(catalog.names("model"))
 
@@ -148,3 +150,35 @@ def layered_rows():
 def test_bytes_saved_by_one_layer_are_equal(row):
     saved = [profile(step_of(row, layers=layers)).saved_activations for layers in (3, 2)]
     assert saved[0] - saved[1] == float(row["bytes_per_layer"]) + float(row["weight_cast_per_layer"])
+
+
+def test_what_torch_compile_keeps():
+    """Bytes that a compiled forward pass hands to its backward pass, as PyTorch's partitioner cut the same steps."""
+    families: dict[str, list[float]] = {}
+    for row in rows("compile"):
+        families.setdefault(row["family"], []).append(abs(kept_by_compiler(row)))
+    errors = [error for family in families.values() for error in family]
+    assert len(errors) == 84
+    assert statistics.median(errors) <= 0.001
+    assert sum(error <= 0.03 for error in errors) >= 77
+    assert {
+        family: statistics.median(values) for family, values in families.items() if statistics.median(values) > 0.01
+    } == {}
+
+
+@pytest.mark.parametrize(
+    "row",
+    ids(
+        "compile",
+        "model",
+        "layers",
+        "batch",
+        "precision",
+        "attn",
+        keep=lambda row: int(row["layers"].replace("full", "9")) >= 12,
+    ),
+)
+def test_whole_models_under_torch_compile(row):
+    # BERT's written-out attention in bf16 with dropout runs as flash attention: Inductor recognises it.
+    recognised = row["family"] == "BERT" and row["attn"] == "eager"
+    assert abs(kept_by_compiler(row)) <= (0.19 if recognised else 0.002)

@@ -19,6 +19,7 @@ from roofsim.lower.call import Call
 from roofsim.lower.dispatch import lower
 from roofsim.lower.flavour import Flavour
 from roofsim.passes.autograd import Autograd
+from roofsim.passes.partition import Partition
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim.spec import catalog
@@ -63,7 +64,17 @@ CATALOG: Final = {
     "sdxl_unet": "sdxl-unet",
     "dit_xl2": "dit-xl2",
     "sd3_medium": "sd3-medium",
+    "llama_1b": "llama3.2-1b",
+    "swin_tiny": "swin-tiny-patch4-window7-224",
+    "mixtral_tiny": "mixtral-8x7b",
 }
+
+#: Models of the tables that have the code of a model in the catalog and sizes of their own.
+SIZES: Final[dict[str, dict[str, int]]] = {
+    "mixtral_tiny": {
+        "hidden_size": 1024, "num_attention_heads": 16, "num_key_value_heads": 4, "head_size": 64, "intermediate_size": 3584,
+    },
+}  # fmt: skip
 
 #: Families whose library code takes the loss on the logits as they come; the others widen them first.
 NATIVE_LOSS: Final = frozenset({"encoder", "encoder-decoder"})
@@ -87,7 +98,8 @@ def rows(table: str) -> tuple[Row, ...]:
 def model(oracle_name: str) -> ModelSpec:
     """Return the catalog's model of an oracle name."""
     document = catalog.load("model", CATALOG[oracle_name])
-    return validate(family_schema(document.data["family"]), document)
+    spec = validate(family_schema(document.data["family"]), document)
+    return spec.model_copy(update=SIZES[oracle_name]) if oracle_name in SIZES else spec
 
 
 @cache
@@ -131,6 +143,12 @@ def step_of(row: Row, **changes: Any) -> OpGraph:
         "checkpointed": row.get("grad_ckpt", "0"),
     }
     return step(row["model"], float(row["batch"]), float(row["size"]), **{**given, **changes})
+
+
+def compiled_step_of(row: Row) -> OpGraph:
+    """Return the training step of a row of the table of torch.compile, cut as its partitioner cuts it."""
+    layers = None if row["layers"] == "full" else int(row["layers"])
+    return Partition()(step_of(row, layers=layers)).verify()
 
 
 def inference_of(row: Row) -> OpGraph:

@@ -201,6 +201,19 @@ _ATTENTION: Final = (
     "kernel_source",
 )  # fmt: skip
 
+
+def _attention_table(op: str) -> TableMeaning:
+    """Return the meaning of a table of causal attention."""
+    return TableMeaning(
+        op=op,
+        columns=_ATTENTION,
+        optional=("window_size",),
+        sizes=_attention_sizes,
+        formats=_attention_formats("attn_dtype"),
+        other=_attention_other,
+    )
+
+
 #: Table -> its meaning. Times are milliseconds, in the column `latency`.
 TABLES: Final = {
     "gemm_perf": TableMeaning(
@@ -210,22 +223,8 @@ TABLES: Final = {
         formats=_plain_formats("gemm_dtype"),
         other=_sources,
     ),
-    "context_attention_perf": TableMeaning(
-        op="attention_prefill",
-        columns=_ATTENTION,
-        optional=("window_size",),
-        sizes=_attention_sizes,
-        formats=_attention_formats("attn_dtype"),
-        other=_attention_other,
-    ),
-    "generation_attention_perf": TableMeaning(
-        op="attention_decode",
-        columns=_ATTENTION,
-        optional=("window_size",),
-        sizes=_attention_sizes,
-        formats=_attention_formats("attn_dtype"),
-        other=_attention_other,
-    ),
+    "context_attention_perf": _attention_table("attention_prefill"),
+    "generation_attention_perf": _attention_table("attention_decode"),
     "encoder_attention_perf": TableMeaning(
         op="attention_prefill",
         columns=("batch_size", "isl", "num_heads", "head_dim", "attn_dtype", "kernel_source"),

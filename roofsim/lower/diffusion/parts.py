@@ -8,7 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise
 from roofsim.graph.tensor import FP32, INT64, Tensor
 from roofsim.lower.blocks.exchange import enter, leave
-from roofsim.numeric import Real, floor
+from roofsim.numeric import Real, floor, same
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -24,6 +24,23 @@ TIME_WIDTH: Final = 256.0
 def latent_side(model: DiffusionModel, call: Call) -> Real:
     """Return the side of the latent image."""
     return floor((model.image_size if call.length is None else call.length) / model.vae_scale_factor)
+
+
+def residual(layers: VisionLayers, x: Tensor, channels: Real, groups: float, time: Tensor | None = None) -> Tensor:
+    """Add two convolutions behind group norms and SiLU to ``[batch, channels, height, width]``.
+
+    The time embedding, where there is one, is added in between; a 1x1 convolution brings `x` to other `channels`.
+    """
+    y = layers.pointwise("silu", layers.group_norm(x, groups, "norm1"))
+    y = layers.conv(y, channels, 3.0, "conv1", bias=True)
+    if time is not None:
+        shift = layers.linear(layers.pointwise("silu", time), channels, "time", bias=True)
+        y = layers.add(y, layers.view(shift, "reshape", *shift.shape, 1.0, 1.0))
+    y = layers.pointwise("silu", layers.group_norm(y, groups, "norm2"))
+    y = layers.conv(y, channels, 3.0, "conv2", bias=True)
+    if not same(x.shape[1], channels):
+        x = layers.conv(x, channels, 1.0, "shortcut", bias=True)
+    return layers.pointwise("div_scalar", layers.add(x, y))
 
 
 def timesteps(layers: Layers, batch: Real) -> Tensor:

@@ -10,12 +10,12 @@ from roofsim.lower.blocks.attention import attend
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.blocks.heads import Heads
 from roofsim.lower.diffusion.mmdit import JointDit
-from roofsim.lower.diffusion.parts import latent_side
+from roofsim.lower.diffusion.parts import latent_side, residual
 from roofsim.lower.diffusion.unet import DiffusionUnet
 from roofsim.lower.language.encoder import lower_encoder
 from roofsim.lower.language.encoder_decoder import lower_encoder_alone
 from roofsim.lower.network import Network
-from roofsim.numeric import Real, real, same
+from roofsim.numeric import Real, real
 from roofsim.records import replace
 from roofsim.spec.model.diffusion_pipelines import DiffusionPipelineModel, DitPipelineModel
 from roofsim.spec.model.encoders import EncoderDecoderModel, EncoderModel
@@ -161,15 +161,8 @@ class _Decoder:
         return x
 
     def _resnet(self, x: Tensor, channels: Real, name: str) -> Tensor:
-        layers, groups = self.layers, self.model.vae_norm_num_groups
         with self.b.scope(name):
-            y = layers.pointwise("silu", layers.group_norm(x, groups, "norm1"))
-            y = layers.conv(y, channels, 3.0, "conv1", bias=True)
-            y = layers.pointwise("silu", layers.group_norm(y, groups, "norm2"))
-            y = layers.conv(y, channels, 3.0, "conv2", bias=True)
-            if not same(x.shape[1], channels):
-                x = layers.conv(x, channels, 1.0, "shortcut", bias=True)
-            return layers.pointwise("div_scalar", layers.add(x, y))
+            return residual(self.layers, x, channels, self.model.vae_norm_num_groups)
 
     def _attention(self, x: Tensor, name: str) -> Tensor:
         """Attend over all positions with one head as wide as the channels."""

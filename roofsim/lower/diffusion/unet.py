@@ -14,11 +14,12 @@ from roofsim.lower.diffusion.parts import (
     geglu,
     latent_side,
     noise_loss,
+    residual,
     sinusoids,
     strided_linear,
     timesteps,
 )
-from roofsim.numeric import Real, real, same
+from roofsim.numeric import Real, real
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ class DiffusionUnet:
         channels, level = self.channels[-1], len(self.channels) - 1
         with self.b.scope("middle.resnet0"):
             # The library checkpoints every residual block but this one.
-            x = self._resnet_body(x, time, channels)
+            x = residual(self.layers, x, channels, self.model.norm_num_groups, time)
         x = self._attention(x, text, level, "middle.attention0", self.model.mid_transformer_layers)
         return self._resnet(x, time, channels, "middle.resnet1")
 
@@ -129,20 +130,7 @@ class DiffusionUnet:
 
     def _resnet(self, x: Tensor, time: Tensor, channels: Real, name: str) -> Tensor:
         with self.b.repeat(name, 1.0):
-            return self._resnet_body(x, time, channels)
-
-    def _resnet_body(self, x: Tensor, time: Tensor, channels: Real) -> Tensor:
-        """Two convolutions behind group norms and SiLU; the time embedding is added in between."""
-        layers, groups = self.layers, self.model.norm_num_groups
-        y = layers.pointwise("silu", layers.group_norm(x, groups, "norm1"))
-        y = layers.conv(y, channels, 3.0, "conv1", bias=True)
-        shift = layers.linear(layers.pointwise("silu", time), channels, "time", bias=True)
-        y = layers.add(y, layers.view(shift, "reshape", *shift.shape, 1.0, 1.0))
-        y = layers.pointwise("silu", layers.group_norm(y, groups, "norm2"))
-        y = layers.conv(y, channels, 3.0, "conv2", bias=True)
-        if not same(x.shape[1], channels):
-            x = layers.conv(x, channels, 1.0, "shortcut", bias=True)
-        return layers.pointwise("div_scalar", layers.add(x, y))
+            return residual(self.layers, x, channels, self.model.norm_num_groups, time)
 
     def _attention(self, x: Tensor, text: Tensor, level: int, name: str, depth: int | None = None) -> Tensor:
         """Run transformer layers over the positions of the image, between two projections."""

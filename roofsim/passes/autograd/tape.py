@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.errors import PassError, UnsupportedOpError
 from roofsim.graph.base import AbstractOp, Block, Phase
+from roofsim.graph.naming import numbered
 from roofsim.graph.ops import Cast, Collective, Elementwise, Embedding, Fused, Reduction
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.numeric import exactly, same
@@ -251,12 +252,9 @@ class Tape:
     ) -> None:
         """Add a backward op named after the op whose gradient is being taken."""
         assert self._op is not None
-        base = f"{self._op.name}.{leaf}"
-        self._names[base] += 1
-        name = base if self._names[base] == 1 else f"{base}.{self._names[base]}"
         self.ops.append(
             op_class(
-                name=name,
+                name=numbered(f"{self._op.name}.{leaf}", self._names),
                 inputs=inputs,
                 outputs=outputs,
                 phase=Phase.BACKWARD,

@@ -27,6 +27,12 @@ class FusionFacts(Facts):
         default="model",
         description="What pointwise fusion covers: everything, or the repeated layers without the loss.",
     )
+    backward_reads: Literal["autograd", "min_cut"] = Field(
+        default="autograd",
+        description="What the forward pass of a compiled training step keeps for the backward pass. autograd: what each op's "
+        "gradient reads; min_cut: the least from which the backward pass can compute the rest again without running a heavy op "
+        "twice (torch.compile's partitioner).",
+    )
     rms_norm: Literal["fused", "chain"] = Field(default="fused", description="One kernel, or transformers' fp32 chain.")
     gelu_new: Literal["fused", "chain"] = Field(default="fused", description="The tanh GELU: one kernel, or eight.")
     rotary: Literal["fused", "chain"] = Field(
