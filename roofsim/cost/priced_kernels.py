@@ -119,10 +119,11 @@ class PricedKernels:
 
     def priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
         """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
-        slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
+        slices = ((part, work, self.price_of(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
         yield from self._made.once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
 
-    def _price(self, work: KernelWork, scales: Scales) -> Price:
+    def price_of(self, work: KernelWork, scales: Scales) -> Price:
+        """Return what kernels take on scaled hardware."""
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
         reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofsim.api import answer
+from roofsim.api import answer, resolve
 from roofsim.cost.kernels.ops import kernels_of
 from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
 from roofsim.cost.kernels.work import Pricing
+from roofsim.cost.pricing import PricedGraph
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
+from roofsim.evaluate import evaluate
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
 from roofsim.spec.constants.physics import shipped_physics
@@ -64,7 +66,7 @@ def test_kernels_priced_together_and_one_by_one_agree():
     phases: dict[str, float] = {}
     for (index, work), cost in zip(priced.works, priced.prices(), strict=True):
         single = stacks_of([work], [1.0], [(Phase.FORWARD, False)], (1.0,))[0]
-        alone = priced._price(single.work, Scales())
+        alone = priced.together.price_of(single.work, Scales())
         assert cost.time == pytest.approx(float(alone.time[0]), rel=1e-12)
         assert cost.bound == float(alone.bound[0])
         phase = str(priced.graph.ops[index].phase)
@@ -233,4 +235,6 @@ def test_stages_of_a_pipeline_are_priced_together():
         assert ours.device.keys() == own.device.keys()
         for phase in own.device:
             assert ours.device_time(phase) == pytest.approx(own.device_time(phase), rel=1e-12)
-        assert [cost.time for cost in together.per_op()] == pytest.approx([cost.time for cost in one.per_op()], rel=1e-12)
+        assert [cost.time for cost in together.per_op()] == pytest.approx(
+            [cost.time for cost in one.per_op()], rel=1e-12
+        )
