@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +10,6 @@ import numpy as np
 from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
-from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.links.communication import Messages, Traffic
 from roofsim.cost.pricing import totals_of
 from roofsim.cost.scales import Scales
@@ -22,7 +21,7 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
 from roofsim.program import Program, Stage
-from roofsim.records import dataclass, field, fields, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
@@ -50,12 +49,38 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Unpriced:
-    """What a scenario runs and what is alive when, before any kernel is priced."""
+    """What a scenario runs, before any kernel is priced; what is alive when, is followed when somebody asks.
+
+    Attributes
+    ----------
+    with_curve
+        Whether profiles hold what is alive after each allocation.
+    followed
+        Profiles that are known already, one for each stage of the program.
+    """
 
     resolved: Resolved
     program: Program
-    device: Device
-    profiles: tuple[MemoryProfile, ...]
+    with_curve: bool = False
+    followed: tuple[MemoryProfile, ...] | None = None
+
+    @cached_property
+    def device(self) -> Device:
+        """What kernels run on."""
+        return device_for(self.resolved, self.resolved.gpu, issue_times(self.resolved))
+
+    @cached_property
+    def profiles(self) -> tuple[MemoryProfile, ...]:
+        """The memory of each stage, with all micro batches that it holds."""
+        if self.followed is not None:
+            return self.followed
+        profiles = tuple(
+            with_micro_batches(
+                profile(stage.graph, with_curve=True) if self.with_curve else profile_of(stage.graph), stage.in_flight
+            )
+            for stage in self.program.stages
+        )
+        return beside_networks(profiles, idle_bytes(self.resolved)) if self.program.networks else profiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +119,13 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
 
     `program` takes the place of the scenario's own.
     """
-    unpriced = unpriced_of(resolved, with_curve=with_curve, program=program)
-    program = unpriced.program
+    program = program_of(resolved) if program is None else program
     priced = _priced(resolved, program.stages)
     step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
         program=program,
-        device=unpriced.device,
-        profiles=unpriced.profiles,
+        with_curve=with_curve,
         priced=priced,
         step=step,
         phases=phases,
@@ -110,19 +133,9 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     )
 
 
-def unpriced_of(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Unpriced:
-    """Lower and transform a resolved scenario, and follow what is alive: half of `evaluate`, and all that memory asks."""
-    program = program_of(resolved) if program is None else program
-    profiles = tuple(
-        with_micro_batches(
-            profile(stage.graph, with_curve=True) if with_curve else profile_of(stage.graph), stage.in_flight
-        )
-        for stage in program.stages
-    )
-    if program.networks:
-        profiles = beside_networks(profiles, idle_bytes(resolved))
-    device = device_for(resolved, resolved.gpu, issue_times(resolved))
-    return Unpriced(resolved=resolved, program=program, device=device, profiles=profiles)
+def unpriced_of(resolved: Resolved, *, program: Program | None = None) -> Unpriced:
+    """Lower and transform a resolved scenario: all that its memory asks."""
+    return Unpriced(resolved=resolved, program=program_of(resolved) if program is None else program)
 
 
 def idle_bytes(resolved: Resolved) -> Real:
@@ -245,7 +258,7 @@ def stage_costs(
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
     totals = totals_of(priced, [scales.lifted() if stage.averaged else scales for stage in program.stages])
     costs = [
-        _scheduled(_averaged(cost) if stage.averaged else cost, stage, scales)
+        _scheduled(cost.mapped(mean_over_contexts) if stage.averaged else cost, stage, scales)
         for stage, cost in zip(program.stages, totals, strict=True)
     ]
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
@@ -364,23 +377,6 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
     overhead = stage.overhead / scales.host_issue_rate
     forward["launch"] = forward["launch"] + overhead
     return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
-
-
-def _averaged(cost: PassCost) -> PassCost:
-    """Average a price over its last axis, the contexts of a decode."""
-    device = {
-        phase: {part: mean_over_contexts(value) for part, value in parts.items()}
-        for phase, parts in cost.device.items()
-    }
-    host, power, attention = (
-        {phase: mean_over_contexts(value) for phase, value in part.items()}
-        for part in (cost.host, cost.power, cost.attention)
-    )
-    apart = {
-        phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
-        for phase, one in cost.sustained.items()
-    }
-    return replace(cost, device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

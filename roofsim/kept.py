@@ -48,6 +48,32 @@ def _form(value: Any) -> Hashable:
     raise NoKeyError(kind.__name__)
 
 
+def remembered(method: Callable[..., T]) -> Callable[..., T]:
+    """Let a method of a frozen record remember with the record what it returned, by its arguments; these can be hashed.
+
+    >>> class Ways:
+    ...     @remembered
+    ...     def squared(self, number):
+    ...         print("worked out")
+    ...         return number * number
+    >>> ways = Ways()
+    >>> ways.squared(3), ways.squared(3)
+    worked out
+    (9, 9)
+    """
+    name = f"_remembered_{method.__name__}"
+
+    def ask(self: Any, *arguments: Any) -> T:
+        answers: dict[tuple[Any, ...], T] = self.__dict__.setdefault(name, {})
+        answer = answers.get(arguments)
+        if answer is None:
+            answer = answers[arguments] = method(self, *arguments)
+        return answer
+
+    ask.__name__, ask.__qualname__, ask.__doc__ = method.__name__, method.__qualname__, method.__doc__
+    return ask
+
+
 class Kept(Generic[T]):
     """What was made under the latest keys; safe to use from several threads. What it returns is shared and must not be changed."""
 

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
 
 from roofsim.cost.pricing import PricedGraph, priced_together
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.passes.manager import written_from
-from roofsim.program import Program, build, whole_model
+from roofsim.program import Program, build, serving_pass, whole_model
+from roofsim.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from roofsim.cost.kernels.work import Pricing
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.numeric import Real
+    from roofsim.passes.serving_adapters import ServeAdapters
     from roofsim.spec.resolve import Resolved
 
 T = TypeVar("T")
@@ -23,6 +28,8 @@ T = TypeVar("T")
 _MOST: Final = 16
 _PROGRAMS: Final[Kept[Program]] = Kept(_MOST)
 _WHOLE: Final[Kept[OpGraph]] = Kept(_MOST)
+#: A server has about ten kinds of passes.
+_SERVED: Final[Kept[Program]] = Kept(2 * _MOST)
 
 
 def program_of(resolved: Resolved) -> Program:
@@ -35,12 +42,30 @@ def whole_graph(resolved: Resolved) -> OpGraph:
     return _kept(resolved, whole_model, _WHOLE)
 
 
-def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T]) -> T:
-    """Return what depends on the model, the work, the layout, engine and types, and on no more of the hardware than here."""
+def pass_of(
+    resolved: Resolved, phase: str, sizes: dict[str, Real], requests: Real, adapters: ServeAdapters | None = None
+) -> Program:
+    """Return `roofsim.program.serving_pass` of some `sizes`, with the adapters of `requests`; the latest are kept."""
+
+    def make(resolved: Resolved) -> Program:
+        asked = None if adapters is None else replace(adapters, requests=requests)
+        return serving_pass(resolved, phase, adapters=asked, **sizes)
+
+    numbers = tuple((name, _number(size)) for name, size in sizes.items())
+    return _kept(resolved, make, _SERVED, phase, numbers, adapters, None if adapters is None else _number(requests))
+
+
+def _number(size: Real) -> Hashable:
+    """Return a number or an array as part of a key."""
+    return float(size) if np.ndim(size) == 0 else (np.shape(size), *np.ravel(size).tolist())
+
+
+def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T], *others: Any) -> T:
+    """Return what depends on the model, the work, the layout, engine, types, `others`, and no more of the hardware than here."""
     try:
         key = key_of(
             resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
-            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, written_from(resolved),
+            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, written_from(resolved), *others,
         )  # fmt: skip
     except NoKeyError:  # sizes are arrays
         return make(resolved)
@@ -71,3 +96,4 @@ def forget() -> None:
     """Drop all that is kept."""
     _PROGRAMS.clear()
     _WHOLE.clear()
+    _SERVED.clear()

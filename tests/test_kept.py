@@ -12,7 +12,7 @@ import roofsim
 from roofsim import structures
 from roofsim.errors import PassError
 from roofsim.graph.opgraph import OpGraph
-from roofsim.kept import Kept, NoKeyError, key_of
+from roofsim.kept import Kept, NoKeyError, key_of, remembered
 from roofsim.passes.manager import run_passes
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_kept
@@ -121,3 +121,33 @@ def test_a_pass_that_breaks_a_graph_is_named(monkeypatch, verify):
     graph = program_of(roofsim.resolve(CASES[0])).stages[0].graph
     with pytest.raises(PassError, match="breaks left a broken graph"):
         run_passes(graph, [Breaks()])
+
+
+def test_passes_of_a_server_are_built_once(monkeypatch):
+    forget()
+    built, build = [], structures.serving_pass
+    monkeypatch.setattr(structures, "serving_pass", lambda *a, **k: built.append(a) or build(*a, **k))
+    asked = {"phase": "generate", "prompt_length": 64, "output_length": 16, "request_rate": 2}
+    first = roofsim.serve({"model": TINY_LLAMA, "workload": asked, "hardware": {"gpu": "h100"}}).to_dict()
+    number = len(built)
+    assert 0 < number <= 8
+    assert roofsim.serve({"model": TINY_LLAMA, "workload": asked, "hardware": {"gpu": "h100"}}).to_dict() == first
+    roofsim.serve({"model": TINY_LLAMA, "workload": asked, "hardware": {"gpu": "a100"}})
+    assert len(built) <= number + 2  # sizes that depend on the card's memory alone
+    forget()
+    assert roofsim.serve({"model": TINY_LLAMA, "workload": asked, "hardware": {"gpu": "h100"}}).to_dict() == first
+
+
+def test_a_record_remembers_by_arguments():
+    class Record:
+        calls = 0
+
+        @remembered
+        def of(self, number, other=0.0):
+            self.calls += 1
+            return number + other
+
+    one, other = Record(), Record()
+    assert [one.of(1.0), one.of(1.0), one.of(1.0, 2.0), one.of(0.0), one.of(0.0)] == [1.0, 1.0, 3.0, 0.0, 0.0]
+    assert one.calls == 3
+    assert (other.of(1.0), other.calls) == (1.0, 1)

@@ -89,6 +89,13 @@ SUBJECTS: Final = {
         document="docs/multi-gpu-accuracy.md",
         constants=("many_gpus.yaml",),
     ),
+    "mlperf-training": MeasuredSubject(
+        about="training steps of MLPerf submissions that nothing was, or may be, fitted to",
+        home="roofsim_evidence.mlperf_training.verbs",
+        verbs=("score", "page"),
+        measurements="mlperf-training.jsonl",
+        document="docs/mlperf-training.md",
+    ),
     "mechanisms": MeasuredSubject(
         about="the same steps, with one mechanism at a time switched off",
         home="roofsim_evidence.multi_gpu.mechanism_verbs",

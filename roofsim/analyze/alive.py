@@ -115,7 +115,7 @@ def _alone(evaluation: Evaluation, place: int) -> Memory:
     """Return the ledger of one stage."""
     program = replace(evaluation.program, stages=(evaluation.program.stages[place],))
     priced, profiles = (evaluation.priced[place],), (evaluation.profiles[place],)
-    return memory_of(replace(evaluation, program=program, priced=priced, profiles=profiles, paces=()))
+    return memory_of(replace(evaluation, program=program, priced=priced, followed=profiles, paces=()))
 
 
 def fullest_stage(evaluation: Evaluation) -> int:

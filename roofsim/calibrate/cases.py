@@ -61,6 +61,8 @@ class Case:
         Repository and file or table.
     apart
         Why the row is scored separately: a setting is not stated. Empty for all others.
+    machine
+        What it was measured on, where several rows share it: organization and system. Empty where the source does not say.
     peer
         What the source's own simulator predicts, where it publishes that; in the unit of `measured`.
     fits
@@ -80,6 +82,7 @@ class Case:
     citation: str = ""
     note: str = ""
     apart: str = ""
+    machine: str = ""
     peer: float | None = None
     fits: bool = False
 

@@ -10,11 +10,11 @@ from roofsim.cost.priced_kernels import PricedKernels, Remembered
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import sums
 from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
-from roofsim.records import dataclass, field, replace
+from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from roofsim.cost.kernels.roofline import Price
     from roofsim.cost.kernels.work import Pricing
@@ -85,6 +85,18 @@ class PassCost:
             drawn = self.power[phase] - self.sustained_in(phase).power
             total = total + self.device_time(phase) + drawn * stretch
         return total
+
+    def mapped(self, change: Callable[[Real], Real]) -> PassCost:
+        """Return the cost with each of its numbers changed, such as to their mean over contexts."""
+        device = {phase: {part: change(value) for part, value in parts.items()} for phase, parts in self.device.items()}
+        host, power, attention = (
+            {phase: change(value) for phase, value in part.items()} for part in (self.host, self.power, self.attention)
+        )
+        apart = {
+            phase: Sustained(**{each.name: change(getattr(one, each.name)) for each in fields(Sustained)})
+            for phase, one in self.sustained.items()
+        }
+        return replace(self, device=device, host=host, power=power, sustained=apart, attention=attention)
 
     def sustained_in(self, phase: str) -> Sustained:
         """Return what long products of a phase are held to."""

@@ -116,8 +116,9 @@ class Tensor:
     """The part of the model that it belongs to, of what a builder makes."""
     of: Tensor | None = None
     """What it is the gradient, the sum, a shard or a copy of; None: something of its own."""
-    in_turn: bool = False
-    """Whether its pieces are written and read one after another in the room of one, which is what its `base` says."""
+    shows_more: bool = False
+    """Whether it is more than the storage of its `base`, and all of it is touched: pieces one after another in the room of one,
+    rows that are gathered for several readers."""
     numel: Real = field(init=False)
 
     def __post_init__(self) -> None:
@@ -127,10 +128,11 @@ class Tensor:
     def bytes(self) -> Real:
         """Bytes that reading it touches: of a view what it shows, of an expanded one no more than its storage.
 
-        Of a copy in a wider type that is held to take no memory of its own, as many as its elements have.
+        Of one that `shows_more` all; of a copy in a wider type that is held to take no memory of its own, as many as its
+        elements have.
         """
         own = self.numel * self.dtype.itemsize
-        if self.base is None or self.in_turn:
+        if self.base is None or self.shows_more:
             return own
         root = self.root
         return minimum(own, root.numel * max(root.dtype.itemsize, self.dtype.itemsize))

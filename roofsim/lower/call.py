@@ -29,6 +29,8 @@ class Call:
         Tokens per sequence, or the side of an image in pixels; None: the model's own.
     target_length
         Tokens per sequence in the decoder of an encoder-decoder.
+    packed_length
+        Tokens per sample where several are packed into a sequence; None: a sequence is one sample.
     context_length
         Tokens that the cache holds after this pass.
     cached_batches
@@ -41,6 +43,7 @@ class Call:
     batch: Real = 1.0
     length: Real | None = None
     target_length: Real | None = None
+    packed_length: Real | None = None
     context_length: Real = 0.0
     chunked: bool = False
     compute: DType = BF16

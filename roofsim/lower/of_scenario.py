@@ -30,6 +30,7 @@ def call_of(resolved: Resolved, phase: str, context: Real = 0.0) -> Call:
         batch=real(workload.micro_batch_size),
         length=None if length is None else real(length),
         target_length=None if target is None else real(target),
+        packed_length=None if workload.packed_length is None else real(workload.packed_length),
         context_length=context,
         compute=DTYPES[precision.compute],
         autocast=precision.autocast,

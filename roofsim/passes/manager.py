@@ -103,10 +103,10 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.widen import WidenActivations
 
         passes.append(WidenActivations(converts=not decodes))  # before casts are merged into their neighbours
-    if "qkv" in fusion:
+    if "gate_up" in fusion:
         from roofsim.passes.kernels.conversions import ShareConversions
 
-        passes.append(ShareConversions())  # once all conversions stand
+        passes.append(ShareConversions())  # once all conversions stand; with no merged layers each makes its own
     passes += _library_kernels(engine, decodes=decodes)  # before a compiler takes what no library has
     if "residual_norm" in fusion:
         from roofsim.passes.kernels.residual_norms import AddBeforeNorms

@@ -26,6 +26,10 @@ class ServeAdapters:
     into the layer's result (Punica, arXiv 2310.18547; S-LoRA, arXiv 2311.03285). The factors of all `adapters` are on the
     device; those that none of the pass's `requests` asks for are not read: all tokens of a request ask for one. Experts and
     heads have none.
+
+    Layers that an engine merges have factors each, as they were trained apart; a layer that the model itself has merged has
+    one pair (vllm/lora/layers/column_parallel_linear.py: MergedQKVParallelLinearWithLoRA, "3 LoRAs, each applied to one slice",
+    and QKVParallelLinearWithLoRA).
     """
 
     name: ClassVar[str] = "serving_adapters"

@@ -232,7 +232,9 @@ def _sample_words(workload: dict[str, Any], family: str, *, one: bool) -> tuple[
         return " ", f"image{plural} of {workload['image_size']} pixels"
     if encoded:
         return " x ", f"{encoded}{count(workload['target_length'])} decoder tokens"
-    return (" x ", f"{count(length)} tokens") if length else (" ", f"sample{plural}")
+    packed = workload.get("packed_length")
+    inside = f" in samples of {packed:g}" if packed else ""
+    return (" x ", f"{count(length)} tokens{inside}") if length else (" ", f"sample{plural}")
 
 
 def _prompt_words(workload: dict[str, Any], *, decodes: bool) -> str:

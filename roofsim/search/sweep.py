@@ -235,8 +235,11 @@ def _by_pace(evaluation: Evaluation) -> list[tuple[NDArray[Any] | None, Evaluati
     """
     if not any(isinstance(pace, Points) for pace in evaluation.paces):
         return [(None, evaluation)]
-    pace = np.asarray(evaluation.paces[0])
-    return [(np.flatnonzero(pace == place), replace(evaluation, paces=(int(place),))) for place in np.unique(pace)]
+    pace, memory = np.asarray(evaluation.paces[0]), evaluation.profiles
+    return [
+        (np.flatnonzero(pace == place), replace(evaluation, paces=(int(place),), followed=memory))
+        for place in np.unique(pace)
+    ]
 
 
 def _of(value: Any, chosen: NDArray[Any]) -> Any:

@@ -41,7 +41,7 @@ def workers_of(plan: Plan, batches: float = 1.0) -> Workers | None:
     apart = plan.serving.disaggregated
     if apart is None:
         return None
-    cache = float(Passes(plan.resolved).decode(1.0, plan.prompt).profiles[0].components["key_value_cache"])
+    cache = float(Passes(plan.resolved).held_in_decode(1.0, plan.prompt).profiles[0].components["key_value_cache"])
     if apart.transfer_bandwidth is not None:
         seconds = cache * plan.resolved.gpus / apart.transfer_bandwidth
     else:

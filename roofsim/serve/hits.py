@@ -64,4 +64,4 @@ def _bytes(plan: Plan, tokens: float) -> float:
     """Return the bytes of the cache of so many tokens on one GPU."""
     if tokens <= 0.0:
         return 0.0
-    return float(Passes(plan.resolved).decode(1.0, tokens).profiles[0].components["key_value_cache"])
+    return float(Passes(plan.resolved).held_in_decode(1.0, tokens).profiles[0].components["key_value_cache"])

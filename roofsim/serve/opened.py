@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from roofsim.kept import remembered
 from roofsim.records import dataclass, replace
 from roofsim.serve import closed
 from roofsim.serve.full_steps import alone, full_rate, room_in_step
@@ -124,6 +125,7 @@ class _Company:
         """Whether prompts alone are more than the server can do."""
         return self.busy is not None and bool((self.busy < 0.0).any())
 
+    @remembered
     def _mixed(self, running: float) -> tuple[float, float]:
         plain = self.timing.decode_step(running, self.load.context)
         step, each = plain, 0.0

@@ -96,9 +96,10 @@ def room_of(plan: Plan) -> Room:
     whole = plan.prompt + plan.output
     # A request grows while it runs: where it need not be let in whole, others use what it does not fill yet.
     kept = plan.cached if plan.serving.prefix_shared else 0.0
-    end, mean, shared, exact = _cache(plan, np.array([whole, plan.context, max(kept, 1.0), whole]))
+    around, lengths = _around(plan, whole), _lengths(plan)
+    end, mean, shared, *others = _cache(plan, np.array([whole, plan.context, max(kept, 1.0), *around, *lengths]))
     shared = shared if kept else 0.0
-    exact = _tokens_exactly(plan, whole)
+    exact = _tokens_exactly(whole, around, others[:2])
     needed = end if plan.facts.admission == "whole" else mean
     most, lacking = _most(plan, pool, (end - shared, needed - shared, shared))
     if plan.limits.context is not None and not lacking:
@@ -106,7 +107,7 @@ def room_of(plan: Plan) -> Room:
     return Room(
         capacity=capacity, parameters=parameters, working=working, pool=max(pool, 0.0), per_request=end - shared,
         per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
-        max_context=_longest(plan, pool), shortfall=lacking, away=away, notes=notes,
+        max_context=_longest(plan, pool, lengths, others[2:]), shortfall=lacking, away=away, notes=notes,
     )  # fmt: skip
 
 
@@ -136,7 +137,7 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
 
     Notes say whether the host holds that.
     """
-    largest = Passes(plan.resolved, plan.adapters).prompts(plan.budget, plan.prompt, plan.cached)
+    largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
     weights: Away = {
         place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
@@ -145,10 +146,10 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     parameters = parts.pop("parameters")
     del parts["key_value_cache"]  # counted request by request
     if plan.draft is not None:
-        parameters += float(Passes(plan.draft).decode(1.0, 1.0).profiles[0].components["parameters"])
+        parameters += float(Passes(plan.draft).held_in_decode(1.0, 1.0).profiles[0].components["parameters"])
     notes = host_notes(largest, weights)
     if plan.resolved.parallel.offload.key_value_cache != "none":
-        cached = Passes(plan.resolved).decode(1.0, plan.limits.context or plan.prompt + plan.output)
+        cached = Passes(plan.resolved).held_in_decode(1.0, plan.limits.context or plan.prompt + plan.output)
         for place, held in memory_of(cached).away.items():
             kept = float(held.get("key_value_cache", 0.0))
             weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
@@ -158,9 +159,9 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
 
 def _cache(plan: Plan, contexts: Array) -> list[float]:
     """Return the bytes of the cache of one request at several contexts."""
-    total = _bytes(Passes(plan.resolved).decode(1.0, contexts).profiles[0], contexts)
+    total = _bytes(Passes(plan.resolved).held_in_decode(1.0, contexts).profiles[0], contexts)
     if plan.draft is not None:
-        total = total + _bytes(Passes(plan.draft).decode(1.0, contexts).profiles[0], contexts)
+        total = total + _bytes(Passes(plan.draft).held_in_decode(1.0, contexts).profiles[0], contexts)
     cache_bytes: list[float] = total.tolist()
     return cache_bytes
 
@@ -170,26 +171,38 @@ def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
     return cache_bytes
 
 
-def _tokens_exactly(plan: Plan, tokens: float) -> float:
-    """Return the bytes that a request's tokens fill, without what its last block has free."""
+def _around(plan: Plan, tokens: float) -> tuple[float, float]:
+    """Return the tokens of the full blocks below so many, and of one block more; of less than a block both are that block."""
     block = float(plan.resolved.engine.cache.block_size or 1)
     full = tokens // block * block
-    if full < 1.0:
-        return float(_cache(plan, np.array([tokens, block]))[0]) * tokens / block
-    below, above = map(float, _cache(plan, np.array([full, full + block])))
-    return below + (above - below) * (tokens - full) / block
+    return (full, full + block) if full >= 1.0 else (block, block)
 
 
-def _longest(plan: Plan, pool: float) -> int:
-    """Return the tokens of one request that fill the pool, or its slot, up to the longest sequence that the model takes."""
+def _tokens_exactly(tokens: float, around: tuple[float, float], sizes: list[float]) -> float:
+    """Return the bytes that a request's tokens fill, without what its last block has free; `sizes` are those `around` them."""
+    below, above = around
+    if tokens < below:
+        return sizes[0] * tokens / below
+    return sizes[0] + (sizes[1] - sizes[0]) * (tokens - below) / (above - below)
+
+
+def _limit(plan: Plan) -> float:
+    """Return the longest sequence that the model takes, or its slot."""
     limit = float(plan.resolved.model.traits().longest_sequence or _LONGEST)
-    if plan.limits.slot is not None:
-        limit = min(limit, plan.limits.slot)
-    lengths: Array = np.unique(np.round(np.geomspace(1.0, limit, _LENGTHS)))
-    sizes = np.asarray(_cache(plan, lengths))
+    return limit if plan.limits.slot is None else min(limit, plan.limits.slot)
+
+
+def _lengths(plan: Plan) -> list[float]:
+    """Return lengths of requests up to the longest."""
+    lengths: list[float] = np.unique(np.round(np.geomspace(1.0, _limit(plan), _LENGTHS))).tolist()
+    return lengths
+
+
+def _longest(plan: Plan, pool: float, lengths: list[float], sizes: list[float]) -> int:
+    """Return the tokens of one request that fill the pool, or its slot; `sizes` are the bytes of requests of some `lengths`."""
     if sizes[0] > pool:
         return 0
     if sizes[-1] <= pool:
-        return int(limit)
+        return int(_limit(plan))
     block = float(plan.resolved.engine.cache.block_size or 1)
     return int(np.interp(pool, sizes, lengths) // block * block)

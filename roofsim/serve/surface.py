@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.evaluate import evaluate
+from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.numeric import maximum, minimum
-from roofsim.program import serving_pass
 from roofsim.records import dataclass, replace
+from roofsim.structures import pass_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.evaluate import Evaluation
+    from roofsim.evaluate import Evaluation, Unpriced
     from roofsim.numeric import Array, Real
     from roofsim.passes.serving_adapters import ServeAdapters
+    from roofsim.program import Program
     from roofsim.spec.resolve import Resolved
 
 #: Points of a mesh for each doubling of a batch or of the tokens of a pass: products run in tiles, so that time has steps.
@@ -133,7 +134,8 @@ class Passes:
 
         Adapters are those of so many `requests`, left out: of as many as sequences.
         """
-        return self._priced("decode", batch, 1.0, context, batch if requests is None else requests)
+        resolved, program = self._built("decode", batch, 1.0, context, batch if requests is None else requests)
+        return evaluate(resolved, program=program)
 
     def prompts(self, tokens: Real, prompt: float, cached: float) -> Evaluation:
         """Price a pass over so many tokens of prompts: a piece of one, or several whole ones.
@@ -141,19 +143,30 @@ class Passes:
         A piece sees the tokens before it; which piece of its prompt it is differs from pass to pass, and attention is
         linear in what it sees, so that the mean is taken.
         """
+        resolved, program = self._of_prompts(tokens, prompt, cached)
+        return evaluate(resolved, program=program)
+
+    def held_in_decode(self, batch: Real, context: Real) -> Unpriced:
+        """Return what a decode step holds: `decode` without its price."""
+        resolved, program = self._built("decode", batch, 1.0, context, batch)
+        return unpriced_of(resolved, program=program)
+
+    def held_in_prompts(self, tokens: Real, prompt: float, cached: float) -> Unpriced:
+        """Return what a pass over prompts holds: `prompts` without its price."""
+        resolved, program = self._of_prompts(tokens, prompt, cached)
+        return unpriced_of(resolved, program=program)
+
+    def _of_prompts(self, tokens: Real, prompt: float, cached: float) -> tuple[Resolved, Program]:
         new = prompt - cached
         length = minimum(tokens, new)
         batch = maximum(tokens / new, 1.0)
-        return self._priced("prefill", batch, length, (cached + length + prompt) / 2.0, batch)
+        return self._built("prefill", batch, length, (cached + length + prompt) / 2.0, batch)
 
-    def _priced(self, phase: str, batch: Real, length: Real, context: Real, requests: Real) -> Evaluation:
+    def _built(self, phase: str, batch: Real, length: Real, context: Real, requests: Real) -> tuple[Resolved, Program]:
         engine = self.resolved.engine
         silent: dict[str, Any] = {"host_time_per_step": 0.0, "host_time_per_sequence": 0.0}
         if phase == "decode" and float(np.max(batch)) > self._graphed:
             silent |= {"decode_launch": engine.launch.mode, "decode_launch_on": {}}
         resolved = replace(self.resolved, engine=engine.changed(**silent))
-        adapters = None if self.adapters is None else replace(self.adapters, requests=requests)
-        program = serving_pass(
-            resolved, phase, batch=batch, length=length, context=context, adapters=adapters, in_flight=self.in_flight
-        )
-        return evaluate(resolved, program=program)
+        sizes = {"batch": batch, "length": length, "context": context, "in_flight": self.in_flight}
+        return resolved, pass_of(resolved, phase, sizes, requests, self.adapters)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.kept import remembered
 from roofsim.records import dataclass
 from roofsim.serve.surface import Curve, Passes, Surface
 
@@ -60,6 +61,7 @@ class Timing:
     load: float = 0.0
     layerwise: bool = False
 
+    @remembered
     def decode_step(self, running: float, context: float) -> float:
         """Return the seconds of a step without prompts: guesses, if any, and the pass that adds tokens to each request."""
         if running <= 0.0:
@@ -69,10 +71,12 @@ class Timing:
         body = self._products(rows) + self._attention(running, context) + self._adapted(rows, running)
         return body + self._guessing(running, context) + self._host(running)
 
+    @remembered
     def prompt_pass(self, tokens: float, prompts: float = 1.0) -> float:
         """Return the seconds of a pass over tokens of prompts alone."""
         return self._prompt(tokens) + self._adapted(tokens, prompts) + self._host(prompts)
 
+    @remembered
     def step(self, running: float, context: float, tokens: float, prompts: float = 1.0) -> float:
         """Return the seconds of a step with `running` requests in decode and so many tokens of prompts.
 
@@ -91,14 +95,19 @@ class Timing:
         body += self._adapted(tokens + rows, running + max(prompts, 1.0))
         return body + self._guessing(running, context) + self._host(running)
 
+    @remembered
     def _prompt(self, tokens: float) -> float:
         draft = 0.0 if self.draft_prompt is None else self._cut(self.draft_prompt.at, tokens)
         body, load = self._cut(self.prompt.at, tokens) + draft, self.load * tokens
         return max(body, load) if self.layerwise else body + load
 
+    @remembered
     def _products(self, rows: float) -> float:
         """Return the seconds of decode rows without what attention reads of their caches."""
-        return self._cut(lambda some: self.decode.at(some, 1.0), rows)
+        return self._cut(self._of_rows, rows)
+
+    def _of_rows(self, rows: float) -> float:
+        return self.decode.at(rows, 1.0)
 
     def _cut(self, seconds: Callable[[float], float], rows: float) -> float:
         """Return the seconds of a step of so many rows: of as many passes as it takes."""
@@ -111,9 +120,10 @@ class Timing:
     def _adapted(self, rows: float, requests: float) -> float:
         return 0.0 if self.adapters is None else max(self.adapters.at(rows, max(requests, 1.0)), 0.0)
 
+    @remembered
     def _attention(self, running: float, context: float) -> float:
         """Return what reading the caches takes beyond empty ones."""
-        return max(self.decode.at(running, context) - self.decode.at(running, 1.0), 0.0)
+        return max(self.decode.at(running, context) - self._of_rows(running), 0.0)
 
     def _guessing(self, running: float, context: float) -> float:
         if self.guesses == 0.0:

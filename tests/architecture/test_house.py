@@ -180,9 +180,9 @@ FLAGS = """
 --account-for-embedding --account-for-loss --adapter --attention --batch --batch-size --calibration --checkpoint --concurrency
 --context --context-communication --context-heads --context-length --cp --data --dp --dropout --dtype --engine --ep --expert
 --expert-capacity --expert-imbalance --expert-tensor --global-batch-size --gpu --gpus --image-size --input --jitter
---memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length --phase --pipeline --pp
---precision --prompt-length --recompute --request-rate --restart --schedule --seq-len --sequence --sequence-length --serving
---sharding --stage-layers --system --target-length --tensor --tp --virtual-stages
+--memory-format --micro-batch-size --mtbf --mtbf-per-gpu --num-inference-steps --optimizer --output-length --packed-length
+--phase --pipeline --pp --precision --prompt-length --recompute --request-rate --restart --schedule --seq-len --sequence
+--sequence-length --serving --sharding --stage-layers --system --target-length --tensor --tp --virtual-stages
 """
 
 

@@ -341,3 +341,17 @@ def test_training_and_serving_mean_the_same_layers(targets, layers):
     served = run_passes(build(whole).stages[0].graph, [ServeAdapters(rank=2.0, adapters=1.0, targets=names)])
     beside = {op.component.parent for op in served if op.purpose is Purpose.ADAPTER}
     assert {one.purpose for one in beside} == layers
+
+
+@pytest.mark.parametrize("engine", ["vllm", "huggingface"])
+def test_layers_that_an_engine_merges_are_served_with_factors_each(engine):
+    """What was trained beside query, key and value is served beside the matrix that holds all three."""
+    scenario = resolved(TINY_LLAMA, phase="prefill", engine=engine, precision="bf16", prompt_length=32)
+    graph = build(scenario).stages[0].graph
+    merged = any(op.purpose is Purpose.QUERY_KEY_VALUE for op in graph if isinstance(op, Matmul))
+    assert merged is (engine == "vllm")
+    served = run_passes(graph, [ServeAdapters(rank=8.0, adapters=3.0)])
+    factors = {
+        t.root: copies for t, copies in served.parameters().items() if t.root.name.endswith(("lora.a", "lora.b"))
+    }
+    assert count(factors) == 3 * 8 * LAYERS * linear_layers()

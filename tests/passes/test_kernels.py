@@ -34,7 +34,7 @@ from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.ranks.stage import TakeStage
 from roofsim.spec.engine.matmul import FewRows, WeightOnly
 from roofsim.spec.precision.formats import weight_format
-from tests.scenarios import TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of, resolved
+from tests.scenarios import FAMILIES, TINY, TINY_EXPERTS, TINY_LLAMA, evaluated, graph_of, resolved
 
 MERGE = MergeProjections(into=frozenset({Purpose.QUERY_KEY_VALUE, Purpose.QUERY_KEY_VALUE_DOWN, Purpose.GATE_UP}))
 TYPES = AssignPrecision(compute=DTYPES["bf16"], parameters=DTYPES["bf16"])
@@ -196,17 +196,44 @@ def launches_of(graph):
     return float(graph.total(lambda op: 0.0 if op.kind in (Kind.COLLECTIVE, Kind.HOST_TRANSFER) else op.kernels()))
 
 
-@pytest.mark.parametrize("phase", ["prefill", "decode"])
-@pytest.mark.parametrize("model", SERVED)
-@pytest.mark.parametrize(("engine", "precision", "gpu"), FORMATS)
-def test_ops_launch_what_is_priced(engine, precision, gpu, model, phase):
-    evaluation = evaluated(SERVED[model], engine=engine, precision=precision, hardware_gpu=gpu, **SIZES[phase])
+def assert_launched_as_stated(evaluation):
     (priced,) = evaluation.priced
     assert launches_of(priced.graph) == pytest.approx(float(priced.kernels()), rel=1e-12)
     rows = op_rows(evaluation)
     assert sum(row["launches"] or 0.0 for row in rows) == pytest.approx(float(priced.kernels()), rel=1e-12)
     for cost in priced.per_op():
-        assert (cost.launches > 0.0) is (cost.op.kind is not Kind.VIEW), cost.op.name
+        outside = cost.op.kind in (Kind.VIEW, Kind.COLLECTIVE, Kind.HOST_TRANSFER)
+        assert (cost.launches > 0.0) is not outside, cost.op.name
+
+
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+@pytest.mark.parametrize("model", SERVED)
+@pytest.mark.parametrize(("engine", "precision", "gpu"), FORMATS)
+def test_ops_launch_what_is_priced(engine, precision, gpu, model, phase):
+    evaluation = evaluated(SERVED[model], engine=engine, precision=precision, hardware_gpu=gpu, **SIZES[phase])
+    assert_launched_as_stated(evaluation)
+
+
+TRAINED = [
+    *({"engine": engine} for engine in (
+        "megatron-core", "megatron-lm", "pytorch-fsdp", "torchtitan", "deepspeed", "huggingface", "pytorch-compile",
+    )),
+    *({"optimizer": optimizer} for optimizer in ("adamw-fused", "adamw-loop", "lamb", "adam8bit", "sgd", "lion", "muon")),
+    {"engine": "huggingface", "adapter": "qlora"},
+    {"engine": "megatron-core", "precision": "fp8", "hardware_gpu": "h100", "recompute": "full"},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("workload", TRAINED, ids=lambda workload: "-".join(workload.values()))
+def test_training_launches_what_is_priced(workload):
+    sizes = {"sequence_length": 32, "micro_batch_size": 2}
+    assert_launched_as_stated(evaluated(TINY_EXPERTS, **sizes, **workload))
+
+
+@pytest.mark.parametrize("family", ["encoder-decoder", "vit", "resnet", "convnext", "unet", "mamba", "dlrm", "dit"])
+def test_families_launch_what_is_priced(family):
+    entry = FAMILIES[family]
+    assert_launched_as_stated(evaluated(entry["model"], micro_batch_size=2, **entry["workload"]))
 
 
 @pytest.mark.parametrize("engine", ENGINES)
@@ -253,6 +280,20 @@ def test_gathered_rows_are_converted_once_a_token():
     (copy,) = (op for op in copied if isinstance(op, Fused) and op.pattern == "copy_rows")
     assert copy.outputs[0].dtype is DTYPES["fp8"]
     assert copy.bytes_written() == 2 * 64 * 64
+
+
+@pytest.mark.parametrize("ranks", [1.0, 4.0])
+def test_gathered_rows_take_room_only_where_ranks_send_them(ranks):
+    scenario = resolved(TINY_EXPERTS, engine="vllm", **SIZES["prefill"])
+    call = replace(call_of(scenario, "prefill"), shares=Shares(expert=ranks))
+    graph = run_passes(lower(scenario.model, call), [TYPES, OrderTokens(rows="gathered")])
+    shown = [op for op in graph if isinstance(op, View) and op.function == "gather"]
+    (sent,) = {any(reader.kind is Kind.COLLECTIVE for reader in graph.readers[op.outputs[0]]) for op in shown}
+    assert sent is (ranks > 1.0)
+    for op in shown:
+        rows, tokens = op.outputs[0], op.inputs[0]
+        assert rows.bytes == rows.numel * 2.0 == 2.0 * tokens.bytes
+        assert (rows.root is tokens.root) is not sent
 
 
 # -- packed weights and 8-bit results ---------------------------------------------------------------------------------

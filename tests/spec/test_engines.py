@@ -66,6 +66,7 @@ OTHER = {
     },
     "loss_metrics": 1,
     "activation_input_type": "fp8",
+    "parallel_blocks": "two_sums",
     "adapter_type": "fp32",
     "frozen_formats": ["int4"],
     "stored_only": ["mxfp4"],

@@ -287,7 +287,8 @@ def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
         return (update,)
     # Muon orthogonalises in bf16 (Keller Jordan, 2024), or the best that the card has.
     math = next(name for name in ("bf16", "fp16", "fp32") if context.device.has(name))
-    return (update, context.heavy(op, op.extra_flops, 0.0, "matmul", math=math))
+    orthogonalised = context.heavy(op, op.extra_flops, 0.0, "matmul", math=math)
+    return (update, replace(orthogonalised, launches=0.0))  # whose launches are among those of the update
 
 
 @kernels_of.register

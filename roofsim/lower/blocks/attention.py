@@ -56,6 +56,8 @@ def attend(
     """
     additive = None if heads.causal else mask
     kernel = kernel_of(call, heads, masked=additive is not None)
+    if call.packed_length is not None and kernel != "unfused" and additive is None:
+        return _in_samples(layers, call, heads, q, k, v)
     with layers.b.scope(Purpose.ATTENTION):
         swaps = layers.shares.swaps_heads
         if swaps:
@@ -69,6 +71,16 @@ def attend(
             extra = tuple(tensor for tensor in (additive, sinks) if tensor is not None)
             out = _fused(layers, heads, kernel, q, k, v, extra)
         return to_tokens(layers, out) if swaps else out
+
+
+def _in_samples(layers: Layers, call: Call, heads: Heads, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Attend inside the samples that are packed into a sequence; a kernel that reads a mask computes the whole of it."""
+    assert call.length is not None
+    assert call.packed_length is not None
+    count = call.length / call.packed_length
+    own = (layers.view(x, "reshape", x.shape[0] * count, x.shape[1] / count, *x.shape[2:]) for x in (q, k, v))
+    out = attend(layers, replace(call, packed_length=None), heads, *own)
+    return layers.view(out, "reshape", q.shape[0], q.shape[1], out.shape[2])
 
 
 def in_chunks(

@@ -278,13 +278,15 @@ class _Decoder:
         return layers.add(result, x)
 
     def _parallel_layer(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
+        layers = self.layers
+        together = layers.shares.communication.parallel_blocks == "one_sum" and not (kind.expert or kind.recurrent)
         normed = self._norm(x, "attention_norm")
-        attended = self._attention(normed, shared, kind)
+        attended = self._attention(normed, shared, kind, summed=not together)
         second = normed if self.model.shared_norm else self._norm(x, "mlp_norm")
-        mixed = self.layers.add(attended, self._mlp(second, expert=kind.expert))
-        return self.layers.add(mixed, x)
+        mixed = layers.add(attended, self._mlp(second, expert=kind.expert, summed=not together))
+        return layers.add(leave(layers, mixed) if together else mixed, x)
 
-    def _attention(self, x: Tensor, shared: _Shared, kind: _Kind) -> Tensor:
+    def _attention(self, x: Tensor, shared: _Shared, kind: _Kind, *, summed: bool = True) -> Tensor:
         model, layers, window = self.model, self.layers, kind.window
         if kind.recurrent:
             return delta_layer(layers, model, self.call, x)
@@ -302,7 +304,7 @@ class _Decoder:
                 context = attends(layers, self.call, heads, q, k, v, mask)
                 context = context if gate is None else layers.mul(context, layers.pointwise("sigmoid", gate))
             out = layers.linear(context, model.hidden_size, Purpose.OUTPUT, bias=bool(model.attention_output_bias))
-            return layers.dropout(leave(layers, out), model.dropout)
+            return layers.dropout(leave(layers, out) if summed else out, model.dropout)
 
     def _projections(
         self, x: Tensor, heads: Heads, tables: tuple[Tensor, ...] | None
@@ -354,7 +356,7 @@ class _Decoder:
             q, k = layers.rms_norm(q, "query_norm"), layers.rms_norm(k, "key_norm")
         return q, k, v, gate
 
-    def _mlp(self, x: Tensor, *, expert: bool) -> Tensor:
+    def _mlp(self, x: Tensor, *, expert: bool, summed: bool = True) -> Tensor:
         model, layers = self.model, self.layers
         assert model.intermediate_size is not None
         if expert:
@@ -364,7 +366,7 @@ class _Decoder:
         with self.b.scope(Purpose.MLP):
             x = enter(layers, x)
             out = dense_mlp(layers, model, x, model.intermediate_size, fused=model.fused_gate_up, gate=model.gate)
-            return layers.dropout(leave(layers, out), model.dropout)
+            return layers.dropout(leave(layers, out) if summed else out, model.dropout)
 
     def _head(self, x: Tensor, table: Tensor) -> None:
         model, layers, call = self.model, self.layers, self.call

@@ -118,4 +118,4 @@ def _in_turn(tensor: Tensor, op: Matmul | GroupedMatmul, share: Real) -> Tensor:
     if exactly(taken, 1.0):
         return tensor
     room = replace(tensor, name=f"{tensor.name}.room", shape=(taken * tensor.numel,))
-    return replace(tensor, base=room, in_turn=True)
+    return replace(tensor, base=room, shows_more=True)

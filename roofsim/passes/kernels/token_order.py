@@ -89,25 +89,29 @@ def _derived(body: list[AbstractOp]) -> set[AbstractOp]:
 def _gathered(graph: OpGraph) -> list[AbstractOp]:
     """Return the program without copies of rows: conversions of them become conversions of the tokens."""
     sources = {op.outputs[0]: op.inputs[0] for op in graph if isinstance(op, Gather) and op.purpose is Purpose.ROWS}
+    sent = {tensor for op in graph if op.kind is Kind.COLLECTIVE for tensor in op.inputs}
     writer = Rewiring()
     for op in graph:
         if op.outputs and op.outputs[0] in sources and isinstance(op, Gather):
-            _show(writer, op, writer.twin(op.inputs[0]), op.outputs[0])
+            _show(writer, op, writer.twin(op.inputs[0]), sent)
         elif isinstance(op, Cast) and op.inputs[0] in sources:
             tokens = writer.twin(sources[op.inputs[0]])
             narrow = replace(op.outputs[0], name=f"{op.outputs[0].name}.tokens", shape=tokens.shape)
             writer.ops.append(replace(op, inputs=(tokens,), outputs=(narrow,)))
-            _show(writer, op, narrow, op.outputs[0])
+            _show(writer, op, narrow, sent)
         else:
             writer.add(op)
     return writer.program()
 
 
-def _show(writer: Rewiring, op: AbstractOp, tokens: Tensor, rows: Tensor) -> None:
-    """Write what shows the rows of tokens in the order of experts; their room is kept, as where ranks send them."""
+def _show(writer: Rewiring, op: AbstractOp, tokens: Tensor, sent: set[Tensor]) -> None:
+    """Write what shows the rows of tokens in the order of experts; those that ranks send have room of their own."""
+    (rows,) = op.outputs
+    shown = rows if rows in sent else replace(rows, base=tokens, shows_more=True)
     writer.ops.append(
         View(
-            name=f"{op.name}.gathered", inputs=(tokens,), outputs=(rows,), block=op.block, component=op.component,
+            name=f"{op.name}.gathered", inputs=(tokens,), outputs=(shown,), block=op.block, component=op.component,
             function="gather",
         )
     )  # fmt: skip
+    writer.put({rows: shown})

@@ -57,7 +57,7 @@ class AttentionFacts(Facts):
     grouped_heads: Literal["shared", "written_out"] = Field(
         default="shared",
         description="Whether fused attention reads keys and values that query heads share as they are, or a copy for each "
-        "query head (repeat_kv), in training.",
+        "query head (repeat_kv).",
     )
     copies: Annotated[bool, Flat("attention_copies")] = Field(
         default=True,
@@ -66,7 +66,7 @@ class AttentionFacts(Facts):
     )
     unpads: Annotated[bool, Flat("attention_unpads")] = Field(
         default=False,
-        description="Queries, keys, values and the result are copied without padding (and back) in training.",
+        description="Queries, keys, values and the result are copied without padding, and back.",
     )
     packs_heads: bool = Field(
         default=False,

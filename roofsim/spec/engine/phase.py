@@ -1,4 +1,4 @@
-"""Say what an engine's facts are while it runs one phase: those of decode steps, of a card, of training or of inference alone."""
+"""Say what an engine's facts are while it runs one phase: those of decode steps, of training or of inference alone."""
 
 from __future__ import annotations
 
@@ -7,34 +7,18 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
 
-
-def in_phase(engine: Engine, phase: str, architecture: str | None = None) -> Engine:
-    """Return the engine as it runs a phase on a GPU architecture: facts that differ elsewhere are those that hold here.
-
-    ``attention.generation``, ``launch.mode`` and ``cache.write_kernels`` are those of the phase and card, and
-    ``attention.decode_generation`` is null outside of decode steps. Facts of training alone are at their defaults in inference,
-    and the other way round.
-    """
-    decodes, training = phase == "decode", phase == "train"
-    facts: dict[str, Any] = {}
-    if architecture is not None:
-        facts |= {
-            "attention_generation": engine.attention_on(architecture, decodes=decodes),
-            "launch": engine.launch_on(architecture, decodes=decodes),
-        }
-    if decodes:
-        facts["cache_write_kernels"] = engine.cache.decode_write_kernels
-    else:
-        facts["decode_attention"] = None
-    facts |= _defaults(engine, INFERENCE_ONLY if training else TRAINING_ONLY)
-    return engine.changed(**facts)
-
-
-#: Facts that only training, or only inference, shows.
-TRAINING_ONLY: Final = ("grouped_heads", "attention_unpads", "loss_metrics", "sync_batch_norm")
+#: Facts that only inference shows: no backward pass is written for them.
 INFERENCE_ONLY: Final = ("attention_copies", "router")
 
 
-def _defaults(engine: Engine, names: tuple[str, ...]) -> dict[str, Any]:
-    blank = type(engine)(name=engine.name)
-    return {name: blank.fact(name) for name in names}
+def in_phase(engine: Engine, phase: str) -> Engine:
+    """Return the engine as it runs a phase.
+
+    ``attention.decode_generation`` is null outside of decode steps, and facts of inference alone are at their defaults in
+    training; what an engine's model code does in training, it does in a forward pass.
+    """
+    facts: dict[str, Any] = {} if phase == "decode" else {"decode_attention": None}
+    if phase == "train":
+        blank = type(engine)(name=engine.name)
+        facts |= {name: blank.fact(name) for name in INFERENCE_ONLY}
+    return engine.changed(**facts)

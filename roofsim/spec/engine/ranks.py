@@ -61,6 +61,11 @@ class CommunicationFacts(Facts):
         default="again",
         description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
     )
+    parallel_blocks: Literal["one_sum", "two_sums"] = Field(
+        default="one_sum",
+        description="How tensor ranks add up a layer whose attention and MLP read the same input: what each rank has of both at "
+        "once, or each of the two by itself.",
+    )
     context_communication: ContextCommunication = Field(
         default="p2p",
         description="How ranks of a context group exchange keys and values: as parallel.context_communication.",

@@ -52,6 +52,8 @@ class ModelSpec(BaseModel):
     splits_tensor: ClassVar[bool] = False
     #: Whether its lowering splits the tokens of a sequence over ranks (context, sequence: true).
     splits_sequence: ClassVar[bool] = False
+    #: Whether its attention may stay inside samples that are packed into one sequence.
+    packs_samples: ClassVar[bool] = False
     #: Whether its layers are one stack, each handing one tensor to the next: what a pipeline can cut.
     stacked: ClassVar[bool] = False
 

@@ -16,6 +16,7 @@ class EncoderModel(TransformerModel):
 
     splits_tensor: ClassVar[bool] = True
     splits_sequence: ClassVar[bool] = True
+    packs_samples: ClassVar[bool] = True
     stacked: ClassVar[bool] = True
 
     family: Literal["encoder"] = "encoder"

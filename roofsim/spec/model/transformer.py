@@ -129,6 +129,7 @@ class DecoderModel(TransformerModel):
     generates: ClassVar[bool] = True
     splits_tensor: ClassVar[bool] = True
     splits_sequence: ClassVar[bool] = True
+    packs_samples: ClassVar[bool] = True
     stacked: ClassVar[bool] = True
     structural: ClassVar[frozenset[str]] = frozenset({"full_attention_every"})
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.spec.rules.rule import Case, Rule
@@ -172,6 +173,18 @@ FOREIGN: Final[tuple[Rule[Case], ...]] = (
         lambda case: (f"{case.model.name} is no encoder-decoder", ""),
     ),
     Rule(
+        "packing-of-family",
+        "workload.packed_length",
+        lambda case: case.workload.packed_length is not None and not case.model.packs_samples,
+        lambda case: (f"samples of {named(case.model)} are not packed into sequences in this version", "Leave it out."),
+    ),
+    Rule(
+        "packing-in-inference",
+        "workload.packed_length",
+        lambda case: case.workload.packed_length is not None and case.workload.phase != "train",
+        lambda case: (f"belongs to phase train, not {case.workload.phase}", "Leave it out."),
+    ),
+    Rule(
         "target-in-generation",
         "workload.target_length",
         lambda case: case.point.target_length is not None and case.workload.phase in GENERATION,
@@ -185,6 +198,15 @@ FOREIGN: Final[tuple[Rule[Case], ...]] = (
 SIZES: Final[tuple[Rule[Case], ...]] = (
     *FOREIGN,
     Rule("global-batch-multiple", "workload.global_batch_size", _batch_uneven, _batches_that_divide),
+    Rule(
+        "packed-beyond-sequence",
+        "workload.packed_length",
+        lambda case: (case.workload.packed_length or 0.0) > (case.point.sequence_length or math.inf),
+        lambda case: (
+            f"samples of {case.workload.packed_length:g} tokens do not fit into sequences of {case.point.sequence_length}",
+            f"At most {case.point.sequence_length}.",
+        ),
+    ),
     Rule("image-beyond-positions", "workload.image_size", _beyond_positions, _positions),
     Rule(
         "sequence-in-decode",

@@ -87,6 +87,11 @@ class Workload(_Strict):
         description="Tokens per sequence; in an encoder-decoder, positions of the encoder. Default: the model's maximum, but at "
         "most 4,096.",
     )
+    packed_length: Annotated[float, Field(gt=0.0, le=10.0**12)] | None = Field(
+        default=None,
+        description="Mean tokens per sample where several samples are packed into each sequence of a training step: fused "
+        "attention stays inside a sample. Default: one sample per sequence.",
+    )
     image_size: Positive | None = Field(
         default=None, description="Width and height of an image in pixels. Default: the model's own."
     )
