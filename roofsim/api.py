@@ -381,7 +381,7 @@ def _unpriced(resolved: Resolved) -> list[str]:
 
 def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
     resolved = evaluation.resolved
-    notes = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.away)]
+    notes = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.off_device)]
     notes += schedule_notes(evaluation)
     if not resolved.architecture.measured:
         notes.append(

@@ -256,7 +256,7 @@ def stage_costs(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
-    totals = totals_of(priced, [scales.lifted() if stage.averaged else scales for stage in program.stages])
+    totals = totals_of(priced, [scales.with_context_axis() if stage.averaged else scales for stage in program.stages])
     costs = [
         _scheduled(cost.mapped(mean_over_contexts) if stage.averaged else cost, stage, scales)
         for stage, cost in zip(program.stages, totals, strict=True)
@@ -294,7 +294,7 @@ def _traffic(
 ) -> dict[tuple[str, str], Traffic]:
     """Return the traffic of one run of a stage; the mean over its contexts. What stages have in common is priced once."""
     messages, seen = links.setdefault(stage.averaged, (messages_of(resolved, averaged=stage.averaged), {}))
-    totals = messages.traffic(graph, scales.lifted() if stage.averaged else scales, seen)
+    totals = messages.traffic(graph, scales.with_context_axis() if stage.averaged else scales, seen)
     return {key: traffic.mapped(mean_over_contexts) for key, traffic in totals.items()} if stage.averaged else totals
 
 
@@ -312,7 +312,7 @@ def _with_scatter(
 def _host_shown(resolved: Resolved, stage: Stage, graph: OpGraph, cost: PassCost, scales: Scales) -> HostShown:
     """Return what a stage shows of copies to and from its host, and of the host's work."""
     path = host_path_of(resolved, averaged=stage.averaged)
-    flows = host_flows(graph, path.scaled(scales.lifted() if stage.averaged else scales))
+    flows = host_flows(graph, path.scaled(scales.with_context_axis() if stage.averaged else scales))
     if stage.averaged:
         flows = {key: flow.mapped(mean_over_contexts) for key, flow in flows.items()}
     kernels = graph.total(lambda op: op.kernels() if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE) else 0.0)

@@ -78,7 +78,7 @@ class Stage:
     in_flight: Real = 1.0
     parts: Real = 1.0
     steady: bool = False
-    grows: bool = False
+    upsamples: bool = False
 
     @property
     def repeats(self) -> Real:
@@ -145,11 +145,11 @@ def _networks(resolved: Resolved) -> Program:
     steps = real(resolved.workload.num_inference_steps or 1)
     networks = lower_networks(resolved.model, call_of(resolved, "forward"), DTYPES[wide.compute], steps)
     stages = []
-    for one_network in networks:
-        types = wide if one_network.wide else precision
+    for network in networks:
+        types = wide if network.wide else precision
         passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
-        graph = run_passes(_with_maps(resolved, one_network.graph), with_plugged(passes, resolved, "forward"))
-        stages.append(Stage(name=one_network.name, graph=graph, times=one_network.times, grows=one_network.grows))
+        graph = run_passes(_with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
+        stages.append(Stage(name=network.name, graph=graph, times=network.times, upsamples=network.upsamples))
     return Program(stages=tuple(stages), networks=True)
 
 

@@ -165,7 +165,7 @@ class MemoryLedger(Table):
 
         fields = (
             "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "shortfall", "peak_op",
-            "peak_phase", "components", "away",
+            "peak_phase", "components", "off_device",
         )  # fmt: skip
         row = {name: getattr(self.ledger, name) for name in fields}
         row["peak"] = row["device_total"]

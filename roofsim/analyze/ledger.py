@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.analyze.host import away_of, last_of
+from roofsim.analyze.host import last_of, off_device_of
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
-from roofsim.memory.growing_maps import Cached, cached
 from roofsim.memory.reserved import apart, stranded
+from roofsim.memory.upsampling import Cached, cached
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
 from roofsim.points import everywhere
 from roofsim.records import replace
@@ -68,7 +68,7 @@ def memory_of(evaluation: Unpriced) -> Memory:
         components=components,
         peak_op=fullest.peak_op,
         peak_phase=fullest.peak_phase,
-        away=away_of(evaluation) if places(resolved.parallel.offload) else {},
+        off_device=off_device_of(evaluation) if places(resolved.parallel.offload) else {},
     )
 
 
@@ -88,7 +88,7 @@ def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> Memor
 def _decoder(evaluation: Unpriced) -> Cached | None:
     """Return what the image decoder of a diffusion pipeline takes from a caching allocator; None where there is none."""
     engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
-    if not stage.grows or engine.memory.allocator == "planned":
+    if not stage.upsamples or engine.memory.allocator == "planned":
         return None
     return cached(stage.graph, transposes=engine.convolution.workspace == "transposed")
 

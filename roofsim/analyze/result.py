@@ -32,8 +32,8 @@ class Memory:
     components: dict[str, Real]
     peak_op: str = ""
     peak_phase: str = ""
-    away: dict[str, dict[str, Real]] = field(default_factory=dict)
-    """What one GPU has elsewhere: place (host, nvme) -> part -> bytes."""
+    off_device: dict[str, dict[str, Real]] = field(default_factory=dict)
+    """What one GPU keeps off the device: place (host, nvme) -> part -> bytes."""
 
     @property
     def fits(self) -> Any:
@@ -125,7 +125,7 @@ class Result(Printed):
                 "shortfall": memory.shortfall,
                 "components": memory.components,
             }
-            | ({"away": memory.away} if memory.away else {}),
+            | ({"off_device": memory.off_device} if memory.off_device else {}),
             "elasticity": self.elasticity,
             "cost": self.cost,
             "warnings": self.warnings,

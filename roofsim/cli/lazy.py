@@ -10,7 +10,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from roofsim.cli.page import ABOUT, VERSION_HELP, WIDEST, group_page, root_page, verb_page
 from roofsim.cli.verbs import VERBS, Verb
-from roofsim.cli.words import Parameter, parameters_of, target_of
+from roofsim.cli.words import VerbParameter, parameters_of, target_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ class VerbCommand(TyperCommand):
     """A verb: its help is a page of ours, and near matches of an unknown option are named."""
 
     verb: Verb
-    parameters: Sequence[Parameter] = ()
+    parameters: Sequence[VerbParameter] = ()
 
     def get_help(self, ctx: Any) -> str:
         """Return the page of help."""
@@ -155,7 +155,7 @@ def _command(name: str, verb: Verb, function: Callable[..., Any]) -> Any:
     return command
 
 
-def _for_typer(function: Callable[..., Any], parameters: Sequence[Parameter]) -> Callable[..., Any]:
+def _for_typer(function: Callable[..., Any], parameters: Sequence[VerbParameter]) -> Callable[..., Any]:
     """Return a function whose signature says to `typer` what the parameters declare."""
 
     def called(**given: Any) -> Any:
@@ -176,7 +176,7 @@ def _for_typer(function: Callable[..., Any], parameters: Sequence[Parameter]) ->
     return called
 
 
-def _word(parameter: Parameter) -> Any:
+def _word(parameter: VerbParameter) -> Any:
     declared = parameter.declared
     shared: dict[str, Any] = {
         "metavar": declared.metavar, "help": declared.help, "autocompletion": declared.complete, "hidden": declared.hidden,

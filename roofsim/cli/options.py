@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, overload
 
 from roofsim.cli import complete
-from roofsim.cli.words import Declared, Option, Parameter
+from roofsim.cli.words import Declared, Option, VerbParameter
 from roofsim.spec.reading.quantity import Duration
 from roofsim.spec.reading.spoken import SHORT
 from roofsim.spec.scenario.document import SECTIONS
@@ -136,7 +136,7 @@ def scenario_options(
     own = {name for name in verb.__annotations__ if name != "overrides"}
     taken = {*leave_out, *own}
 
-    def more_parameters() -> list[Parameter]:
+    def more_parameters() -> list[VerbParameter]:
         shared = [
             _KeyParameter(section, key, field, hidden=key in refused, stated=(defaults or {}).get(key))
             for section, key, field in scenario_fields()
@@ -156,7 +156,7 @@ def scenario_options(
     return wrapped
 
 
-class _KeyParameter(Parameter):
+class _KeyParameter(VerbParameter):
     """An option that sets a key of the scenario; what the help says of it is worked out when somebody asks."""
 
     def __init__(self, section: str, key: str, field: FieldInfo, *, hidden: bool, stated: str | None) -> None:
@@ -189,12 +189,12 @@ def _completer(key: str, field: FieldInfo) -> Callable[[str], list[str]] | None:
     return complete.choices(words) if words else None
 
 
-def _settings() -> Parameter:
+def _settings() -> VerbParameter:
     declared = Option(
         "--set", metavar="KEY=VALUE", panel="Other",
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
     )  # fmt: skip
-    return Parameter("settings", list[str], declared, None, required=False)
+    return VerbParameter("settings", list[str], declared, None, required=False)
 
 
 def _setting(text: str) -> tuple[str, str, str]:

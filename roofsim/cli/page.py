@@ -15,7 +15,7 @@ from roofsim.cli.verbs import VERBS
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from roofsim.cli.words import Parameter
+    from roofsim.cli.words import VerbParameter
 
 #: Sections of the help of a verb, in this order.
 PANELS: Final = ("Model", "Workload", "Precision", "Parallelism", "Hardware", "Reliability", "Output", "Other")
@@ -117,7 +117,7 @@ def group_page(path: str, about: str, lines: Iterable[tuple[str, str]]) -> str:
     return str(page)
 
 
-def verb_page(path: str, about: str, parameters: Sequence[Parameter], examples: Sequence[str]) -> str:
+def verb_page(path: str, about: str, parameters: Sequence[VerbParameter], examples: Sequence[str]) -> str:
     """Return the help of a verb: its arguments, its options in sections, and examples."""
     page = Page()
     arguments = [parameter for parameter in parameters if not parameter.flags]
@@ -141,12 +141,12 @@ def verb_page(path: str, about: str, parameters: Sequence[Parameter], examples: 
     return str(page)
 
 
-def _shown(argument: Parameter) -> str:
+def _shown(argument: VerbParameter) -> str:
     """Return the name of an argument in the help."""
     return f"{argument.declared.metavar or argument.name.upper()}{'...' if argument.many else ''}"
 
 
-def _record(option: Parameter) -> tuple[str, str]:
+def _record(option: VerbParameter) -> tuple[str, str]:
     """Return the names of an option with what stands for its value, and what it means."""
     declared = option.declared
     names = ", ".join(option.flags)

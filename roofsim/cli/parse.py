@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from roofsim.cli.verbs import Verb
-    from roofsim.cli.words import Parameter
+    from roofsim.cli.words import VerbParameter
 
 _HELP: Final = ("--help", "-h")
 
@@ -55,7 +55,7 @@ def _call_of(path: str, verbs: Mapping[str, Verb], words: Sequence[str]) -> Call
     return None if given is None else lambda: function(**given)
 
 
-def arguments_of(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[str, Any] | None:
+def arguments_of(parameters: Sequence[VerbParameter], words: Sequence[str]) -> dict[str, Any] | None:
     """Return the arguments of a verb's function by name; None where the command line is not plainly right."""
     sorted_words = _sorted({flag: each for each in parameters for flag in each.flags}, words)
     if sorted_words is None:
@@ -70,7 +70,7 @@ def arguments_of(parameters: Sequence[Parameter], words: Sequence[str]) -> dict[
     return None if values.get("json") and values.get("csv") else values
 
 
-def _sorted(flags: Mapping[str, Parameter], words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]] | None:
+def _sorted(flags: Mapping[str, VerbParameter], words: Sequence[str]) -> tuple[dict[str, list[str]], list[str]] | None:
     """Return the texts that were given to options, by name, and the words that belong to none."""
     given: dict[str, list[str]] = {}
     alone: list[str] = []
@@ -91,7 +91,7 @@ def _sorted(flags: Mapping[str, Parameter], words: Sequence[str]) -> tuple[dict[
     return given, alone
 
 
-def _placed(parameters: Sequence[Parameter], alone: list[str], given: dict[str, list[str]]) -> bool:
+def _placed(parameters: Sequence[VerbParameter], alone: list[str], given: dict[str, list[str]]) -> bool:
     """Give words without a flag to the arguments, in order; tell whether that came out even, and nothing required is missing."""
     for parameter in parameters:
         if parameter.flags:
@@ -107,7 +107,7 @@ def _placed(parameters: Sequence[Parameter], alone: list[str], given: dict[str, 
     return not alone
 
 
-def _read(parameter: Parameter, texts: list[str], values: dict[str, Any]) -> bool:
+def _read(parameter: VerbParameter, texts: list[str], values: dict[str, Any]) -> bool:
     """Put what texts mean into values; tell whether they mean anything."""
     if parameter.many:
         values[parameter.name] = texts

@@ -63,7 +63,7 @@ def Argument(*, help: str = "", metavar: str | None = None, **others: Any) -> De
     return Declared((), help, metavar, **others)
 
 
-class Parameter:
+class VerbParameter:
     """A parameter of a verb's function: what is declared of it, the kind of its values, and what it is if left out."""
 
     def __init__(self, name: str, kind: Any, declared: Declared, default: Any, *, required: bool) -> None:
@@ -88,7 +88,7 @@ def _alternatives(annotation: Any) -> tuple[Any, ...]:
     return typing.get_args(annotation) if union else (annotation,)
 
 
-def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
+def parameters_of(function: Callable[..., Any]) -> list[VerbParameter]:
     """Return the parameters of a verb's function: those that it declares, then those that `scenario_options` gave it."""
     verb: Any = getattr(function, "__wrapped__", function)
     defaults = dict(verb.__kwdefaults__ or {})
@@ -103,9 +103,9 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
         if typing.get_origin(annotation) is Annotated:
             kind, declared = typing.get_args(annotation)
             parameters.append(
-                Parameter(name, _unwrapped(kind), declared, defaults.get(name), required=name not in defaults)
+                VerbParameter(name, _unwrapped(kind), declared, defaults.get(name), required=name not in defaults)
             )
-    more: Callable[[], Iterable[Parameter]] = getattr(function, "more_parameters", tuple)
+    more: Callable[[], Iterable[VerbParameter]] = getattr(function, "more_parameters", tuple)
     return [*parameters, *more()]
 
 

@@ -68,12 +68,12 @@ class Alternative:
 
 def instead(document: Document, error: SpecError | NoDataError, answer: Answer) -> Alternative | None:
     """Return the nearest change with which a refused scenario runs, one that fits if there is any; None: none found."""
-    search = _Search(answer)
+    search = _AlternativeSearch(answer)
     search.descend(document, {}, error, _DEEPEST)
     return search.best
 
 
-class _Search:
+class _AlternativeSearch:
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
         self.best: Alternative | None = None

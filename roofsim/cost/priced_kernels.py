@@ -10,10 +10,10 @@ import numpy as np
 from roofsim.cost.columns import is_of_points, rows_of
 from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
-from roofsim.cost.kernels.roofline import Price, price
+from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
 from roofsim.cost.scales import Scales
-from roofsim.cost.stacks import FIELDS, Stack, stacks_of
+from roofsim.cost.stacks import FIELDS, KernelStack, stacks_of
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import minimum, where
@@ -87,7 +87,7 @@ class PricedKernels:
         device = self.context.device
         return device.power is not None and device.architecture.product_energy is not None
 
-    def _window(self, stack: Stack) -> Array:
+    def _window(self, stack: KernelStack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
         mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
         shares = [
@@ -95,18 +95,18 @@ class PricedKernels:
         ]
         return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
 
-    def prices(self) -> list[Price]:
+    def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
         return self._made.once("prices", self._prices_of_kernels)
 
-    def _prices_of_kernels(self) -> list[Price]:
+    def _prices_of_kernels(self) -> list[KernelCost]:
         names = ("time", "compute", "memory_bandwidth", "launch", "bound")
-        prices: dict[int, Price] = {}
+        prices: dict[int, KernelCost] = {}
         for stack in self.stacks:
             for part, _, cost in self.priced(stack, Scales()):
                 size = len(stack.places[part])
                 columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self.of_points) for name in names]
-                prices |= stack.spread([Price(*values) for values in zip(*columns, strict=True)], part.start)
+                prices |= stack.spread([KernelCost(*values) for values in zip(*columns, strict=True)], part.start)
         return [prices[place] for place in range(len(self.works))]
 
     def window_of_each(self) -> dict[int, Real]:
@@ -117,12 +117,12 @@ class PricedKernels:
                 windows |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self.of_points))
         return windows
 
-    def priced(self, stack: Stack, scales: Scales) -> Iterator[tuple[slice, KernelWork, Price]]:
+    def priced(self, stack: KernelStack, scales: Scales) -> Iterator[tuple[slice, KernelWork, KernelCost]]:
         """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
         slices = ((part, work, self.price_of(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
         yield from self._made.once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
 
-    def price_of(self, work: KernelWork, scales: Scales) -> Price:
+    def price_of(self, work: KernelWork, scales: Scales) -> KernelCost:
         """Return what kernels take on scaled hardware."""
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)

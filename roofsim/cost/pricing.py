@@ -16,7 +16,7 @@ from roofsim.spec.constants.physics import Physics, shipped_physics
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.cost.kernels.roofline import Price
+    from roofsim.cost.kernels.roofline import KernelCost
     from roofsim.cost.kernels.work import Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
@@ -134,7 +134,7 @@ class PricedGraph:
         return self._made.once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
-        prices: dict[int, list[tuple[Price, Real, Real]]] = {}
+        prices: dict[int, list[tuple[KernelCost, Real, Real]]] = {}
         watts, windows, corner = self.together.watts(Scales()), self.together.window_of_each(), self.together.corner
         for place, (index, work), cost in zip(self._own, self.works, self.prices(), strict=True):
             held: Real = 0.0
@@ -149,7 +149,7 @@ class PricedGraph:
         costs = (_merged(op, prices.get(index, [])) for index, op in enumerate(self.graph.ops))
         return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
 
-    def prices(self) -> list[Price]:
+    def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
         prices = self.together.prices()
         return [prices[place] for place in self._own]
@@ -248,7 +248,7 @@ def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physi
     )
 
 
-def _merged(op: AbstractOp, prices: list[tuple[Price, Real, Real]]) -> OpCost:
+def _merged(op: AbstractOp, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
     """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
     sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
     for cost, held, drawn in prices:

@@ -49,12 +49,7 @@ class Scales:
         """Number of elements."""
         return int(np.prod(np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.resources()))))
 
-    def lifted(self) -> Scales:
+    def with_context_axis(self) -> Scales:
         """Return the same factors for numbers with one more axis behind their own, that of contexts."""
-        given = {name: getattr(self, name) for name in self.resources()}
-        return replace(self, **{name: lifted(value) for name, value in given.items() if not is_scalar(value)})
-
-
-def lifted(value: Real) -> Real:
-    """Return a number with an axis of contexts behind its own; one number stays one."""
-    return value if is_scalar(value) else value[..., np.newaxis]  # type: ignore[index]
+        factors = {name: getattr(self, name) for name in self.resources()}
+        return replace(self, **{name: one[..., np.newaxis] for name, one in factors.items() if not is_scalar(one)})

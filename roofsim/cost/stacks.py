@@ -28,7 +28,7 @@ _MANY: Final = 2_048
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class KernelStack:
     """Kernels whose numbers have the same axes; equal kernels of a phase are one row.
 
     Attributes
@@ -92,7 +92,7 @@ def _with_room(column: Array, room: tuple[int, ...]) -> Array:
 
 def stacks_of(
     works: Sequence[KernelWork], counts: Sequence[Real], kinds: Sequence[tuple[Phase, bool]], outside: Sequence[Real]
-) -> list[Stack]:
+) -> list[KernelStack]:
     """Return kernels in stacks.
 
     Parameters
@@ -116,10 +116,10 @@ def _stack(
     kinds: Sequence[tuple[Phase, bool]],
     shape: tuple[int, ...],
     rows: dict[tuple[Any, ...], list[int]],
-) -> Stack:
+) -> KernelStack:
     keys = sorted(rows, key=lambda row: row[:2])
     places = [rows[key] for key in keys]
-    return Stack(
+    return KernelStack(
         kinds=tuple(kinds[row[0]] for row in places),
         apart=sum(not key[0] for key in keys),
         places=tuple(map(tuple, places)),

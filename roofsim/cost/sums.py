@@ -9,7 +9,7 @@ from roofsim.cost.kernels.sustained import Sustained, sustained
 from roofsim.records import dataclass, field, fields
 
 if TYPE_CHECKING:
-    from roofsim.cost.kernels.roofline import Price
+    from roofsim.cost.kernels.roofline import KernelCost
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import Phase
     from roofsim.numeric import Array
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 PARTS: Final = ("compute", "memory_bandwidth", "launch")
 
 
-def numbers_of(work: KernelWork, cost: Price, watts: Any) -> dict[str, Any]:
+def numbers_of(work: KernelWork, cost: KernelCost, watts: Any) -> dict[str, Any]:
     """Return what is added up of each launch of some kernels."""
     numbers = {name: getattr(cost, name) for name in PARTS} | {"launches": work.launches, "attention": cost.time}
     return numbers if watts is None else numbers | {"power": work.energy / watts}
 
 
-def held_of(work: KernelWork, cost: Price, watts: Any, share: Array, apart: int, corner: float) -> dict[str, Any]:
+def held_of(work: KernelWork, cost: KernelCost, watts: Any, share: Array, apart: int, corner: float) -> dict[str, Any]:
     """Return what each launch of the first `apart` kernels, long products, is held to by their own power."""
     rows = slice(0, apart)
     time: Any = cost.time

@@ -168,7 +168,7 @@ class Tensor:
         return self.role in PERSISTENT
 
     @property
-    def away(self) -> bool:
+    def off_device(self) -> bool:
         """Whether it takes no device memory."""
         return self.place != "device"
 

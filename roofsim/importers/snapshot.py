@@ -119,7 +119,7 @@ def read_snapshot(path: Path, device: int | None = None) -> Snapshot:
     SpecError
         When the file is missing, empty, damaged, no snapshot, or names code to run.
     """
-    return _Reader(str(path)).snapshot(_loaded(path), device)
+    return _SnapshotReader(str(path)).snapshot(_loaded(path), device)
 
 
 # -- the file -------------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def _loaded(path: Path) -> Any:
 # -- its contents ---------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _SnapshotReader:
     def __init__(self, source: str) -> None:
         self.source = source
 
@@ -273,7 +273,7 @@ class _Reader:
 class _Tracer:
     """Follow a record from what was there at its start, which the blocks at its end and its own events tell."""
 
-    def __init__(self, reader: _Reader, blocks: list[_Active], reserved: int) -> None:
+    def __init__(self, reader: _SnapshotReader, blocks: list[_Active], reserved: int) -> None:
         self.reader = reader
         self.reserved = reserved
         self.present = {address: (_rounded(live.requested), stream) for address, stream, live in blocks}

@@ -29,4 +29,4 @@ class Network:
     graph: OpGraph
     times: Real
     wide: bool = False
-    grows: bool = False
+    upsamples: bool = False

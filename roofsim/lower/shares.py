@@ -65,7 +65,7 @@ class Shares:
         return self.tensor if one(self.expert) else 1.0
 
     @property
-    def deals_experts(self) -> bool:
+    def has_expert_groups(self) -> bool:
         """Whether experts have groups of their own, so that each rank brings its own tokens to them."""
         return not (one(self.expert) and same(self.expert_width, self.tensor))
 
@@ -93,14 +93,14 @@ class Shares:
         return heads if one(self.tensor) else maximum(heads / self.tensor, 1.0)
 
     @property
-    def abroad(self) -> Real:
+    def expert_groups(self) -> Real:
         """Groups of tensor ranks over which experts of inference are dealt out: 1 where tokens need not travel."""
         return maximum(self.expert / self.tensor, 1.0)
 
     @property
     def exchanging(self) -> Real:
         """Ranks that tokens of inference are exchanged among."""
-        return where(self.abroad > 1.0, self.expert, 1.0) if self.over_ranks.exchange == "all_to_all" else 1.0
+        return where(self.expert_groups > 1.0, self.expert, 1.0) if self.over_ranks.exchange == "all_to_all" else 1.0
 
     @property
     def dispatch_type(self) -> DType | None:
@@ -111,7 +111,7 @@ class Shares:
     @property
     def gathering(self) -> Real:
         """Ranks among which the tokens of all are gathered instead."""
-        return self.abroad if self.over_ranks.exchange == "gather" else 1.0
+        return self.expert_groups if self.over_ranks.exchange == "gather" else 1.0
 
     @property
     def senders(self) -> Real:

@@ -18,8 +18,8 @@ from roofsim.memory.blocks import (
     SMALL,
     SMALL_SEGMENT,
     UNSPLIT_EXCESS,
-    Block,
-    Pool,
+    BlockPool,
+    MemoryBlock,
     Segment,
     rounded_size,
     segment_size,
@@ -124,8 +124,8 @@ class CachingAllocator:
         split = self.settings.max_split_size
         self.max_split = _UNBOUNDED if split is None else int(split)
         self.collects = self.settings.garbage_collection_threshold > 0.0 and self.settings.capacity is not None
-        self.pools: dict[tuple[int, bool], Pool] = {}
-        self.live: dict[int, Block] = {}
+        self.pools: dict[tuple[int, bool], BlockPool] = {}
+        self.live: dict[int, MemoryBlock] = {}
         self.allocated = self.allocated_peak = self.reserved = self.reserved_peak = 0
         self.segments = self.retries = 0
         self._top = 0
@@ -140,7 +140,7 @@ class CachingAllocator:
         small = size <= SMALL
         pool = self.pools.get((stream, small))
         if pool is None:
-            pool = self.pools[stream, small] = Pool(stream, small=small)
+            pool = self.pools[stream, small] = BlockPool(stream, small=small)
         block = self._cached(pool, size) or self._fetched(pool, size)
         if block is None:
             return False
@@ -192,7 +192,7 @@ class CachingAllocator:
 
     # -- finding a block ----------------------------------------------------------------------------------------
 
-    def _cached(self, pool: Pool, size: int) -> Block | None:
+    def _cached(self, pool: BlockPool, size: int) -> MemoryBlock | None:
         """Return the smallest free block that holds `size`, out of the pool (`get_free_block`)."""
         pool.searches += 1
         place = pool.fitting(size)
@@ -206,7 +206,7 @@ class CachingAllocator:
                 return None
         return pool.take(place)
 
-    def _fetched(self, pool: Pool, size: int) -> Block | None:
+    def _fetched(self, pool: BlockPool, size: int) -> MemoryBlock | None:
         """Return a block with memory from the device, after giving cached memory back where there is not enough."""
         if self.collects:
             self._collect_garbage()
@@ -219,13 +219,13 @@ class CachingAllocator:
             block = self._from_device(pool, size)
         return block
 
-    def _from_device(self, pool: Pool, size: int) -> Block | None:
+    def _from_device(self, pool: BlockPool, size: int) -> MemoryBlock | None:
         if self.expandable:
             return self._expanded(pool, size)
         length = segment_size(size)
         if self.reserved + length > self.capacity:
             return None
-        block = Block(pool, self._top, length)
+        block = MemoryBlock(pool, self._top, length)
         self._top += length
         self.segments += 1
         self._reserve(length)
@@ -235,19 +235,19 @@ class CachingAllocator:
         self.reserved += size
         self.reserved_peak = max(self.reserved_peak, self.reserved)
 
-    def _splits(self, pool: Pool, size: int, rest: int) -> bool:
+    def _splits(self, pool: BlockPool, size: int, rest: int) -> bool:
         if pool.small or self.expandable:
             return rest >= GRANULE
         return size < self.max_split and rest > SMALL
 
     # -- giving back --------------------------------------------------------------------------------------------
 
-    def _release(self, block: Block) -> None:
+    def _release(self, block: MemoryBlock) -> None:
         block.pool.remove(block)
         self.reserved -= block.size
         self.segments -= 1
 
-    def _release_oversize(self, pool: Pool, size: int) -> bool:
+    def _release_oversize(self, pool: BlockPool, size: int) -> bool:
         """Give back one unsplittable segment that is large enough, or the largest until they are (max_split_size)."""
         wanted = max(size, self.max_split)
         order, place = pool.in_order(), pool.fitting(wanted)
@@ -283,7 +283,7 @@ class CachingAllocator:
 
     # -- expandable segments ------------------------------------------------------------------------------------
 
-    def _expanded(self, pool: Pool, size: int) -> Block | None:
+    def _expanded(self, pool: BlockPool, size: int) -> MemoryBlock | None:
         """Put memory behind the lowest addresses at which `size` fits (`try_allocate_expandable_block`)."""
         block = self._room(pool, size)
         if not block.mapped and not self._map(block, min(block.size, size)):
@@ -297,7 +297,7 @@ class CachingAllocator:
         block.free = False
         return block
 
-    def _room(self, pool: Pool, size: int) -> Block:
+    def _room(self, pool: BlockPool, size: int) -> MemoryBlock:
         """Return the first of neighbouring free or unmapped blocks with room for `size`, in a new segment if need be."""
         for address in sorted(pool.unmapped):
             block = pool.unmapped[address]
@@ -313,18 +313,18 @@ class CachingAllocator:
                 return block
         return self._new_segment(pool, size)
 
-    def _new_segment(self, pool: Pool, size: int) -> Block:
+    def _new_segment(self, pool: BlockPool, size: int) -> MemoryBlock:
         page = SMALL_SEGMENT if pool.small else LARGE_SEGMENT
         # An eighth more addresses than the device has memory, so that pages can move.
         length = max(-(-(self.capacity + self.capacity // 8) // page) * page, -(-size // page) * page)
-        block = Block(pool, self._top, length, Segment(self._top, length, page))
+        block = MemoryBlock(pool, self._top, length, Segment(self._top, length, page))
         self._top += length
         block.free, block.mapped = True, False
         pool.unmapped[block.address] = block
         self.segments += 1
         return block
 
-    def _map(self, block: Block, size: int) -> bool:
+    def _map(self, block: MemoryBlock, size: int) -> bool:
         """Put pages behind the first `size` bytes of an unmapped block and join it with free neighbours."""
         pool, page = block.pool, _segment_of(block).page
         length = -(-size // page) * page
@@ -340,7 +340,7 @@ class CachingAllocator:
         self._reserve(length)
         return True
 
-    def _unmap(self, block: Block) -> None:
+    def _unmap(self, block: MemoryBlock) -> None:
         """Take the whole pages out of a free block; what is left at its ends stays free."""
         pool = block.pool
         first, last = _segment_of(block).pages_within(block)
@@ -361,7 +361,7 @@ class CachingAllocator:
             self.segments -= 1
 
 
-def _least_expandable(pool: Pool, place: int) -> int:
+def _least_expandable(pool: BlockPool, place: int) -> int:
     """Of free blocks that are large enough, prefer one that is not about to grow: size counts as what it can become."""
     best = pool.at(place)
     while place + 1 < len(pool.keys):
@@ -372,7 +372,7 @@ def _least_expandable(pool: Pool, place: int) -> int:
     return place
 
 
-def _segment_of(block: Block) -> Segment:
+def _segment_of(block: MemoryBlock) -> Segment:
     assert block.segment is not None  # only blocks of expandable segments come here
     return block.segment
 

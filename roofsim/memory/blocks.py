@@ -28,12 +28,12 @@ UNSPLIT_EXCESS: Final = LARGE_SEGMENT
 ADDRESSES: Final = 1 << 60
 
 
-class Block:
+class MemoryBlock:
     """A piece of a segment: given out, free, or (of an expandable segment) free without memory behind it."""
 
     __slots__ = ("above", "address", "age", "below", "free", "mapped", "pool", "segment", "size")
 
-    def __init__(self, pool: Pool, address: int, size: int, segment: Segment | None = None) -> None:
+    def __init__(self, pool: BlockPool, address: int, size: int, segment: Segment | None = None) -> None:
         self.pool = pool
         self.address = address
         self.size = size
@@ -41,8 +41,8 @@ class Block:
         self.free = False
         self.mapped = True
         self.age = 0
-        self.below: Block | None = None
-        self.above: Block | None = None
+        self.below: MemoryBlock | None = None
+        self.above: MemoryBlock | None = None
 
     @property
     def whole(self) -> bool:
@@ -55,9 +55,9 @@ class Block:
         above = self.above
         return self.size + (above.size if above is not None and not above.mapped else 0)
 
-    def cut(self, size: int) -> Block:
+    def cut(self, size: int) -> MemoryBlock:
         """Keep the first `size` bytes; return the rest as a block above, of the same kind."""
-        rest = Block(self.pool, self.address + size, self.size - size, self.segment)
+        rest = MemoryBlock(self.pool, self.address + size, self.size - size, self.segment)
         rest.free, rest.mapped = self.free, self.mapped
         rest.below, rest.above = self, self.above
         if rest.above is not None:
@@ -65,7 +65,7 @@ class Block:
         self.above, self.size = rest, size
         return rest
 
-    def take_in(self, beside: Block) -> None:
+    def take_in(self, beside: MemoryBlock) -> None:
         """Join with a free neighbour, which leaves its pool."""
         pool = self.pool
         if beside.mapped:
@@ -99,14 +99,14 @@ class Segment:
     size: int
     page: int
 
-    def pages_within(self, block: Block) -> tuple[int, int]:
+    def pages_within(self, block: MemoryBlock) -> tuple[int, int]:
         """Return the addresses between which a block holds whole pages."""
         end = block.address + block.size
         first = self.address - (self.address - block.address) // self.page * self.page
         return first, self.address + (end - self.address) // self.page * self.page
 
 
-class Pool:
+class BlockPool:
     """The free blocks of one stream and class of size, by size, then by address."""
 
     __slots__ = ("blocks", "keys", "searches", "small", "stream", "unmapped")
@@ -115,29 +115,29 @@ class Pool:
         self.stream = stream
         self.small = small
         self.keys: list[int] = []
-        self.blocks: dict[int, Block] = {}
-        self.unmapped: dict[int, Block] = {}
+        self.blocks: dict[int, MemoryBlock] = {}
+        self.unmapped: dict[int, MemoryBlock] = {}
         self.searches = 0
 
-    def add(self, block: Block) -> None:
+    def add(self, block: MemoryBlock) -> None:
         """Take a block in as free."""
         block.free = True
         block.age = self.searches
         insort(self.keys, block.size * ADDRESSES + block.address)
         self.blocks[block.address] = block
 
-    def remove(self, block: Block) -> None:
+    def remove(self, block: MemoryBlock) -> None:
         """Let a free block go."""
         del self.keys[bisect_left(self.keys, block.size * ADDRESSES + block.address)]
         del self.blocks[block.address]
 
-    def take(self, place: int) -> Block:
+    def take(self, place: int) -> MemoryBlock:
         """Return the free block at a place of the order by size, out of the pool."""
         block = self.blocks.pop(self.keys.pop(place) % ADDRESSES)
         block.free = False
         return block
 
-    def at(self, place: int) -> Block:
+    def at(self, place: int) -> MemoryBlock:
         """Return the free block at a place of the order by size."""
         return self.blocks[self.keys[place] % ADDRESSES]
 
@@ -145,7 +145,7 @@ class Pool:
         """Return the place of the smallest free block of at least `size` bytes (perhaps the end of the order)."""
         return bisect_left(self.keys, size * ADDRESSES)
 
-    def in_order(self) -> list[Block]:
+    def in_order(self) -> list[MemoryBlock]:
         """Return the free blocks by size."""
         return [self.at(place) for place in range(len(self.keys))]
 

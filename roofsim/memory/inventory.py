@@ -13,7 +13,7 @@ from roofsim.memory.profile import (
     from_the_start,
     last_of,
 )
-from roofsim.memory.storages import Storage
+from roofsim.memory.storages import TensorStorage
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
@@ -114,27 +114,27 @@ class _Inventory:
     def _standing(self) -> Iterator[tuple[Tensor, float]]:
         """Yield what stands before the step, and how many copies."""
         for tensor, reader in self.live.graph.sources.items():
-            if tensor.role in CATEGORY_OF and not tensor.away:
+            if tensor.role in CATEGORY_OF and not tensor.off_device:
                 single = CATEGORY_OF[tensor.role] == "activations"
                 yield tensor, 1.0 if single else last_of(reader.repeats * from_the_start(tensor, reader))
 
-    def _bytes(self, thing: Storage | Tensor) -> float:
-        size = thing.size if isinstance(thing, Storage) else thing.numel * thing.dtype.itemsize
+    def _bytes(self, thing: TensorStorage | Tensor) -> float:
+        size = thing.size if isinstance(thing, TensorStorage) else thing.numel * thing.dtype.itemsize
         return last_of(self.live.rounded(size))
 
-    def _entry(self, thing: Storage | Tensor, copies: float) -> Alive:
+    def _entry(self, thing: TensorStorage | Tensor, copies: float) -> Alive:
         whole = self._bytes(thing) * copies
-        if isinstance(thing, Storage):
+        if isinstance(thing, TensorStorage):
             op = self.ops[thing.born]
             return Alive(tensor=thing.root, op=op, category=thing.category, copies=copies, bytes=whole)
         op = self.live.graph.sources[thing]
         return Alive(tensor=thing, op=op, category=CATEGORY_OF[thing.role], copies=copies, bytes=whole)
 
-    def _settled(self, counts: dict[Storage | Tensor, float]) -> dict[Storage | Tensor, float]:
+    def _settled(self, counts: dict[TensorStorage | Tensor, float]) -> dict[TensorStorage | Tensor, float]:
         """Book what a block frees of the tensors that enter its iterations on those that left them: they are the same."""
-        slots: dict[tuple[Tensor, str], list[Storage | Tensor]] = {}
+        slots: dict[tuple[Tensor, str], list[TensorStorage | Tensor]] = {}
         for thing in counts:
-            if isinstance(thing, Storage):
+            if isinstance(thing, TensorStorage):
                 slots.setdefault((self._slot(thing.root), thing.category), []).append(thing)
         settled = dict(counts)
         for things in slots.values():
@@ -153,7 +153,7 @@ class _Inventory:
 
     # -- the walk -----------------------------------------------------------------------------------------------
 
-    def _changes(self, index: int) -> Iterator[tuple[Storage | Tensor, float]]:
+    def _changes(self, index: int) -> Iterator[tuple[TensorStorage | Tensor, float]]:
         """Yield what is freed, or stays where nothing was, after an op."""
         for storage in self.live.deaths.get(index, ()):
             yield storage, -last_of(self.live.copies_freed(storage, index))
@@ -182,10 +182,12 @@ class _Inventory:
                 forward = indices[-1]
         return peaks, forward
 
-    def _freed_by(self, block: Block | None) -> list[Storage]:
+    def _freed_by(self, block: Block | None) -> list[TensorStorage]:
         return [] if block is None else self.live.block_deaths.get(block, [])
 
-    def _counts(self, instant: _Instant | None = None, *, end: int | None = None) -> dict[Storage | Tensor, float]:
+    def _counts(
+        self, instant: _Instant | None = None, *, end: int | None = None
+    ) -> dict[TensorStorage | Tensor, float]:
         """Return the copies of everything at an instant, or behind the run of ops that ends with `end`."""
         counts: dict[Any, float] = dict(self.stands)
         for block, indices in self.segments:
@@ -208,7 +210,7 @@ class _Inventory:
                 break
         return counts
 
-    def _waiting(self, forward: int, times: float) -> dict[Storage | Tensor, float]:
+    def _waiting(self, forward: int, times: float) -> dict[TensorStorage | Tensor, float]:
         """Return what other micro batches, whose forward pass has run, hold: activations but for copies of weights."""
         return {
             thing: copies * times
@@ -216,8 +218,8 @@ class _Inventory:
             if self._entry(thing, copies).category == "activations" and not self._shared(thing)
         }
 
-    def _shared(self, thing: Storage | Tensor) -> bool:
-        return isinstance(thing, Storage) and self.live.is_weight_copy(thing)
+    def _shared(self, thing: TensorStorage | Tensor) -> bool:
+        return isinstance(thing, TensorStorage) and self.live.is_weight_copy(thing)
 
 
 def _more(block: Block | None) -> float:
@@ -225,6 +227,6 @@ def _more(block: Block | None) -> float:
 
 
 def _sum(
-    first: dict[Storage | Tensor, float], second: dict[Storage | Tensor, float], times: float
-) -> dict[Storage | Tensor, float]:
+    first: dict[TensorStorage | Tensor, float], second: dict[TensorStorage | Tensor, float], times: float
+) -> dict[TensorStorage | Tensor, float]:
     return first | {thing: first.get(thing, 0.0) + times * copies for thing, copies in second.items()}

@@ -181,7 +181,7 @@ class _Numbering:
         return number
 
     def _sized(self, tensor: Tensor, last: int) -> int:
-        self.storages.sizes.append(0 if tensor.away else math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
+        self.storages.sizes.append(0 if tensor.off_device else math.ceil(_last(tensor.numel) * tensor.dtype.itemsize))
         self.last.append(last)
         return len(self.last) - 1
 

@@ -20,7 +20,7 @@ _PART_OF: Final = {
 }
 
 
-def away_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
+def off_device_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
     """Return the bytes of one rank by place (``host``, ``nvme``) and part: parameters, optimizer_state, gradients ...
 
     `held` micro batches keep their activations at once.
@@ -28,7 +28,7 @@ def away_bytes(graph: OpGraph, held: Real = 1.0) -> dict[str, dict[str, Real]]:
     by_place: dict[str, dict[str, Real]] = {}
 
     def add(tensor: Tensor, copies: Real) -> None:
-        if tensor.away:
+        if tensor.off_device:
             part = _PART_OF.get(tensor.role, "activations")
             times = copies * maximum(held, 1.0) if part == "activations" else copies
             parts = by_place.setdefault(tensor.place, {})

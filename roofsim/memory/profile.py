@@ -11,7 +11,7 @@ from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Cast
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.memory.peak import Peak
-from roofsim.memory.storages import COMPUTE, STREAMS, Storage, stream_of
+from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, stream_of
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
 from roofsim.records import dataclass
 
@@ -131,15 +131,15 @@ class Liveness:
             if tensor.role is Role.GRADIENT_BUFFER:
                 self.late_buffers.setdefault(order[reader], []).append(tensor)
         self.storages = self._collect()
-        self.births: dict[int, list[Storage]] = {}
-        self.deaths: dict[int, list[Storage]] = {}
-        self.block_deaths: dict[Block, list[Storage]] = {}
+        self.births: dict[int, list[TensorStorage]] = {}
+        self.deaths: dict[int, list[TensorStorage]] = {}
+        self.block_deaths: dict[Block, list[TensorStorage]] = {}
         self._place_events()
 
     # -- lifetimes ----------------------------------------------------------------------------------------------
 
-    def _collect(self) -> dict[Tensor, Storage]:
-        storages: dict[Tensor, Storage] = {}
+    def _collect(self) -> dict[Tensor, TensorStorage]:
+        storages: dict[Tensor, TensorStorage] = {}
         for index, op in enumerate(self.graph.ops):
             self._produce(op, index, storages)
             if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
@@ -157,7 +157,7 @@ class Liveness:
         self._count_alike(storages)
         return storages
 
-    def _count_alike(self, storages: dict[Tensor, Storage]) -> None:
+    def _count_alike(self, storages: dict[Tensor, TensorStorage]) -> None:
         """Count what enters an iteration as what leaves it: the one is freed in the other's name."""
         pairs = [(storages.get(leaving), storages.get(entry)) for leaving, entry in self.leaving.items()]
         for first, second in (*pairs, *reversed(pairs)):
@@ -165,22 +165,22 @@ class Liveness:
                 first.category = second.category = "activations"
 
     @staticmethod
-    def _produce(op: AbstractOp, index: int, storages: dict[Tensor, Storage]) -> None:
+    def _produce(op: AbstractOp, index: int, storages: dict[Tensor, TensorStorage]) -> None:
         """Note the birth of every storage that `op` writes first."""
         for root in (tensor.root for tensor in op.outputs):
-            if not (root.persistent or root.away or root in storages):
+            if not (root.persistent or root.off_device or root in storages):
                 category = CATEGORY_OF.get(root.role, "temporary")
                 size = root.numel * root.dtype.itemsize
-                storages[root] = Storage(root, category, size, index, index, op.block, stream=stream_of(op, root))
+                storages[root] = TensorStorage(root, category, size, index, index, op.block, stream=stream_of(op, root))
 
-    def _mark_saved(self, storage: Storage) -> None:
+    def _mark_saved(self, storage: TensorStorage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
             return
         storage.saved = storage.root in self.saved_roots
         if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
             storage.category = "activations"
 
-    def _keep_carried(self, block: Block, storages: dict[Tensor, Storage]) -> None:
+    def _keep_carried(self, block: Block, storages: dict[Tensor, TensorStorage]) -> None:
         """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
         end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
         for _, leaving in block.carries:
@@ -203,14 +203,14 @@ class Liveness:
             else:
                 self.deaths.setdefault(storage.last, []).append(storage)
 
-    def _dies_at_the_end(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
+    def _dies_at_the_end(self, storage: TensorStorage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether one copy is freed behind a block, and not one in each iteration."""
         if dies_in is born_in:
             # Each iteration's is freed as what enters the next; nothing behind the block reads the last one's.
             return any(leaving.root is storage.root is not entry.root for entry, leaving in dies_in.carries)
         return not self._per_iteration(storage, born_in, dies_in)
 
-    def _per_iteration(self, storage: Storage, born_in: Block | None, dies_in: Block) -> bool:
+    def _per_iteration(self, storage: TensorStorage, born_in: Block | None, dies_in: Block) -> bool:
         """Tell whether each iteration of `dies_in` frees a copy: what its mirror made, or what is carried in."""
         mirror = dies_in.mirror
         if mirror is not None and (mirror is born_in or self._entered(storage.root, mirror)):
@@ -269,7 +269,7 @@ class Liveness:
             return
         for tensor, reader in self.graph.sources.items():
             category = CATEGORY_OF.get(tensor.role)
-            if category is not None and not tensor.away:
+            if category is not None and not tensor.off_device:
                 copies = 1.0 if tensor.role is Role.INPUT else reader.repeats * from_the_start(tensor, reader)
                 live[category] = live[category] + self.rounded(tensor.numel * tensor.dtype.itemsize) * copies
 
@@ -277,7 +277,7 @@ class Liveness:
         """Return the bytes that the allocator hands out for a size."""
         return size if self.granule <= 1.0 else round_up(size, self.granule)
 
-    def _add(self, live: dict[str, Real], storage: Storage, sign: Real) -> Real:
+    def _add(self, live: dict[str, Real], storage: TensorStorage, sign: Real) -> Real:
         """Add so many copies of a storage to what is alive; return their bytes."""
         if self.stream not in (None, storage.stream):
             return 0.0
@@ -304,7 +304,7 @@ class Liveness:
                 live["gradients"], total = live["gradients"] + more, total + more
         return points
 
-    def copies_freed(self, storage: Storage, index: int) -> Real:
+    def copies_freed(self, storage: TensorStorage, index: int) -> Real:
         """Return how many copies die at once: all that a block made, when an op outside of it held them."""
         born_in = self.graph.ops[storage.born].block
         held = storage.held and born_in is not None and self.graph.ops[index].block is None
@@ -348,7 +348,7 @@ class Liveness:
                 total = total + self.rounded(storage.size) * self.graph.ops[storage.born].repeats
         return total
 
-    def is_weight_copy(self, storage: Storage) -> bool:
+    def is_weight_copy(self, storage: TensorStorage) -> bool:
         """Tell whether a saved storage is a weight in another type, which all micro batches share."""
         op = self.graph.ops[storage.born]
         return storage.saved and isinstance(op, Cast) and op.inputs[0].root.role in _WEIGHTS
@@ -360,7 +360,7 @@ class Liveness:
                 total = total + storage.size * self._saved_copies(storage)
         return total
 
-    def _saved_copies(self, storage: Storage) -> Real:
+    def _saved_copies(self, storage: TensorStorage) -> Real:
         """Return how many copies of a storage wait for the backward pass.
 
         Of what leaves an iteration, all but the last are the next iteration's input, and kept if that is.

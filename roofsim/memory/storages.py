@@ -18,7 +18,7 @@ COMPUTE, GATHER, REDUCE = STREAMS = ("compute", "gather", "reduce")
 
 
 @dataclass(eq=False)
-class Storage:
+class TensorStorage:
     """One storage: where it is born, where it dies, and as what it counts."""
 
     root: Tensor

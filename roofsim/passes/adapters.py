@@ -71,7 +71,7 @@ class AddAdapters:
         SpecError
             When no layer has a name among the targets.
         """
-        writer = _Writer(self, graph)
+        writer = _AdapterWriter(self, graph)
         for op in graph:
             writer.add(op)
         if not writer.adapted:
@@ -99,7 +99,7 @@ class _Part:
 
 
 @dataclass
-class _Writer:
+class _AdapterWriter:
     plan: AddAdapters
     graph: OpGraph
     ops: list[AbstractOp] = field(default_factory=list)
@@ -230,7 +230,7 @@ class _Writer:
 class _Branch:
     """Write one layer with its adapter: base product, dropout, two low-rank products, scale, sum."""
 
-    def __init__(self, writer: _Writer, op: Matmul, part: _Part) -> None:
+    def __init__(self, writer: _AdapterWriter, op: Matmul, part: _Part) -> None:
         self.writer = writer
         self.op = op
         self.part = part

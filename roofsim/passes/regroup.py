@@ -36,7 +36,7 @@ class Regroup:
         """Return the graph with its layers in units of `size`."""
         if self.size == 1 and self.leading is None:
             return graph
-        writer = _Writer(self.size, self.leading)
+        writer = _RegroupWriter(self.size, self.leading)
         for block, body in graph.segments():
             if block is None:
                 writer.ops += [writer.renamed(op) for op in body]
@@ -45,7 +45,7 @@ class Regroup:
         return graph.replaced(writer.ops, *self.ensures)
 
 
-class _Writer:
+class _RegroupWriter:
     def __init__(self, size: int, leading: int | None) -> None:
         self.size = size
         self.leading = leading

@@ -8,7 +8,7 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.records import dataclass
-from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, Place
+from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, WeightPosition
 from roofsim.spec.precision.formats import mean_bits
 
 if TYPE_CHECKING:
@@ -97,13 +97,13 @@ def _model_of(graph: OpGraph) -> _Model:
     return _Model(layers=layers, groups=groups, experts=experts)
 
 
-def _place(op: AbstractOp, weight: Tensor, model: _Model) -> Place:
+def _place(op: AbstractOp, weight: Tensor, model: _Model) -> WeightPosition:
     """Return where a weight stands; one that merges projections stands where the first of them does in a checkpoint."""
     matrix = HEAD if op.block is None else LINEAR
     purpose, rows = (weight.purpose, weight.shape[-2])
     if isinstance(op, Matmul) and op.merges:
         purpose, rows = op.merges[0]
-    return Place(
+    return WeightPosition(
         part=EMBEDDING if isinstance(op, Embedding) else matrix,
         role=_ROLES.get(purpose, "other"),
         columns=weight.shape[-1],
@@ -124,7 +124,7 @@ def _module(weight: Tensor, purpose: Purpose | None) -> str:
     return ".".join(path if purpose is weight.purpose or purpose is None else (*path[:-1], purpose))
 
 
-def _type_of(stored_format: WeightFormat, place: Place) -> DType | None:
+def _type_of(stored_format: WeightFormat, place: WeightPosition) -> DType | None:
     bits = mean_bits(stored_format, place)
     if bits is None:
         return None

@@ -31,7 +31,7 @@ _LEFT: Final = ("GPU", "type", "limited by", "then", "fits")
 
 
 @dataclass(frozen=True)
-class _Column:
+class _TableColumn:
     key: str
     head: str
     cells: tuple[str, ...]
@@ -79,7 +79,7 @@ def _head(console: Console, comparison: Comparison) -> None:
 # -- the table ----------------------------------------------------------------------------------------------------------
 
 
-def _print_rows(console: Console, comparison: Comparison, columns: list[_Column]) -> list[str]:
+def _print_rows(console: Console, comparison: Comparison, columns: list[_TableColumn]) -> list[str]:
     """Print the table, with as many columns as there is room for, else row by row; returns what was left out."""
     room = console.width
     narrow = [replace(columns[0], cells=tuple(folded(label) for label in columns[0].cells)), *columns[1:]]
@@ -99,7 +99,7 @@ def _print_rows(console: Console, comparison: Comparison, columns: list[_Column]
     return []
 
 
-def _table(comparison: Comparison, columns: Sequence[_Column]) -> Table:
+def _table(comparison: Comparison, columns: Sequence[_TableColumn]) -> Table:
     table = Table(box=SIMPLE, pad_edge=False, padding=(0, 1, 0, 0))
     for column in columns:
         justify = "left" if column.key in _LEFT else "right"
@@ -114,7 +114,7 @@ def _width(console: Console, table: Table) -> int:
     return Measurement.get(console, console.options.update(max_width=10_000), table).maximum
 
 
-def _with_refusals(column: _Column, comparison: Comparison) -> _Column:
+def _with_refusals(column: _TableColumn, comparison: Comparison) -> _TableColumn:
     """Return a column that says which rows cannot run, where the one that does is left out."""
     if column.key != "step":
         return column
@@ -128,7 +128,7 @@ def folded(label: str) -> str:
     return f"{name}\n  {{" + changes.replace(",", ",\n   ") if brace else label
 
 
-def _one_by_one(console: Console, comparison: Comparison, columns: Sequence[_Column]) -> None:
+def _one_by_one(console: Console, comparison: Comparison, columns: Sequence[_TableColumn]) -> None:
     """Print each row as a block of lines, for widths that no table fits."""
     for place in range(len(comparison)):
         console.print(Text(columns[0].cells[place], style="bold", overflow="fold"))
@@ -138,14 +138,14 @@ def _one_by_one(console: Console, comparison: Comparison, columns: Sequence[_Col
     console.print()
 
 
-def _columns(comparison: Comparison, marks: dict[str, str]) -> list[_Column]:
+def _columns(comparison: Comparison, marks: dict[str, str]) -> list[_TableColumn]:
     unit = next((words.unit_of(result).removeprefix("denoising ") for result in comparison.results), "units")
     heads = {
         "GPU": "GPU", "type": "type", "step": "step", "rate": f"{unit}/s", "vs first": "vs first", "limited by": "limited by",
         "then": "then", "memory": "memory", "of": "of", "fits": "fits", "USD/h": "USD/h", "per USD": f"{unit}/USD",
     }  # fmt: skip
     cells = [_cells(row, marks) for row in comparison]
-    columns = [_Column(key, head, tuple(row.get(key, _NONE) for row in cells)) for key, head in heads.items()]
+    columns = [_TableColumn(key, head, tuple(row.get(key, _NONE) for row in cells)) for key, head in heads.items()]
     alone = len(comparison) == 1
     return [column for column in columns if not (alone and column.key == "vs first")]
 

@@ -37,7 +37,7 @@ Item = str | tuple[str, str, int]
 
 
 @dataclass(frozen=True)
-class Layout:
+class Drawing:
     """Where everything is: x in widths of a node, y in rows, downwards.
 
     Attributes
@@ -57,7 +57,7 @@ class Layout:
     height: float
 
 
-def layout_of(diagram: Diagram) -> Layout:
+def layout_of(diagram: Diagram) -> Drawing:
     """Place the nodes of a diagram and its edges."""
     nodes: dict[str, tuple[float, float]] = {}
     edges: dict[tuple[str, str], list[tuple[float, float]]] = {}
@@ -70,13 +70,13 @@ def layout_of(diagram: Diagram) -> Layout:
         kept += part.edges
         for first, end in pairwise(starts):
             own = {node: rank - first for node, rank in ranks.items() if first <= rank < end}
-            placed = _Column(own, [(a, b) for a, b in part.edges if a in own and b in own])
+            placed = _DrawnColumn(own, [(a, b) for a, b in part.edges if a in own and b in own])
             width = placed.place(left)
             nodes |= {item: at for item, at in placed.points.items() if isinstance(item, str)}
             edges |= placed.edges()
             left, height = left + width + GAP, max(height, end - first)
     edges |= {(a, b): [nodes[a], nodes[b]] for a, b in kept if (a, b) not in edges}
-    return Layout(nodes, edges, diagram.number_of_edges() - len(kept), left - GAP, float(height))
+    return Drawing(nodes, edges, diagram.number_of_edges() - len(kept), left - GAP, float(height))
 
 
 def _ranks(diagram: Diagram) -> dict[str, int]:
@@ -114,7 +114,7 @@ def _columns(diagram: Diagram, ranks: dict[str, int]) -> list[int]:
 
 
 @dataclass
-class _Column:
+class _DrawnColumn:
     """The rows of one column: nodes, and joints of edges that pass."""
 
     ranks: dict[str, int]

@@ -10,7 +10,7 @@ from roofsim.errors import Problem, SpecError
 from roofsim.graph.formats import FILL_WORDS, FILLS, fill_of
 from roofsim.report import words
 from roofsim.report.figure import new_figure, save_figure
-from roofsim.report.graph_layout import Layout, layout_of
+from roofsim.report.graph_layout import Drawing, layout_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,7 +144,7 @@ def _rounded(places: list[tuple[float, float]]) -> Any:
     return Line(points, codes)
 
 
-def _frames(axes: Any, diagram: Diagram, layout: Layout) -> None:
+def _frames(axes: Any, diagram: Diagram, layout: Drawing) -> None:
     """Draw a frame around the layers of each block that repeats, in each column and phase."""
     from matplotlib.patches import FancyBboxPatch
 
@@ -173,7 +173,7 @@ def _frames(axes: Any, diagram: Diagram, layout: Layout) -> None:
         axes.text(x + 0.02, y + 0.01, label, fontsize=7.0, color="#5050a0", va="top", zorder=5)
 
 
-def _title(figure: Any, diagram: Diagram, layout: Layout, *, each: bool) -> None:
+def _title(figure: Any, diagram: Diagram, layout: Drawing, *, each: bool) -> None:
     figure.text(
         0.5, 1.0 - 0.24 / figure.get_figheight(), str(diagram.graph["name"]), ha="center", va="center", fontsize=10
     )

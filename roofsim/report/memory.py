@@ -50,8 +50,8 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(
         f"saved for the backward pass when the forward pass ends: {words.gibibytes(float(ledger.saved_activations))}"
     )
-    if ledger.away:
-        console.print(f"elsewhere: {words.elsewhere(ledger.away)} (per GPU)")
+    if ledger.off_device:
+        console.print(f"off device: {words.off_device(ledger.off_device)} (per GPU)")
     console.print(f"peak in the {ledger.peak_phase} phase, at {ledger.peak_op}")
     for stage, profile in zip(evaluation.program.stages, evaluation.profiles, strict=True):
         _print_stage(console, stage, profile)

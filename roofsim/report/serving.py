@@ -203,13 +203,13 @@ def _prefixes(served: Served) -> list[tuple[str, str]]:
 def _memory(served: Served) -> list[tuple[str, str]]:
     room = served.room
     weights = words.gibibytes(room.parameters)
-    if any("parameters" in held for held in room.away.values()):  # the rest is an allocation's granule
+    if any("parameters" in held for held in room.off_device.values()):  # the rest is an allocation's granule
         weights = "no" if room.parameters < _GRANULE else f"{weights} of the"
     taken = f"{weights} weights, {words.gibibytes(room.working)} to run steps"
-    elsewhere = [("elsewhere", f"{words.elsewhere(room.away)} (per GPU)")] if room.away else []
+    off_device = [("off device", f"{words.off_device(room.off_device)} (per GPU)")] if room.off_device else []
     if not room.fits:
-        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *elsewhere]
-    there = any("key_value_cache" in held for held in room.away.values())
+        return [("memory", f"{taken}, of {words.gibibytes(room.capacity)}"), *off_device]
+    there = any("key_value_cache" in held for held in room.off_device.values())
     cache = (
         f"{taken}; the cache is on the host"
         if there
@@ -220,7 +220,7 @@ def _memory(served: Served) -> list[tuple[str, str]]:
     )
     several = served.load.limit * served.load.batches
     most = f"{words.count(several)} requests at once per replica, or {words.count(room.max_context)} tokens of a single request"
-    return [("memory", cache), *elsewhere, ("most", most)]
+    return [("memory", cache), *off_device, ("most", most)]
 
 
 def _cost(served: Served) -> str:

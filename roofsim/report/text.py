@@ -68,8 +68,8 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows.append(("utilization", words.utilization(result)))
     rows.append(("parameters", _parameters(result)))
     rows.append(("memory", _memory(result)))
-    if result.memory.away:
-        rows.append(("elsewhere", f"{words.elsewhere(result.memory.away)} (per GPU)"))
+    if result.memory.off_device:
+        rows.append(("off device", f"{words.off_device(result.memory.off_device)} (per GPU)"))
     if result.goodput is not None:
         rows += _goodput(result.goodput)
     if result.cost.get("usd_per_hour") is not None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BOUND_WORDS", "RESOURCE_WORDS", "batch_line", "bound_sentence", "count", "default_lengths", "dollars", "duration",
-    "elsewhere", "gibibytes", "headline", "layout_line", "on_replicas", "parameters", "percent", "seconds", "short_bound",
+    "gibibytes", "headline", "layout_line", "off_device", "on_replicas", "parameters", "percent", "seconds", "short_bound",
     "sizes", "unit_of", "utilization",
 ]  # fmt: skip
 
@@ -265,13 +265,13 @@ def _recompute_words(recompute: Any) -> str:
     return " ".join([recompute["policy"], *chosen])
 
 
-def elsewhere(away: dict[str, dict[str, Any]]) -> str:
+def off_device(bytes_by_place: dict[str, dict[str, Any]]) -> str:
     """Return what one GPU has on its host and in storage, in one line."""
     names = {"host": "on the host", "nvme": "in storage"}
     return "; ".join(
         f"{names[place]} "
         + ", ".join(f"{part.replace('_', ' ')} {gibibytes(float(amount))}" for part, amount in parts.items())
-        for place, parts in away.items()
+        for place, parts in bytes_by_place.items()
     )
 
 

@@ -68,7 +68,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Space:
+class AxisGrid:
     """All combinations of the values of some axes, counted with the last axis running fastest."""
 
     axes: tuple[Axis, ...]
@@ -103,7 +103,7 @@ class Space:
         return base
 
 
-def read_axes(given: Mapping[str, Iterable[Any]]) -> Space:
+def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
     """Read the axes of a sweep.
 
     Parameters
@@ -128,7 +128,7 @@ def read_axes(given: Mapping[str, Iterable[Any]]) -> Space:
             message = f"{seen[axis.path].given} and {axis.given} are the same key; give one"
             raise SpecError(Problem(message, path="axes"))
         seen[axis.path] = axis
-    return Space(axes)
+    return AxisGrid(axes)
 
 
 def _axis(key: str, values: Any) -> Axis:

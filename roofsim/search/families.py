@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from roofsim.search.axes import Axis, Space
+    from roofsim.search.axes import Axis, AxisGrid
     from roofsim.spec.reading.source import Document
 
 #: Points that are resolved as one array: few enough to bound memory.
@@ -58,7 +58,7 @@ def table_of(axis: Axis) -> str | None:
 
 
 @dataclass
-class Family:
+class ScenarioFamily:
     """Scenarios with the same words.
 
     Attributes
@@ -74,7 +74,7 @@ class Family:
     """
 
     document: Document
-    space: Space
+    space: AxisGrid
     numbers: dict[str, tuple[int, list[Any]]]
     tables: dict[str, tuple[int, ...]]
     scenarios: dict[tuple[str, int], tuple[Document, Scenario]] = field(default_factory=dict)
@@ -102,7 +102,7 @@ class Family:
 class Rows:
     """Some points of a family: which points of the space they are, and the place of each on every axis."""
 
-    family: Family
+    family: ScenarioFamily
     places: NDArray[np.int64]
     at: tuple[NDArray[np.int64], ...]
 
@@ -135,7 +135,7 @@ class Rows:
         return rows.tolist(), index.ravel()
 
 
-def families_of(base: Document, space: Space) -> Iterator[Rows]:
+def families_of(base: Document, space: AxisGrid) -> Iterator[Rows]:
     """Yield all points of a space, those of one family and at most `MOST_RESOLVED` at a time.
 
     Raises
@@ -158,10 +158,10 @@ def families_of(base: Document, space: Space) -> Iterator[Rows]:
         document = base
         for place, axis in enumerate(space.axes):
             document = axis.put(document, axis.values[at.get(place, 0)])
-        yield from _rows(Family(document, space, numbers, tables), inner, at)
+        yield from _rows(ScenarioFamily(document, space, numbers, tables), inner, at)
 
 
-def _rows(family: Family, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
+def _rows(family: ScenarioFamily, inner: list[int], at: dict[int, int]) -> Iterator[Rows]:
     """Yield the points of a family: those of all values of the `inner` axes, `at` one value of each other."""
     shape = [len(axis.values) for axis in family.space.axes]
     sizes = [shape[place] for place in inner]
@@ -174,7 +174,7 @@ def _rows(family: Family, inner: list[int], at: dict[int, int]) -> Iterator[Rows
         yield Rows(family, places, tuple(index))
 
 
-def _numbers(base: Document, space: Space) -> dict[str, tuple[int, list[Any]]]:
+def _numbers(base: Document, space: AxisGrid) -> dict[str, tuple[int, list[Any]]]:
     """Return the axes that are numbers: field of a `Point` -> which axis it is, and what its values are in a scenario."""
     fields = {number_of(axis): place for place, axis in enumerate(space.axes)}
     batch = {name for name in _BATCH if name in fields or base.states("workload", name)}

@@ -59,7 +59,7 @@ class Structure:
 
 
 @dataclass(frozen=True)
-class Piece:
+class PointBatch:
     """Points of a sweep that are worked on together.
 
     Attributes
@@ -80,26 +80,26 @@ class Piece:
     def __len__(self) -> int:
         return len(self.places)
 
-    def part(self, chosen: NDArray[Any]) -> Piece:
+    def part(self, chosen: NDArray[Any]) -> PointBatch:
         """Return some of the points, by their places in this piece."""
         if len(chosen) == len(self):
             return self
         if self.resolved is None or len(chosen) == 1:
-            return Piece(self.places[chosen], None)
+            return PointBatch(self.places[chosen], None)
         varies = varying(self.resolved) if self.varies is None else self.varies
-        return Piece(self.places[chosen], taken(self.resolved, chosen, varies), varies)
+        return PointBatch(self.places[chosen], taken(self.resolved, chosen, varies), varies)
 
-    def parts(self, labels: NDArray[Any]) -> list[Piece]:
+    def parts(self, labels: NDArray[Any]) -> list[PointBatch]:
         """Return the points of each label apart."""
         return [self.part(chosen) for chosen in alike(labels)]
 
     @classmethod
-    def of(cls, pieces: Sequence[Self]) -> Piece:
+    def of(cls, pieces: Sequence[Self]) -> PointBatch:
         """Return the points of several pieces of one structure as one piece."""
         if len(pieces) == 1:
             return pieces[0]
         scenarios = [piece.resolved for piece in pieces if piece.resolved is not None]
-        return Piece(np.concatenate([piece.places for piece in pieces]), stacked(scenarios))
+        return PointBatch(np.concatenate([piece.places for piece in pieces]), stacked(scenarios))
 
 
 def alike(labels: NDArray[Any]) -> list[NDArray[Any]]:

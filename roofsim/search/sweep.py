@@ -14,10 +14,10 @@ from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
 from roofsim.points import Diverged, Points
 from roofsim.records import dataclass, field, replace
-from roofsim.search.axes import Space, read_axes
+from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import families_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
-from roofsim.search.stacking import Piece, Structure, alike, structures_of, varying
+from roofsim.search.stacking import PointBatch, Structure, alike, structures_of, varying
 from roofsim.search.table import Columns, Evaluated, Refusals, SweepTable
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def sweep_document(
 @dataclass
 class _Sweep:
     document: Document
-    space: Space
+    space: AxisGrid
     answer: Callable[[Evaluation], Result]
     importer: Importer | None
     wanted: tuple[str, ...] | None
     shared: Shared = field(default_factory=Shared)
     forms: dict[int, Any] = field(default_factory=dict)
-    groups: dict[Structure, list[Piece]] = field(default_factory=dict)
+    groups: dict[Structure, list[PointBatch]] = field(default_factory=dict)
     refusals: Refusals = field(default_factory=Refusals)
     together: int = 0
     alone: int = 0
@@ -101,7 +101,7 @@ class _Sweep:
             resolver = RowsResolver(part, self.importer, self.shared)
             try:
                 resolved = resolver.run()
-                piece = Piece(part.places, resolved, varying(resolved))
+                piece = PointBatch(part.places, resolved, varying(resolved))
                 self._add_piece(piece.part(np.flatnonzero(resolver.checks.open)))
             except NoneLeftError:
                 pass
@@ -122,9 +122,9 @@ class _Sweep:
         for place in places.tolist():
             resolved = self._resolved(place)
             if resolved is not None:
-                self._add_piece(Piece(np.array([place]), resolved))
+                self._add_piece(PointBatch(np.array([place]), resolved))
 
-    def _add_piece(self, piece: Piece) -> None:
+    def _add_piece(self, piece: PointBatch) -> None:
         if piece.resolved is None:
             self._add_alone(piece.places)
             return
@@ -148,7 +148,7 @@ class _Sweep:
         while left:
             left.extendleft(reversed(self._group(left.popleft())))
 
-    def _group(self, piece: Piece) -> list[Piece]:
+    def _group(self, piece: PointBatch) -> list[PointBatch]:
         """Evaluate points of one structure, or return the parts that they fall into."""
         if len(piece) == 1 or piece.resolved is None or not TOGETHER:
             self._each(piece)
@@ -170,7 +170,7 @@ class _Sweep:
         self._each(piece)
         return []
 
-    def _each(self, piece: Piece) -> None:
+    def _each(self, piece: PointBatch) -> None:
         """Evaluate points one by one."""
         for place in piece.places.tolist():
             resolved = piece.resolved if len(piece) == 1 else None
@@ -214,18 +214,18 @@ class _Sweep:
         )
 
 
-def _evened(pieces: list[Piece]) -> Iterator[Piece]:
+def _evened(pieces: list[PointBatch]) -> Iterator[PointBatch]:
     """Yield points of one structure, `MOST_TOGETHER` at a time."""
-    waiting: list[Piece] = []
+    waiting: list[PointBatch] = []
     for piece in pieces:
         for first in range(0, len(piece), MOST_TOGETHER):
             cut = piece.part(np.arange(first, min(first + MOST_TOGETHER, len(piece))))
             if sum(map(len, waiting)) + len(cut) > MOST_TOGETHER:
-                yield Piece.of(waiting)
+                yield PointBatch.of(waiting)
                 waiting = []
             waiting.append(cut)
     if waiting:
-        yield Piece.of(waiting)
+        yield PointBatch.of(waiting)
 
 
 def _by_pace(evaluation: Evaluation) -> list[tuple[NDArray[Any] | None, Evaluation]]:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from roofsim.errors import RoofsimError
-    from roofsim.search.axes import Space
+    from roofsim.search.axes import AxisGrid
     from roofsim.search.resolving import Refused
     from roofsim.spec.reading.source import Document
 
@@ -212,7 +212,7 @@ def _listed(values: NDArray[Any], rank: int) -> list[Any]:
 class Columns:
     """The figures of a sweep as they come, a group of points at a time."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: AxisGrid) -> None:
         self.space = space
         self._parts: dict[str, list[tuple[Any, Any]]] = {}
 

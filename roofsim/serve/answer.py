@@ -9,7 +9,7 @@ from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
 from roofsim.serve.hits import hits_of
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.plan import Plan, plan_of
+from roofsim.serve.plan import ServerPlan, plan_of
 from roofsim.serve.room import Room, room_of
 from roofsim.serve.served import Served
 from roofsim.serve.timing import Timing, timing_of
@@ -53,7 +53,7 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     return replace(served, simulated=_simulated(served)) if simulated else served
 
 
-def _without_room(plan: Plan, room: Room) -> Served:
+def _without_room(plan: ServerPlan, room: Room) -> Served:
     """Return the answer where not one request fits: what is missing, and no rate of what cannot run."""
     timing, load, workers = _server(plan, 0.0)
     return Served(
@@ -62,7 +62,7 @@ def _without_room(plan: Plan, room: Room) -> Served:
     )  # fmt: skip
 
 
-def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
+def _with_hits(plan: ServerPlan, room: Room, limit: float) -> ServerPlan:
     """Return the plan with where prefixes are found; that depends on how many requests run, and that on it again."""
     asked = plan.serving.num_prefixes is not None or plan.serving.host_key is not None
     if not asked or plan.stated_cached <= 0.0:
@@ -78,7 +78,7 @@ def _with_hits(plan: Plan, room: Room, limit: float) -> Plan:
     return planned
 
 
-def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
+def _server(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | None]:
     """Return the steps of a server, what requests ask of it, and its workers where they are apart."""
     batches = min(float(plan.resolved.parallel.pipeline), max(limit, 1.0))
     limit = limit / batches
@@ -91,56 +91,56 @@ def _server(plan: Plan, limit: float) -> tuple[Timing, Load, Workers | None]:
     return timing, load, disaggregated.workers_of(plan, batches)
 
 
-def _budget(plan: Plan) -> float:
+def _budget(plan: ServerPlan) -> float:
     """Return the tokens of prompts in a step: those of whole prompts, where these are not cut."""
     if plan.chunked:
         return plan.budget
     return max(plan.budget // plan.new, 1.0) * plan.new
 
 
-def _highest(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> float:
+def _highest(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None) -> float:
     if workers is not None:
         return disaggregated.highest_rate(timing, load, workers)
     highest = fetched.highest_rate(timing, load, plan.hits, closes=plan.request_rate is None)
     return highest * plan.replicas * load.batches
 
 
-def _steady(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
+def _steady(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None) -> Steady | None:
     """Return the steady state of the whole server."""
     poisson = plan.serving.arrivals != "constant"
     if plan.request_rate is not None:
         if workers is not None:
-            return disaggregated.opened(timing, load, workers, plan.request_rate)
+            return disaggregated.open_loop_state(timing, load, workers, plan.request_rate)
         servers = plan.replicas * load.batches
-        steady = fetched.opened(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
+        steady = fetched.open_loop_state(timing, load, plan.hits, plan.request_rate / servers, poisson=poisson)
         return None if steady is None else _whole(steady, servers)
     steady = at_concurrency(plan, timing, load, workers, plan.concurrency or load.most_requests(plan.replicas))
     return steady if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, steady)
 
 
-def _over_a_run(plan: Plan, timing: Timing, load: Load, steady: Steady) -> Steady:
+def _over_a_run(plan: ServerPlan, timing: Timing, load: Load, steady: Steady) -> Steady:
     """Return the means over a benchmark run of the whole server; a long one is a steady state."""
     requests = float(plan.serving.num_prompts or 0)
     concurrency = plan.concurrency or requests
     timing, load = _of_few(plan, timing, load, concurrency)
     servers = plan.replicas * load.batches
-    each, under_way = max(requests / servers, 1.0), max(concurrency / servers, 1.0)
-    if not whole_run.is_short(load, each, under_way):
+    each, in_flight = max(requests / servers, 1.0), max(concurrency / servers, 1.0)
+    if not whole_run.is_short(load, each, in_flight):
         return steady
     load = replace(load, request_time=load.request_time + plan.hits.wait(0.0))
-    return _whole(whole_run.run(timing, load, plan.prompt, steady, each, under_way), servers)
+    return _whole(whole_run.run(timing, load, plan.prompt, steady, each, in_flight), servers)
 
 
-def at_concurrency(plan: Plan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
+def at_concurrency(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None, concurrency: float) -> Steady:
     """Return the steady state of the whole server with so many requests under way."""
     if workers is not None:
-        return disaggregated.closed(timing, load, workers, concurrency)
+        return disaggregated.closed_loop_state(timing, load, workers, concurrency)
     timing, load = _of_few(plan, timing, load, concurrency)
     servers = plan.replicas * load.batches
-    return _whole(fetched.closed(timing, load, plan.hits, concurrency / servers), servers)
+    return _whole(fetched.closed_loop_state(timing, load, plan.hits, concurrency / servers), servers)
 
 
-def _of_few(plan: Plan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:
+def _of_few(plan: ServerPlan, timing: Timing, load: Load, concurrency: float | None) -> tuple[Timing, Load]:
     """Return what fewer requests than batches in flight see: some of the batches are empty, and nobody waits for them."""
     if concurrency is None or concurrency / plan.replicas >= load.batches:
         return timing, load
@@ -155,7 +155,7 @@ def _whole(one: Steady, replicas: float) -> Steady:
     )
 
 
-def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
+def _curve(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None) -> tuple[tuple[float, Steady], ...]:
     """Return steady states from one request under way to as many as fit, in steps of about the same ratio."""
     chosen, value = [], plan.replicas
     most = load.most_requests(plan.replicas)
@@ -169,7 +169,7 @@ def _curve(plan: Plan, timing: Timing, load: Load, workers: Workers | None) -> t
 # -- what must be said -----------------------------------------------------------------------------------------------
 
 
-def _notes(plan: Plan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
+def _notes(plan: ServerPlan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
     notes = [*plan.resolved.warnings, *room.notes]
     most = load.most_requests(plan.replicas)
     if plan.concurrency is not None and plan.concurrency > most:
@@ -210,4 +210,4 @@ def _simulated(served: Served) -> Simulated | None:
         rate=None if plan.request_rate is None else plan.request_rate / share,
         poisson=plan.serving.arrivals != "constant", variation=plan.variation,
     )  # fmt: skip
-    return replace(simulated, request_rate=simulated.request_rate * batches, under_way=simulated.under_way * batches)
+    return replace(simulated, request_rate=simulated.request_rate * batches, in_flight=simulated.in_flight * batches)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from roofsim.numeric import Array, Real
     from roofsim.schedule.step import StepTime
     from roofsim.serve.load import Load, Steady
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
     from roofsim.serve.timing import Timing
 
 #: Rows of a step up to which its turning point is sought, at least.
@@ -58,7 +58,7 @@ class _Step:
         return replace(steps[0], step=total, resources=resources)
 
 
-def bounds_of(plan: Plan, timing: Timing, load: Load, steady: Steady | None) -> dict[str, dict[str, Any]]:
+def bounds_of(plan: ServerPlan, timing: Timing, load: Load, steady: Steady | None) -> dict[str, dict[str, Any]]:
     """Return what binds a pass over prompts and a decode step, each of the size that it usually has under the load."""
     servers = plan.replicas * load.batches
     running = load.limit if steady is None else steady.running / servers
@@ -77,42 +77,42 @@ def _bound(step: _Step, seconds: float) -> dict[str, Any]:
     return {"bound": verdict.bound, "runner_up": verdict.runner_up, "headroom": verdict.headroom, "time": seconds}
 
 
-def _prefill(plan: Plan, timing: Timing, load: Load, tokens: float) -> _Step:
+def _prefill(plan: ServerPlan, timing: Timing, load: Load, tokens: float) -> _Step:
     passes = [(Passes(plan.resolved, plan.adapters, load.batches).prompts(tokens, plan.prompt, plan.cached), 1.0)]
     if plan.draft is not None:
         passes.append((Passes(plan.draft, None, load.batches).prompts(tokens, plan.prompt, plan.cached), 1.0))
     return _Step(tuple(passes), timing.host_step + timing.host_sequence)
 
 
-def _decode(plan: Plan, timing: Timing | None, load: Load, running: Real) -> _Step:
+def _decode(plan: ServerPlan, timing: Timing | None, load: Load, running: Real) -> _Step:
     """Return a decode step of so many requests: the check of their guesses, with each cache read once, and the guessing."""
     base = Passes(plan.resolved, None, load.batches)
-    guesses, spec = float(plan.guesses), plan.serving.speculative
-    rows, seen = running * (1.0 + guesses), 1.0 if guesses else plan.context
+    draft_tokens, spec = float(plan.draft_tokens), plan.serving.speculative
+    rows, seen = running * (1.0 + draft_tokens), 1.0 if draft_tokens else plan.context
     check = base.decode(rows, seen)
     gathered: Real = 0.0
     if plan.adapters is not None:
         adapted = Passes(plan.resolved, plan.adapters, load.batches).decode(rows, seen, running)
         gathered = adapted.step.step - check.step.step
     passes = [(check, 1.0)]
-    if guesses:
+    if draft_tokens:
         passes += [(base.decode(running, plan.context), 1.0), (base.decode(running, 1.0), -1.0)]
     if plan.draft is not None:
-        passes.append((Passes(plan.draft, None, load.batches).decode(running, plan.context), guesses))
+        passes.append((Passes(plan.draft, None, load.batches).decode(running, plan.context), draft_tokens))
     elif spec is not None and spec.draft_cost is not None:
-        passes.append((base.decode(running, plan.context), guesses * spec.draft_cost))
+        passes.append((base.decode(running, plan.context), draft_tokens * spec.draft_cost))
     host = 0.0 if timing is None else timing.host_step + timing.host_sequence * float(np.max(running))
     return _Step(tuple(passes), host, gathered)
 
 
-def turning(plan: Plan, load: Load, *, products: bool = False) -> float | None:
+def turning(plan: ServerPlan, load: Load, *, products: bool = False) -> float | None:
     """Return the running requests of a replica from which arithmetic binds decode steps for good.
 
     That is compute or power, which withholds arithmetic that would be there: one of them is worth more than anything else.
     `products`: from which they bind the products with the model's weights, whatever caches, adapters and guesses take. Each
     request has a row in them, and one more for each guess.
     """
-    each = 1.0 + plan.guesses
+    each = 1.0 + plan.draft_tokens
     running = mesh(max(load.limit, _ROWS) * each) / each
     if products:
         step = _Step(((Passes(plan.resolved, None, load.batches).decode(running * each, 1.0), 1.0),))

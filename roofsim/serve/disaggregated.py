@@ -10,11 +10,11 @@ from roofsim.numeric import real
 from roofsim.records import dataclass, replace
 from roofsim.serve.full_steps import full_rate
 from roofsim.serve.load import Load, Steady
-from roofsim.serve.opened import prompts_only
+from roofsim.serve.open_loop import prompts_only
 from roofsim.serve.surface import Passes
 
 if TYPE_CHECKING:
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
     from roofsim.serve.timing import Timing
 
 _ROUNDS: Final = 60
@@ -32,7 +32,7 @@ class Workers:
     transfer: float
 
 
-def workers_of(plan: Plan, batches: float = 1.0) -> Workers | None:
+def workers_of(plan: ServerPlan, batches: float = 1.0) -> Workers | None:
     """Return the workers of a server that keeps prompts and decode apart; None for others.
 
     Ranks of a worker send their parts of the cache at once, over links inside a node or, all through its NICs, between
@@ -49,7 +49,7 @@ def workers_of(plan: Plan, batches: float = 1.0) -> Workers | None:
     return Workers(prefill=apart.prefill_workers * batches, decode=apart.decode_workers * batches, transfer=seconds)
 
 
-def _seconds(plan: Plan, message: float) -> float:
+def _seconds(plan: ServerPlan, message: float) -> float:
     from roofsim.cost.links.collectives import collective_time, fabric_of
 
     resolved, apart = plan.resolved, plan.serving.disaggregated
@@ -78,7 +78,7 @@ def _prompts(load: Load) -> Load:
     return replace(load, checks=0.0, outputs=0.0, request_time=0.0, limit=1.0)
 
 
-def opened(timing: Timing, load: Load, workers: Workers, rate: float) -> Steady | None:
+def open_loop_state(timing: Timing, load: Load, workers: Workers, rate: float) -> Steady | None:
     """Return the steady state of the whole server at `rate` requests per second; None where there is none."""
     if rate >= highest_rate(timing, load, workers):
         return None
@@ -91,7 +91,7 @@ def opened(timing: Timing, load: Load, workers: Workers, rate: float) -> Steady 
     return _steady(load, workers, first, step * load.checks, rate, (low, first + 2.0 * (beyond + wait)), lone)
 
 
-def closed(timing: Timing, load: Load, workers: Workers, concurrency: float) -> Steady:
+def closed_loop_state(timing: Timing, load: Load, workers: Workers, concurrency: float) -> Steady:
     """Return the steady state of the whole server with so many requests under way."""
     most = highest_rate(timing, load, workers)
     lone = _lone(timing, load)

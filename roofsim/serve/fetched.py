@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import replace
-from roofsim.serve import closed as closed_loop
-from roofsim.serve import opened as open_loop
+from roofsim.serve import closed_loop, open_loop
 from roofsim.serve.host_cache import NEARLY
 
 if TYPE_CHECKING:
@@ -17,16 +16,16 @@ if TYPE_CHECKING:
 _HALVINGS: Final = 12
 
 
-def closed(timing: Timing, load: Load, hits: Hits, concurrency: float) -> Steady:
+def closed_loop_state(timing: Timing, load: Load, hits: Hits, concurrency: float) -> Steady:
     """Return the steady state with so many requests under way: those that wait for copies are not at the GPU."""
     if hits.busy <= 0.0:
-        return closed_loop.closed(timing, load, concurrency)
+        return closed_loop.steady_state(timing, load, concurrency)
     most = hits.most / load.batches * NEARLY
     others = max(1.0 - 1.0 / max(concurrency * load.batches, 1.0), 0.0)  # an arrival does not queue behind itself
 
     def at(rate: float) -> Steady:
         wait = hits.wait(rate * others * load.batches)
-        return closed_loop.closed(timing, replace(load, request_time=load.request_time + wait), concurrency)
+        return closed_loop.steady_state(timing, replace(load, request_time=load.request_time + wait), concurrency)
 
     steady = at(0.0)
     if hits.wait(1.0) > 0.0:
@@ -52,12 +51,12 @@ def _held(steady: Steady, most: float, concurrency: float) -> Steady:
     )  # fmt: skip
 
 
-def opened(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Steady | None:
+def open_loop_state(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second; None where the GPU or the link cannot keep up."""
     if rate * load.batches >= hits.most:
         return None
     wait = hits.wait(rate * load.batches, poisson=poisson)
-    return open_loop.opened(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
+    return open_loop.steady_state(timing, replace(load, request_time=load.request_time + wait), rate, poisson=poisson)
 
 
 def highest_rate(timing: Timing, load: Load, hits: Hits, *, closes: bool) -> float:

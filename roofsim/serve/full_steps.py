@@ -20,14 +20,14 @@ def most_decoding(timing: Timing, load: Load) -> float:
     """
     if load.checks <= 0.0:
         return 0.0
-    return load.budget / (1.0 + timing.guesses + load.tokens / load.checks)
+    return load.budget / (1.0 + timing.draft_tokens + load.tokens / load.checks)
 
 
 def room_in_step(timing: Timing, load: Load, running: float) -> float:
     """Return the tokens of a step that are left for prompts beside so many requests under way."""
     if not timing.mixed:
         return load.budget
-    return load.budget - min(running, most_decoding(timing, load)) * (1.0 + timing.guesses)
+    return load.budget - min(running, most_decoding(timing, load)) * (1.0 + timing.draft_tokens)
 
 
 def full_rate(timing: Timing, load: Load) -> float:

@@ -12,12 +12,12 @@ from roofsim.serve.surface import Passes
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
     from roofsim.serve.room import Room
 from roofsim.serve.host_cache import Hits
 
 
-def hits_of(plan: Plan, room: Room, running: float) -> Hits:
+def hits_of(plan: ServerPlan, room: Room, running: float) -> Hits:
     """Return where prefixes are found while so many requests of a replica run.
 
     Of prefixes that are asked for equally often, the ones used last are kept: a cache finds as many of them as it has room
@@ -41,7 +41,7 @@ def hits_of(plan: Plan, room: Room, running: float) -> Hits:
     return hits if capacity <= 0.0 else _copied(plan, hits, cached)
 
 
-def _copied(plan: Plan, hits: Hits, cached: float) -> Hits:
+def _copied(plan: ServerPlan, hits: Hits, cached: float) -> Hits:
     """Return hits with what their copies take.
 
     What a request adds goes to the host as it fills, or when it leaves the GPU: once, either way.
@@ -60,7 +60,7 @@ def _copied(plan: Plan, hits: Hits, cached: float) -> Hits:
                    busy=max(load, stored / link, both))  # fmt: skip
 
 
-def _bytes(plan: Plan, tokens: float) -> float:
+def _bytes(plan: ServerPlan, tokens: float) -> float:
     """Return the bytes of the cache of so many tokens on one GPU."""
     if tokens <= 0.0:
         return 0.0

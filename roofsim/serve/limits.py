@@ -22,7 +22,7 @@ SLOT_PAD: Final = 256.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ReplicaLimits:
     """What one replica runs at once.
 
     Attributes
@@ -85,14 +85,14 @@ def _owner(word: str) -> tuple[str, str]:
 
 def limits_of(
     resolved: Resolved, facts: ServerFacts, serving: Serving, tokens: tuple[float, float], document: Document
-) -> Limits:
+) -> ReplicaLimits:
     """Return the limits of a server for requests of such prompts and outputs."""
     check_words(serving, resolved.engine, document)
     if facts.slots:
         return _slots(resolved, facts, serving, tokens, document)
     budget, chunked, said = _budget(resolved, facts, serving, document)
     most, limits = _requests(resolved, facts, serving, budget, document)
-    return Limits(budget=budget, chunked=chunked, max_num_seqs=most, assumed=(*said, *limits))
+    return ReplicaLimits(budget=budget, chunked=chunked, max_num_seqs=most, assumed=(*said, *limits))
 
 
 def _budget(
@@ -149,7 +149,7 @@ def _requests(
 
 def _slots(
     resolved: Resolved, facts: ServerFacts, serving: Serving, tokens: tuple[float, float], document: Document
-) -> Limits:
+) -> ReplicaLimits:
     """Return the limits of a server whose requests run in slots of one cache."""
     assert facts.max_num_batched_tokens is not None
     if serving.enable_chunked_prefill is False:
@@ -173,7 +173,7 @@ def _slots(
         said.append(f"batch_size: {budget:.0f}")
     if serving.ubatch_size is None and not _states_chunk(document):
         said.append(f"ubatch_size: {ubatch:.0f}")
-    return Limits(
+    return ReplicaLimits(
         budget=budget, chunked=True, max_num_seqs=slots, ubatch=ubatch, shared_pass=unified, context=context,
         assumed=tuple(said),
     )  # fmt: skip

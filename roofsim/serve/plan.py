@@ -8,7 +8,7 @@ from roofsim.errors import Problem, SpecError
 from roofsim.passes.serving_adapters import ServeAdapters
 from roofsim.records import dataclass, field, replace
 from roofsim.serve.host_cache import Hits, check_host_cache
-from roofsim.serve.limits import Limits, limits_of
+from roofsim.serve.limits import ReplicaLimits, limits_of
 from roofsim.serve.problems import problem
 from roofsim.spec import catalog, usual
 from roofsim.spec.engine.schema import catalog_engine
@@ -35,7 +35,7 @@ _DOUBLINGS: Final = 13
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class ServerPlan:
     """A server and its requests. Tokens and requests are those of one replica, where nothing else is said.
 
     Attributes
@@ -60,7 +60,7 @@ class Plan:
     output: float
     concurrency: float | None
     request_rate: float | None
-    limits: Limits
+    limits: ReplicaLimits
     draft: Resolved | None = None
     assumed: tuple[str, ...] = ()
     hits: Hits = field(default_factory=Hits)
@@ -104,7 +104,7 @@ class Plan:
         return 0.0 if self.facts.batching == "apart" and self.request_rate is None else USUAL_VARIATION
 
     @property
-    def guesses(self) -> int:
+    def draft_tokens(self) -> int:
         """Tokens guessed for each check."""
         spec = self.serving.speculative
         return 0 if spec is None else spec.num_speculative_tokens
@@ -151,11 +151,11 @@ class Plan:
         """Yield batches that must be points of a mesh: the usual ones. None depends on the load, lest what a step takes does."""
         for power in range(_DOUBLINGS):
             yield 2.0**power
-            if self.guesses:
-                yield 2.0**power * (1.0 + self.guesses)
+            if self.draft_tokens:
+                yield 2.0**power * (1.0 + self.draft_tokens)
 
 
-def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan:
+def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> ServerPlan:
     """Return the server that a request describes.
 
     Raises
@@ -185,7 +185,7 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Plan
         raise problem(
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
-    plan = Plan(
+    plan = ServerPlan(
         resolved=resolved, serving=serving, facts=facts, prompt=prompt, stated_cached=cached, output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
         request_rate=workload.request_rate, limits=limits, draft=_draft(serving, inner, resolved, resolve),

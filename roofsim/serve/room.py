@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.host import Away, host_notes
+from roofsim.analyze.host import OffDevice, host_notes
 from roofsim.analyze.ledger import memory_of
 from roofsim.records import asdict, dataclass, field
 from roofsim.serve.surface import Passes
@@ -14,7 +14,7 @@ from roofsim.serve.surface import Passes
 if TYPE_CHECKING:
     from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
 
 #: Contexts among which the longest is sought: then between two of them the cache's bytes are linear.
 _LENGTHS: Final = 65
@@ -48,7 +48,7 @@ class Room:
         Tokens of one request that have room when it is alone.
     shortfall
         Bytes that one request lacks, or a cache that is allocated at start.
-    away
+    off_device
         Weights that lie elsewhere, by place and part.
     notes
         Whether the host holds them.
@@ -65,7 +65,7 @@ class Room:
     max_requests: int
     max_context: int
     shortfall: float = 0.0
-    away: Away = field(default_factory=dict)
+    off_device: OffDevice = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
     @property
@@ -77,16 +77,16 @@ class Room:
         """Return plain data."""
         data = asdict(self) | {"fits": self.fits}
         del data["notes"]  # among the warnings
-        if not self.away:
-            del data["away"]
+        if not self.off_device:
+            del data["off_device"]
         return data
 
 
-def room_of(plan: Plan) -> Room:
+def room_of(plan: ServerPlan) -> Room:
     """Return what fits beside the weights and the largest step."""
     engine = plan.resolved.engine
     share = engine.memory.preallocated_share or 1.0
-    parameters, working, away, notes = _fixed(plan)
+    parameters, working, off_device, notes = _fixed(plan)
     capacity = float(plan.resolved.gpu.memory.capacity)
     pool = {
         "device": share * capacity - parameters - working,
@@ -107,11 +107,11 @@ def room_of(plan: Plan) -> Room:
     return Room(
         capacity=capacity, parameters=parameters, working=working, pool=max(pool, 0.0), per_request=end - shared,
         per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
-        max_context=_longest(plan, pool, lengths, others[2:]), shortfall=lacking, away=away, notes=notes,
+        max_context=_longest(plan, pool, lengths, others[2:]), shortfall=lacking, off_device=off_device, notes=notes,
     )  # fmt: skip
 
 
-def _most(plan: Plan, pool: float, each: tuple[float, float, float]) -> tuple[int, float]:
+def _most(plan: ServerPlan, pool: float, each: tuple[float, float, float]) -> tuple[int, float]:
     """Return the requests that have room at once, and the bytes that are missing for one.
 
     `each` are the bytes of a request at its end, those that it needs to be let in, and those that all share.
@@ -126,21 +126,23 @@ def _most(plan: Plan, pool: float, each: tuple[float, float, float]) -> tuple[in
     return int(min(left // needed, _LONGEST)) if needed > 0.0 else int(_LONGEST), 0.0
 
 
-def _allocated(plan: Plan) -> float:
+def _allocated(plan: ServerPlan) -> float:
     """Return the bytes of a cache that is allocated at start."""
     assert plan.limits.context is not None
     return float(_cache(plan, np.array([plan.limits.context, 1.0]))[0])
 
 
-def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
+def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...]]:
     """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
     Notes say whether the host holds that.
     """
     largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
-    weights: Away = {
-        place: {"parameters": float(held["parameters"])} for place, held in memory.away.items() if "parameters" in held
+    weights: OffDevice = {
+        place: {"parameters": float(held["parameters"])}
+        for place, held in memory.off_device.items()
+        if "parameters" in held
     }
     parts = {name: float(amount) for name, amount in memory.components.items()}
     parameters = parts.pop("parameters")
@@ -150,14 +152,14 @@ def _fixed(plan: Plan) -> tuple[float, float, Away, tuple[str, ...]]:
     notes = host_notes(largest, weights)
     if plan.resolved.parallel.offload.key_value_cache != "none":
         cached = Passes(plan.resolved).held_in_decode(1.0, plan.limits.context or plan.prompt + plan.output)
-        for place, held in memory_of(cached).away.items():
+        for place, held in memory_of(cached).off_device.items():
             kept = float(held.get("key_value_cache", 0.0))
             weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
         notes = [*host_notes(cached, weights), _PROMPTS_THERE]
     return parameters, sum(parts.values()), weights, tuple(notes)
 
 
-def _cache(plan: Plan, contexts: Array) -> list[float]:
+def _cache(plan: ServerPlan, contexts: Array) -> list[float]:
     """Return the bytes of the cache of one request at several contexts."""
     total = _bytes(Passes(plan.resolved).held_in_decode(1.0, contexts).profiles[0], contexts)
     if plan.draft is not None:
@@ -171,7 +173,7 @@ def _bytes(profile: MemoryProfile, contexts: Array) -> Array:
     return cache_bytes
 
 
-def _around(plan: Plan, tokens: float) -> tuple[float, float]:
+def _around(plan: ServerPlan, tokens: float) -> tuple[float, float]:
     """Return the tokens of the full blocks below so many, and of one block more; of less than a block both are that block."""
     block = float(plan.resolved.engine.cache.block_size or 1)
     full = tokens // block * block
@@ -186,19 +188,19 @@ def _tokens_exactly(tokens: float, around: tuple[float, float], sizes: list[floa
     return sizes[0] + (sizes[1] - sizes[0]) * (tokens - below) / (above - below)
 
 
-def _limit(plan: Plan) -> float:
+def _limit(plan: ServerPlan) -> float:
     """Return the longest sequence that the model takes, or its slot."""
     limit = float(plan.resolved.model.traits().longest_sequence or _LONGEST)
     return limit if plan.limits.slot is None else min(limit, plan.limits.slot)
 
 
-def _lengths(plan: Plan) -> list[float]:
+def _lengths(plan: ServerPlan) -> list[float]:
     """Return lengths of requests up to the longest."""
     lengths: list[float] = np.unique(np.round(np.geomspace(1.0, _limit(plan), _LENGTHS))).tolist()
     return lengths
 
 
-def _longest(plan: Plan, pool: float, lengths: list[float], sizes: list[float]) -> int:
+def _longest(plan: ServerPlan, pool: float, lengths: list[float], sizes: list[float]) -> int:
     """Return the tokens of one request that fill the pool, or its slot; `sizes` are the bytes of requests of some `lengths`."""
     if sizes[0] > pool:
         return 0

@@ -13,7 +13,7 @@ from roofsim.units import humanize
 if TYPE_CHECKING:
     from roofsim.serve.disaggregated import Workers
     from roofsim.serve.load import Load, Steady
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
     from roofsim.serve.room import Room
     from roofsim.serve.simulation import Simulated
     from roofsim.serve.timing import Timing
@@ -39,7 +39,7 @@ class Served(Printed):
         Steady states with more and more requests under way; none where not one request fits.
     """
 
-    plan: Plan
+    plan: ServerPlan
     room: Room
     timing: Timing
     load: Load
@@ -123,7 +123,7 @@ class Served(Printed):
         }
 
 
-def missing(plan: Plan, room: Room) -> str:
+def missing(plan: ServerPlan, room: Room) -> str:
     """Say what not one request fits for the lack of."""
     whose = "one request" if plan.limits.context is None else f"a cache of {plan.limits.context:,.0f} tokens"
     each = " on each GPU" if plan.gpus > 1 else ""

@@ -65,7 +65,7 @@ class Simulated:
     end_to_end: float
     output_length: float
     request_rate: float
-    under_way: float
+    in_flight: float
     first_token_range: tuple[float, float]
     steady: bool
 
@@ -122,7 +122,7 @@ class _Replica:
 
     def _pieces(self) -> list[tuple[Request, float]]:
         """Return the prompts of the next step and their tokens, in the order of arrival, as far as the budget reaches."""
-        taken = len(self.decoding) * (1.0 + self.timing.guesses) if self.timing.mixed else 0.0
+        taken = len(self.decoding) * (1.0 + self.timing.draft_tokens) if self.timing.mixed else 0.0
         room = max(self.load.budget - taken, 0.0)
         pieces = []
         for request in self.prompts:
@@ -320,7 +320,7 @@ def _means(done: list[Request], seconds: float, before: int, after: int, timing:
         end_to_end=float(whole.mean()),
         output_length=1.0 + float(outputs.mean()),
         request_rate=rate,
-        under_way=float(whole.sum() / seconds),
+        in_flight=float(whole.sum() / seconds),
         first_token_range=(float(low), float(high)),
         steady=after - before <= 0.2 * len(done) + 10.0,
     )

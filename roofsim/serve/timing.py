@@ -11,7 +11,7 @@ from roofsim.serve.surface import Curve, Passes, Surface
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roofsim.serve.plan import Plan
+    from roofsim.serve.plan import ServerPlan
 
 #: Sequences up to which steps are priced, where nothing limits them earlier; beyond the last slope goes on.
 _MOST: Final = 4096.0
@@ -50,7 +50,7 @@ class Timing:
     host_step: float
     host_sequence: float
     mixed: bool
-    guesses: int = 0
+    draft_tokens: int = 0
     tokens_per_check: float = 1.0
     draft: Surface | None = None
     draft_prompt: Curve | None = None
@@ -67,7 +67,7 @@ class Timing:
         if running <= 0.0:
             return 0.0
         # A check reads the cache of a request once, for all its tokens.
-        rows = running * (1.0 + self.guesses)
+        rows = running * (1.0 + self.draft_tokens)
         body = self._products(rows) + self._attention(running, context) + self._adapted(rows, running)
         return body + self._guessing(running, context) + self._host(running)
 
@@ -87,7 +87,7 @@ class Timing:
             return self.decode_step(running, context)
         if running <= 0.0 or not self.mixed:
             return self.prompt_pass(tokens, prompts)
-        rows = running * (1.0 + self.guesses)
+        rows = running * (1.0 + self.draft_tokens)
         more = self._products(rows)
         if self.shared_pass:
             more = self._products(tokens + rows) - self._products(tokens)
@@ -126,27 +126,27 @@ class Timing:
         return max(self.decode.at(running, context) - self._of_rows(running), 0.0)
 
     def _guessing(self, running: float, context: float) -> float:
-        if self.guesses == 0.0:
+        if self.draft_tokens == 0.0:
             return 0.0
         each = (
             self.draft_cost * self.decode.at(running, context)
             if self.draft is None
             else self.draft.at(running, context)
         )
-        return self.guesses * each
+        return self.draft_tokens * each
 
     def _host(self, sequences: float) -> float:
         return self.host_step + self.host_sequence * sequences
 
 
-def timing_of(plan: Plan, most: float, in_flight: float = 1.0) -> Timing:
+def timing_of(plan: ServerPlan, most: float, in_flight: float = 1.0) -> Timing:
     """Price the passes of a server with up to `most` running requests: five evaluations over open meshes at most.
 
     `in_flight` batches are on the stages of a pipeline at once, each of so many requests.
     """
     resolved, spec = plan.resolved, plan.serving.speculative
     factor = resolved.system.host.issue_factor
-    highest = min(most, _MOST) * (1.0 + plan.guesses)
+    highest = min(most, _MOST) * (1.0 + plan.draft_tokens)
     longest, budget = plan.prompt + plan.output, plan.budget
     base = Passes(resolved, None, in_flight)
     exactly = tuple(plan.points())
@@ -159,7 +159,7 @@ def timing_of(plan: Plan, most: float, in_flight: float = 1.0) -> Timing:
         host_step=resolved.engine.launch.host_time_per_step * factor,
         host_sequence=(resolved.engine.launch.host_time_per_sequence + plan.facts.sampling_time) * factor,
         mixed=plan.facts.batching == "mixed" and plan.serving.disaggregated is None,
-        guesses=plan.guesses,
+        draft_tokens=plan.draft_tokens,
         tokens_per_check=1.0 if spec is None else spec.tokens_per_check,
         draft=None if draft is None else draft.decode_surface(highest, longest, exactly),
         draft_prompt=None if draft is None else draft.prompt_curve(plan.prompt, plan.cached, budget),

@@ -110,7 +110,7 @@ class _Run:
         """Run a step with as many prompts as it has room for."""
         timing, load = self.timing, self.load
         decodes = timing.mixed
-        room = load.budget - (self.running * (1.0 + timing.guesses) if decodes else 0.0)
+        room = load.budget - (self.running * (1.0 + timing.draft_tokens) if decodes else 0.0)
         places = load.limit - self.running
         tokens = finished = 0.0
         done: list[tuple[float, float]] = []

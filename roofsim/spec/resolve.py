@@ -23,7 +23,7 @@ from roofsim.spec.reading.told_apart import read_json_request
 from roofsim.spec.reading.validate import validate
 from roofsim.spec.rules.degrees import complete_degrees
 from roofsim.spec.rules.layouts import check_layout
-from roofsim.spec.rules.rule import Case, Checks
+from roofsim.spec.rules.rule import Checks, ScenarioCase
 from roofsim.spec.rules.served import SERVED
 from roofsim.spec.scenario.point import Point
 from roofsim.spec.scenario.running import Reliability
@@ -132,7 +132,7 @@ class Resolver:
         precision = self.precision(scenario.workload, engine, hardware.gpu, model.stored)
         words = scenario.workload.model_copy(update={"engine": self.engine_label})
         case = self.workload(
-            Case(
+            ScenarioCase(
                 point=degrees,
                 parallel=scenario.parallel,
                 workload=words,
@@ -350,7 +350,7 @@ class Resolver:
         """Note the defaults that decide what is run."""
         self.assumed += unstated(scenario, self.document)
 
-    def workload(self, case: Case) -> Case:
+    def workload(self, case: ScenarioCase) -> ScenarioCase:
         """Write out batch and lengths, and check what must divide what."""
         point, words, notes, warnings = complete_workload(case, self.checks)
         self.assumed += notes
@@ -364,7 +364,7 @@ class Resolver:
             self.assumed.append(f"gpus: {completed.gpus}, what the layout needs")
         return completed
 
-    def sharding(self, case: Case) -> Case:
+    def sharding(self, case: ScenarioCase) -> ScenarioCase:
         """Write out what is sharded: left out, it is what the engine is for."""
         given, engine = case.parallel, case.engine
         if given.sharding is not None:
@@ -374,7 +374,7 @@ class Resolver:
             self.assumed.append(f"sharding: full, as {engine.name} does")
         return replace(case, parallel=given.model_copy(update={"sharding": "full" if shards else "none"}))
 
-    def serving(self, case: Case) -> None:
+    def serving(self, case: ScenarioCase) -> None:
         """Say what is taken of pipelines of inference where nobody states it; refuse what the engine has not."""
         self.checks.hold(SERVED, case)
         if case.workload.phase == "train" or self.checks.quiet:

@@ -1,6 +1,7 @@
 """Names in the code say what they hold: no result is called `found`, and a class has its name for itself."""
 
 import ast
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -23,3 +24,13 @@ def empty_names(tree: ast.Module) -> list[str]:
 @pytest.mark.parametrize("path", EVERYWHERE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_names_say_what_they_hold(path):
     assert empty_names(ast.parse(path.read_text(encoding="utf-8"))) == []
+
+
+def test_a_class_has_its_name_for_itself():
+    """Two classes of one name are told apart by their modules alone, which a reader of a call does not see."""
+    homes = defaultdict(list)
+    for path in PACKAGES:
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(str(path.relative_to(ROOT)))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}

@@ -9,7 +9,7 @@ from roofsim.spec.constants.links import Links, shipped_links
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
 from roofsim_evidence.collectives.files import text_of
-from roofsim_evidence.collectives.fit import Block, _fitted, get, put
+from roofsim_evidence.collectives.fit import ConstantGroup, _fitted, get, put
 from roofsim_evidence.collectives.measured import measured, predict
 from roofsim_evidence.collectives.page import held_out_scores, report
 from roofsim_evidence.collectives.start import RANGES, SOURCES, start
@@ -56,7 +56,7 @@ def test_a_fit_finds_constants_again():
     paths = (("links", "nvlink3", "efficiency"), ("links", "nvlink3", "step"))
     from dataclasses import replace
 
-    constants = _fitted(replace(table, seconds=seconds), start(), Block(paths, rows))
+    constants = _fitted(replace(table, seconds=seconds), start(), ConstantGroup(paths, rows))
     assert get(constants, paths[0]) == pytest.approx(0.7, rel=0.02)
     assert get(constants, paths[1]) == pytest.approx(2e-6, rel=0.05)
 

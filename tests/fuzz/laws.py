@@ -94,7 +94,7 @@ def _of_memory(memory: dict[str, Any]) -> list[str]:
 
 def _of_shares(data: dict[str, Any]) -> list[str]:
     broken = [f"{name} is {data[name]}" for name in ("mfu", "hfu") if not 0.0 <= data[name] <= 1.0 + CLOSE]
-    alone = data["scenario"]["hardware"]["gpus"] == 1 and not data["memory"].get("away")
+    alone = data["scenario"]["hardware"]["gpus"] == 1 and not data["memory"].get("off_device")
     soft = SOFT if alone else SOFT_BESIDE
     for name, value in (data["elasticity"] or {}).items():
         if not -1.0 - soft <= value <= soft:

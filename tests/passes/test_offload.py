@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import roofsim
-from roofsim.analyze.host import away_of, on_node
+from roofsim.analyze.host import off_device_of, on_node
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.api import resolve
 from roofsim.cost.scales import Scales
@@ -105,9 +105,9 @@ def test_state_on_the_host_takes_no_device_memory(model):
     before, after = (profile(graph_of(evaluation), granule=1.0) for evaluation in (kept, sent))
     for phase in ("forward", "backward"):
         assert before.phase_peaks[phase] - after.phase_peaks[phase] == pytest.approx(state)
-    away = away_of(sent)["host"]
+    off_device = off_device_of(sent)["host"]
     # The host has a copy of the parameters, which are updated there.
-    assert away["optimizer_state"] == pytest.approx(state + parameter_bytes(kept))
+    assert off_device["optimizer_state"] == pytest.approx(state + parameter_bytes(kept))
 
 
 def test_gradients_are_gone_at_the_end_of_backward():
@@ -179,7 +179,7 @@ def test_gpus_share_the_host():
     assert eight.step.resources["host_memory"] == pytest.approx(8 * one.step.resources["host_memory"], rel=1e-6)
     sharded = evaluated("gpt2-124m", STATE, gpus=8, parallel={"sharding": "optimizer"}, micro_batch_size=4)
     assert sharded.step.resources["host_memory"] == pytest.approx(one.step.resources["host_memory"], rel=1e-6)
-    assert on_node(eight, away_of(eight)) == pytest.approx(8 * on_node(one, away_of(one)))
+    assert on_node(eight, off_device_of(eight)) == pytest.approx(8 * on_node(one, off_device_of(one)))
 
 
 @pytest.mark.parametrize("sharding", ["none", "optimizer", "gradients", "full"])
@@ -190,7 +190,7 @@ def test_each_rank_sends_what_it_updates(sharding):
     assert moved(evaluation, "gradients", "to_host") == pytest.approx(whole, rel=0.01)
     assert moved(evaluation, "updated", "from_host") == pytest.approx(whole, rel=0.01)
     # fp32 moments and master parameters, and 16-bit gradients
-    assert sum(away_of(evaluation)["host"].values()) == pytest.approx(124.4e6 * 14 * share, rel=0.01)
+    assert sum(off_device_of(evaluation)["host"].values()) == pytest.approx(124.4e6 * 14 * share, rel=0.01)
 
 
 @pytest.mark.parametrize("phase", ["forward", "prefill", "decode", "generate"])
@@ -207,7 +207,7 @@ def test_weights_stream_from_the_host_in_inference(phase):
     assert result.step_time == pytest.approx(fetched, rel=0.15)
     assert result.bound == "host_link"
     assert result.memory.components["parameters"] < 0.05e9
-    assert result.memory.away["host"]["parameters"] == pytest.approx(2 * 124.4e6, rel=0.01)
+    assert result.memory.off_device["host"]["parameters"] == pytest.approx(2 * 124.4e6, rel=0.01)
 
 
 def test_a_pipeline_offloads_stage_by_stage():

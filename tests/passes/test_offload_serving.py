@@ -68,10 +68,10 @@ LAYER = 2.0 * 218_112_000  # bytes of a layer of llama3-8b in 16 bits
 @pytest.mark.parametrize(("asked", "layers"), [({"layers": 8}, 8), ({"layers": 32}, 32), ({"layers": 1}, 1)])
 def test_some_layers_lie_on_the_host(phase, asked, layers):
     kept, sent = result({}, phase), result({"parameters": "host"} | asked, phase)
-    away = sent.memory.away["host"]["parameters"]
-    assert away == pytest.approx(layers * LAYER, rel=1e-3)
+    off_device = sent.memory.off_device["host"]["parameters"]
+    assert off_device == pytest.approx(layers * LAYER, rel=1e-3)
     lost = kept.memory.components["parameters"] - sent.memory.components["parameters"]
-    assert lost == pytest.approx(away, rel=1e-3)
+    assert lost == pytest.approx(off_device, rel=1e-3)
     buffers = sent.memory.components["communication_buffers"] / LAYER
     assert buffers == pytest.approx(min(layers, 2), rel=0.01)
 
@@ -89,7 +89,7 @@ def test_a_share_is_as_many_layers():
 @pytest.mark.parametrize("offload", [{"parameters": "host", "layers": 0}, {"parameters": {"host": 0.0}}], ids=str)
 def test_nothing_is_nothing(offload):
     assert result(offload).step_time == result({}).step_time
-    assert not result(offload).memory.away
+    assert not result(offload).memory.off_device
 
 
 def test_the_time_is_that_of_the_copies():
@@ -122,7 +122,7 @@ def test_llama_cpp_computes_host_layers_at_the_pace_of_host_memory():
     seconds = 16 * LAYER / (MEMORY * REACHED)
     assert offloaded.step_time == pytest.approx(seconds + without.step_time * 0.53, rel=0.03)
     assert offloaded.bound == "host_memory"
-    cache = offloaded.memory.away["host"]["key_value_cache"]
+    cache = offloaded.memory.off_device["host"]["key_value_cache"]
     assert cache == pytest.approx(offloaded.memory.components["key_value_cache"], rel=0.01)
     assert offloaded.memory.components["communication_buffers"] == 0.0
 
@@ -195,7 +195,7 @@ def test_a_decode_reads_the_cache_over_the_link(engine):
 def test_the_cache_of_the_longest_context_lies_on_the_host():
     given = {"context_length": 1000, "output_length": 100, "batch_size": 4}
     offloaded = result({"key_value_cache": "host"}, **given)
-    assert offloaded.memory.away["host"]["key_value_cache"] == pytest.approx(4 * 1100 * TOKEN, rel=0.01)
+    assert offloaded.memory.off_device["host"]["key_value_cache"] == pytest.approx(4 * 1100 * TOKEN, rel=0.01)
     two_layers = 2 * 4 * 1100 * TOKEN / 32
     assert offloaded.memory.components["communication_buffers"] == pytest.approx(two_layers, rel=0.02)
 
@@ -209,7 +209,7 @@ def test_a_prompt_only_sends():
 def test_generate_moves_both():
     both = {"parameters": {"host": 0.5}, "key_value_cache": "host"}
     offloaded = result(both, "generate", batch_size=16)
-    assert set(offloaded.memory.away["host"]) == {"parameters", "key_value_cache"}
+    assert set(offloaded.memory.off_device["host"]) == {"parameters", "key_value_cache"}
     assert offloaded.step_time > result({"parameters": {"host": 0.5}}, "generate", batch_size=16).step_time
 
 
@@ -235,7 +235,7 @@ def test_sums_and_elasticities(engine, offload, phase):
 def test_other_models(model):
     sizes = {"context_length": 64} if model != "t5-base" else {"prompt_length": 64}
     offloaded = result({"parameters": {"host": 0.5}}, model=model, **sizes)
-    assert offloaded.memory.away["host"]["parameters"] > 0.2 * offloaded.memory.components["parameters"]
+    assert offloaded.memory.off_device["host"]["parameters"] > 0.2 * offloaded.memory.components["parameters"]
 
 
 def test_stages_of_a_pipeline_each_keep_a_share():
@@ -290,12 +290,12 @@ def test_a_server_keeps_its_share():
         return roofsim.serve(request).room
 
     kept, half, all_ = (room(o) for o in ({}, {"parameters": "host", "layers": 16}, {"parameters": "host"}))
-    assert half.away["host"]["parameters"] == pytest.approx(16 * LAYER, rel=1e-3)
+    assert half.off_device["host"]["parameters"] == pytest.approx(16 * LAYER, rel=1e-3)
     assert half.parameters == pytest.approx(kept.parameters - 16 * LAYER, rel=1e-3)
     assert all_.parameters < 0.01 * kept.parameters
     assert kept.pool < half.pool < all_.pool
-    assert "away" not in kept.to_dict()
-    assert half.to_dict()["away"] == half.away
+    assert "off_device" not in kept.to_dict()
+    assert half.to_dict()["off_device"] == half.off_device
 
 
 REFUSED = [

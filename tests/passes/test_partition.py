@@ -21,7 +21,7 @@ from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FusePointwise
 from roofsim.passes.manager import run_passes
 from roofsim.passes.partition import Partition
-from roofsim.passes.partition.cut import Network
+from roofsim.passes.partition.cut import FlowNetwork
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim_evidence.exactness.oracle import model
@@ -146,7 +146,7 @@ EDGES = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 7), st.integers(1, 
 
 @given(edges=EDGES)
 def test_the_cut_is_a_minimum_one(edges):
-    network, graph = Network(8), nx.DiGraph()
+    network, graph = FlowNetwork(8), nx.DiGraph()
     graph.add_nodes_from(range(8))
     for tail, head, capacity in edges:
         if tail != head:

@@ -13,9 +13,9 @@ import roofsim
 from roofsim.api import resolve_document
 from roofsim.errors import SpecError, UnknownNameError
 from roofsim.search.fitting.answer import fit_document
-from roofsim.search.fitting.bench import Bench
+from roofsim.search.fitting.bench import Workbench
 from roofsim.search.fitting.changes import flags_of
-from roofsim.search.fitting.layouts import Space
+from roofsim.search.fitting.layouts import LayoutSpace
 from roofsim.search.fitting.search import largest
 from roofsim.search.fitting.state import state_of
 from roofsim.spec.model.sized import SHAPES, sized
@@ -39,7 +39,7 @@ def test_activations_of_any_batch_are_those_of_each_sample_and_a_constant(
     workload = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": micro}
     if whole:  # a global batch that is stated goes along
         workload["global_batch_size"] = 3 * micro
-    bench = Bench(load_scenario({"model": case["model"], "workload": workload}, {}), resolve_document)
+    bench = Workbench(load_scenario({"model": case["model"], "workload": workload}, {}), resolve_document)
     state = state_of(bench)
     asked = case["workload"] | {"precision": precision, "recompute": recompute, "micro_batch_size": batch}
     run = roofsim.run({"model": case["model"], "workload": asked})
@@ -322,8 +322,8 @@ def test_more_gpus_that_do_not_help_end_the_search():
 
 
 def test_numbers_of_gpus_are_powers_of_two_then_nodes():
-    bench = Bench(load_scenario("gpt2-124m", {"gpu": "h100"}), resolve_document)
-    assert [Space(bench, None).number(index) for index in range(7)] == [1, 2, 4, 8, 16, 24, 32]
+    bench = Workbench(load_scenario("gpt2-124m", {"gpu": "h100"}), resolve_document)
+    assert [LayoutSpace(bench, None).number(index) for index in range(7)] == [1, 2, 4, 8, 16, 24, 32]
 
 
 # -- a size for a model -------------------------------------------------------------------------------------------

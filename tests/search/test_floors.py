@@ -8,8 +8,8 @@ import pytest
 
 import roofsim
 from roofsim.api import resolve_document
-from roofsim.search.fitting.bench import Bench
-from roofsim.search.fitting.layouts import SHARDINGS, Space, floor_of
+from roofsim.search.fitting.bench import Workbench
+from roofsim.search.fitting.layouts import SHARDINGS, LayoutSpace, floor_of
 from roofsim.search.fitting.state import state_of
 from roofsim.spec.scenario.document import load_scenario
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
@@ -31,8 +31,8 @@ SCENARIOS = {
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_no_layout_takes_less_than_its_floors(name):
     scenario, flags = SCENARIOS[name]
-    bench = Bench(load_scenario(scenario, {"gpu": "h100"} | flags), resolve_document)
-    space, roles, followed = Space(bench, None), state_of(bench).roles, 0
+    bench = Workbench(load_scenario(scenario, {"gpu": "h100"} | flags), resolve_document)
+    space, roles, followed = LayoutSpace(bench, None), state_of(bench).roles, 0
     for gpus in (4, 8):
         for degrees in space.degrees(gpus):
             for sharding in SHARDINGS if degrees[2] > 1 else ("none",):
@@ -73,7 +73,7 @@ def test_a_step_that_cannot_be_priced_is_refused_when_it_is_asked_for(monkeypatc
     def refuse(*_):
         raise NoDataError("no such rate")
 
-    bench = Bench(load_scenario({"model": TINY_LLAMA}, {"gpu": "h100"}), resolve_document)
+    bench = Workbench(load_scenario({"model": TINY_LLAMA}, {"gpu": "h100"}), resolve_document)
     monkeypatch.setattr(pricing, "priced_of", refuse)
     assert bench.held({}).fits
     assert not bench.held({}).runs

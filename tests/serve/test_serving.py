@@ -11,9 +11,9 @@ import pytest
 
 import roofsim
 from roofsim.report.tabular import to_json
-from roofsim.serve import closed, disaggregated, opened
+from roofsim.serve import closed_loop, disaggregated, open_loop
 from roofsim.serve.answer import at_concurrency
-from roofsim.serve.closed import _binomial
+from roofsim.serve.closed_loop import _binomial
 from roofsim.serve.simulation import _Replica, simulate
 from roofsim.serve.surface import Passes, mesh
 from roofsim.spec.scenario.serving import Speculation
@@ -51,7 +51,7 @@ def agree(estimate, simulated, first=0.10):
 def test_closed_loop_as_simulated(answers, name, concurrency):
     one = answers[name]
     load = replace(one.load, alike=False)
-    estimate = closed.closed(one.timing, load, concurrency)
+    estimate = closed_loop.steady_state(one.timing, load, concurrency)
     requests = 500 + 8 * concurrency
     agree(estimate, simulate(one.timing, load, 300.0, concurrency=concurrency, variation=0.3, requests=requests))
 
@@ -60,7 +60,7 @@ def test_closed_loop_as_simulated(answers, name, concurrency):
 def test_lockstep_of_equal_requests_as_simulated(answers, concurrency):
     one = answers["sglang"]
     load = replace(one.load, alike=True)
-    estimate = closed.closed(one.timing, load, concurrency)
+    estimate = closed_loop.steady_state(one.timing, load, concurrency)
     agree(estimate, simulate(one.timing, load, 300.0, concurrency=concurrency, requests=8 * concurrency))
 
 
@@ -68,8 +68,8 @@ def test_lockstep_of_equal_requests_as_simulated(answers, concurrency):
 @pytest.mark.parametrize("name", ["vllm", "sglang"])
 def test_open_loop_as_simulated(answers, name, share):
     one = answers[name]
-    rate = share * opened.highest_rate(one.timing, one.load)
-    estimate = opened.opened(one.timing, one.load, rate, poisson=True)
+    rate = share * open_loop.highest_rate(one.timing, one.load)
+    estimate = open_loop.steady_state(one.timing, one.load, rate, poisson=True)
     simulated = simulate(one.timing, one.load, 300.0, rate=rate, variation=0.5, requests=1500 if share < 0.5 else 6000)
     assert simulated.steady
     agree(estimate, simulated)
@@ -77,40 +77,40 @@ def test_open_loop_as_simulated(answers, name, share):
 
 def test_constant_arrivals_as_simulated_and_better_than_poisson(answers):
     one = answers["vllm"]
-    rate = 0.7 * opened.highest_rate(one.timing, one.load)
-    even = opened.opened(one.timing, one.load, rate, poisson=False)
+    rate = 0.7 * open_loop.highest_rate(one.timing, one.load)
+    even = open_loop.steady_state(one.timing, one.load, rate, poisson=False)
     agree(even, simulate(one.timing, one.load, 300.0, rate=rate, poisson=False, requests=3000))
     # Where requests seldom meet both wait for a step that runs, and the estimates differ by rounding.
-    poisson = opened.opened(one.timing, one.load, rate, poisson=True)
+    poisson = open_loop.steady_state(one.timing, one.load, rate, poisson=True)
     assert even.time_to_first_token < 1.001 * poisson.time_to_first_token
 
 
 def test_limit_on_running_requests_as_simulated(answers):
     one = answers["vllm"]
     load = replace(one.load, limit=16.0, alike=False)
-    estimate = closed.closed(one.timing, load, 48.0)
+    estimate = closed_loop.steady_state(one.timing, load, 48.0)
     agree(estimate, simulate(one.timing, load, 300.0, concurrency=48, variation=0.3))
     assert estimate.running <= 16.0
-    assert estimate.time_to_first_token > 2.0 * closed.closed(one.timing, load, 16.0).time_to_first_token
+    assert estimate.time_to_first_token > 2.0 * closed_loop.steady_state(one.timing, load, 16.0).time_to_first_token
 
 
 @pytest.mark.parametrize(("prompt", "share"), [(300, 0.5), (300, 0.8), (4000, 0.6)])
 def test_workers_apart_as_simulated(prompt, share):
     one = served(prompt_length=prompt, serving={"disaggregated": {"prefill_workers": 2, "decode_workers": 2}})
     rate = share * one.highest_rate
-    estimate = disaggregated.opened(one.timing, one.load, one.workers, rate)
+    estimate = disaggregated.open_loop_state(one.timing, one.load, one.workers, rate)
     # Of two workers that both take several short prompts at once, fewer wait than of the formula's.
     first = 0.2 if share > 0.7 else 0.1
     simulated = simulate(one.timing, one.load, float(prompt), workers=one.workers, rate=rate, variation=0.5)
     agree(estimate, simulated, first)
-    estimate = disaggregated.closed(one.timing, one.load, one.workers, 32.0)
+    estimate = disaggregated.closed_loop_state(one.timing, one.load, one.workers, 32.0)
     agree(estimate, simulate(one.timing, one.load, float(prompt), workers=one.workers, concurrency=32, variation=0.5))
 
 
 def test_beyond_saturation_the_simulated_queue_grows(answers):
     one = answers["vllm"]
-    rate = 1.3 * opened.highest_rate(one.timing, one.load)
-    assert opened.opened(one.timing, one.load, rate, poisson=True) is None
+    rate = 1.3 * open_loop.highest_rate(one.timing, one.load)
+    assert open_loop.steady_state(one.timing, one.load, rate, poisson=True) is None
     assert not simulate(one.timing, one.load, 300.0, rate=rate, requests=6000).steady
 
 
@@ -118,9 +118,9 @@ def test_beyond_saturation_the_simulated_queue_grows(answers):
 def test_littles_law_in_the_simulation(answers, load):
     one = answers["vllm"]
     simulated = simulate(one.timing, one.load, 300.0, variation=0.4, requests=2000, **load)
-    assert simulated.under_way == pytest.approx(simulated.request_rate * simulated.end_to_end, rel=0.02)
+    assert simulated.in_flight == pytest.approx(simulated.request_rate * simulated.end_to_end, rel=0.02)
     if "concurrency" in load:
-        assert simulated.under_way == pytest.approx(24.0, rel=0.03)
+        assert simulated.in_flight == pytest.approx(24.0, rel=0.03)
 
 
 @dataclass
@@ -166,12 +166,15 @@ def test_every_token_is_run_once_in_the_simulation(answers, name):
 
 def test_more_load_is_slower_for_each_and_more_for_all(engine, answers):
     one = answers[engine]
-    states = [closed.closed(one.timing, one.load, float(count)) for count in (1, 2, 5, 11, 32, 90, 250)]
+    states = [closed_loop.steady_state(one.timing, one.load, float(count)) for count in (1, 2, 5, 11, 32, 90, 250)]
     for name in ("time_per_output_token", "time_to_first_token", "end_to_end", "request_rate", "running"):
         values = [getattr(state, name) for state in states]
         assert all(a <= b * 1.001 for a, b in pairwise(values)), (name, values)
-    most = opened.highest_rate(one.timing, one.load)
-    loads = [opened.opened(one.timing, one.load, most * share, poisson=True) for share in (0.01, 0.2, 0.5, 0.8, 0.99)]
+    most = open_loop.highest_rate(one.timing, one.load)
+    loads = [
+        open_loop.steady_state(one.timing, one.load, most * share, poisson=True)
+        for share in (0.01, 0.2, 0.5, 0.8, 0.99)
+    ]
     for name in ("time_per_output_token", "time_to_first_token", "end_to_end", "running"):
         values = [getattr(state, name) for state in loads]
         assert all(a <= b * 1.001 for a, b in pairwise(values)), (name, values)
@@ -179,23 +182,25 @@ def test_more_load_is_slower_for_each_and_more_for_all(engine, answers):
 
 def test_an_idle_server_is_a_single_request(answers):
     one = answers["vllm"]
-    alone = closed.closed(one.timing, one.load, 1.0)
+    alone = closed_loop.steady_state(one.timing, one.load, 1.0)
     assert alone.time_per_output_token == pytest.approx(one.timing.decode_step(1.0, one.load.context), rel=1e-3)
-    seldom = opened.opened(one.timing, one.load, opened.highest_rate(one.timing, one.load) / 2.0**12, poisson=True)
+    seldom = open_loop.steady_state(
+        one.timing, one.load, open_loop.highest_rate(one.timing, one.load) / 2.0**12, poisson=True
+    )
     assert seldom.end_to_end == pytest.approx(alone.end_to_end, rel=0.02)
     assert seldom.first_token_low == pytest.approx(alone.time_to_first_token, rel=0.02)
 
 
 def test_full_server_reaches_the_highest_rate(engine, answers):
     one = answers[engine]
-    full = closed.closed(one.timing, replace(one.load, alike=False), one.load.limit * 2.0)
-    assert full.request_rate == pytest.approx(opened.highest_rate(one.timing, one.load), rel=0.08)
+    full = closed_loop.steady_state(one.timing, replace(one.load, alike=False), one.load.limit * 2.0)
+    assert full.request_rate == pytest.approx(open_loop.highest_rate(one.timing, one.load), rel=0.08)
 
 
 def test_rates_follow_from_littles_law(engine, answers):
     one = answers[engine]
     for count in (1.0, 16.0, 128.0):
-        state = closed.closed(one.timing, one.load, count)
+        state = closed_loop.steady_state(one.timing, one.load, count)
         assert state.request_rate * state.end_to_end == pytest.approx(count, rel=0.02)
 
 
@@ -410,12 +415,15 @@ def small_steps(request):
 
 def test_more_requests_are_never_fewer_answers(small_steps):
     one = small_steps
-    states = [closed.closed(one.timing, one.load, float(count)) for count in np.geomspace(1, 3.0 * one.load.limit, 40)]
+    states = [
+        closed_loop.steady_state(one.timing, one.load, float(count))
+        for count in np.geomspace(1, 3.0 * one.load.limit, 40)
+    ]
     rates = [state.request_rate for state in states]
     assert all(b >= a * (1.0 - 1e-3) for a, b in pairwise(rates)), rates
     assert max(rates) <= one.highest_rate * (1.0 + 1e-3)
     assert one.highest_rate == pytest.approx(rates[-1], rel=1e-3)
-    assert one.highest_rate == pytest.approx(opened.highest_rate(one.timing, one.load), rel=1e-3)
+    assert one.highest_rate == pytest.approx(open_loop.highest_rate(one.timing, one.load), rel=1e-3)
     for state, count in zip(states, np.geomspace(1, 3.0 * one.load.limit, 40), strict=True):
         assert state.request_rate * state.end_to_end == pytest.approx(count, rel=0.02)
 
@@ -425,7 +433,7 @@ def test_full_steps_as_simulated(small_steps, share):
     one = small_steps
     full = one.load.budget / (1.0 + one.load.tokens / one.load.checks)  # requests that decode where all steps are full
     count = max(round(share * min(full, one.load.limit, 200.0)), 1)
-    estimate = closed.closed(one.timing, one.load, float(count))
+    estimate = closed_loop.steady_state(one.timing, one.load, float(count))
     simulated = simulate(
         one.timing, one.load, one.plan.prompt, concurrency=count, variation=0.3, requests=200 + 6 * count
     )
@@ -441,7 +449,7 @@ def test_nothing_is_more_than_saturation(engine, keys, budget):
     one = served(engine=engine, **keys, serving={"max_num_batched_tokens": budget})
     most = max(one.steady.request_rate, *(state.request_rate for _, state in one.curve))
     assert most <= one.highest_rate * (1.0 + 1e-3)
-    assert closed.closed(one.timing, one.load, 16.0 * one.load.limit).request_rate == pytest.approx(
+    assert closed_loop.steady_state(one.timing, one.load, 16.0 * one.load.limit).request_rate == pytest.approx(
         one.highest_rate, rel=5e-3
     )
 

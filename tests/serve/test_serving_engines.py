@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.report.tabular import to_json
-from roofsim.serve import closed, opened, whole_run
+from roofsim.serve import closed_loop, open_loop, whole_run
 from roofsim.serve.simulation import simulate
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine
@@ -62,7 +62,7 @@ def test_a_step_runs_as_many_passes_as_it_takes():
 def test_slots_as_simulated():
     one = llama({"parallel": 16})
     load = replace(one.load, alike=False)
-    estimate = closed.closed(one.timing, load, 16.0)
+    estimate = closed_loop.steady_state(one.timing, load, 16.0)
     simulated = simulate(one.timing, load, 300.0, concurrency=16, variation=0.1, requests=800)
     assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.05)
     assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.15)
@@ -147,10 +147,10 @@ def test_the_link_limits_the_rate():
 
 def test_a_server_may_attend_on_the_host():
     places = ({}, {"parallel__offload": {"key_value_cache": "host"}})
-    kept, away = (llama(concurrency=4, prompt_length=2000, **keys) for keys in places)
-    assert away.steady.time_per_output_token > 2.0 * kept.steady.time_per_output_token
-    assert away.room.away["host"]["key_value_cache"] > 0.0
-    assert any("processors are slower" in note for note in away.notes)
+    kept, off_device = (llama(concurrency=4, prompt_length=2000, **keys) for keys in places)
+    assert off_device.steady.time_per_output_token > 2.0 * kept.steady.time_per_output_token
+    assert off_device.room.off_device["host"]["key_value_cache"] > 0.0
+    assert any("processors are slower" in note for note in off_device.notes)
 
 
 # -- benchmark runs -----------------------------------------------------------------------------------------------------
@@ -204,9 +204,9 @@ def vllm():
 
 @pytest.mark.parametrize("share", [0.3, 0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 0.97])
 def test_open_loop_up_to_the_highest_rate(vllm, share):
-    rate = share * opened.highest_rate(vllm.timing, vllm.load)
+    rate = share * open_loop.highest_rate(vllm.timing, vllm.load)
     load = replace(vllm.load, variation=0.5)
-    estimate = opened.opened(vllm.timing, load, rate, poisson=True)
+    estimate = open_loop.steady_state(vllm.timing, load, rate, poisson=True)
     simulated = simulate(vllm.timing, load, 300.0, rate=rate, variation=0.5, requests=2000 if share < 0.6 else 40_000)
     assert estimate.time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
     assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.10)
@@ -220,8 +220,8 @@ def test_open_loop_up_to_the_highest_rate(vllm, share):
 )
 def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
     one = served(engine=engine, prompt_length=prompt, output_length=output)
-    load, rate = replace(one.load, variation=0.5), share * opened.highest_rate(one.timing, one.load)
-    estimate = opened.opened(one.timing, load, rate, poisson=True)
+    load, rate = replace(one.load, variation=0.5), share * open_loop.highest_rate(one.timing, one.load)
+    estimate = open_loop.steady_state(one.timing, load, rate, poisson=True)
     # Near saturation queues forget their beginning slowly: means over 60,000 requests scatter by 5 %, over 400,000 by 1 %.
     requests = 400_000 if share > 0.9 and prompt < 8000 else 60_000 if share > 0.9 else 8000
     simulated = simulate(one.timing, load, float(prompt), rate=rate, variation=0.5, requests=requests)
@@ -235,7 +235,7 @@ def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
 )
 def test_first_tokens_where_steps_are_just_full(prompt, output, budget, count):
     one = served(prompt_length=prompt, output_length=output, serving={"max_num_batched_tokens": budget})
-    estimate = closed.closed(one.timing, one.load, float(count))
+    estimate = closed_loop.steady_state(one.timing, one.load, float(count))
     simulated = simulate(one.timing, one.load, float(prompt), concurrency=count, variation=0.3, requests=1500)
     assert estimate.time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.3)
 

@@ -8,11 +8,11 @@ import pytest
 from roofsim import run
 from roofsim.api import resolve
 from roofsim.errors import SpecError
-from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, Place
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, WeightPosition
 from roofsim.spec.precision.formats import FORMATS, GGUF, mean_bits, weight_format
 from roofsim.spec.precision.gguf import mixture, more_bits
 from roofsim.spec.precision.roles import NAMES, TRAINING
-from roofsim.spec.settle.precision_roles import Stack, resolve_precision
+from roofsim.spec.settle.precision_roles import Platform, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
 
@@ -58,7 +58,7 @@ def weights(model, precision, **extra):
 @pytest.mark.parametrize("name", BITS)
 def test_bits_of_a_linear_layer(name):
     stored_format = weight_format(name)
-    assert mean_bits(stored_format, Place(part=LINEAR, columns=4096.0)) == pytest.approx(BITS[name], rel=1e-12)
+    assert mean_bits(stored_format, WeightPosition(part=LINEAR, columns=4096.0)) == pytest.approx(BITS[name], rel=1e-12)
 
 
 def test_every_name_has_bits_and_a_source():
@@ -90,12 +90,12 @@ def test_what_stays_in_sixteen_bits():
 
 
 def test_rows_that_blocks_do_not_divide_get_another_encoding():
-    odd = Place(part=LINEAR, columns=160.0)
+    odd = WeightPosition(part=LINEAR, columns=160.0)
     assert [mixture(name, GGUF[name], odd) for name in ("q4_k_s", "q5_k_s", "q6_k", "q2_k")] == [
         {"q5_0": 1.0}, {"q5_1": 1.0}, {"q8_0": 1.0}, {"q4_0": 1.0},
     ]  # fmt: skip
-    assert mixture("q4_k_m", "q4_k", Place(part=HEAD, columns=160.0)) == {"q8_0": 1.0}
-    assert mixture("q4_k_m", "q4_k", Place(part=EMBEDDING, columns=4096.0)) == {"q4_k": 1.0}
+    assert mixture("q4_k_m", "q4_k", WeightPosition(part=HEAD, columns=160.0)) == {"q8_0": 1.0}
+    assert mixture("q4_k_m", "q4_k", WeightPosition(part=EMBEDDING, columns=4096.0)) == {"q4_k": 1.0}
 
 
 def test_layers_with_more_bits():
@@ -105,9 +105,9 @@ def test_layers_with_more_bits():
 
 def test_numbers_of_layers_may_be_arrays():
     layers = np.array([32.0, 80.0])
-    bits = mean_bits(FORMATS["q4_k_m"], Place(part=LINEAR, role="down", layers=layers, columns=4096.0))
+    bits = mean_bits(FORMATS["q4_k_m"], WeightPosition(part=LINEAR, role="down", layers=layers, columns=4096.0))
     one = [
-        mean_bits(FORMATS["q4_k_m"], Place(part=LINEAR, role="down", layers=number, columns=4096.0))
+        mean_bits(FORMATS["q4_k_m"], WeightPosition(part=LINEAR, role="down", layers=number, columns=4096.0))
         for number in layers
     ]
     np.testing.assert_allclose(bits, one)
@@ -115,7 +115,7 @@ def test_numbers_of_layers_may_be_arrays():
 
 @pytest.mark.parametrize("name", [*NAMES, "exl2-4.0bpw", "Q4_K_M"])
 def test_every_name_resolves_in_inference(name):
-    precision = resolve_precision(name, recipe="pure", gradient_type="parameters", stack=Stack(phase="decode"))
+    precision = resolve_precision(name, recipe="pure", gradient_type="parameters", stack=Platform(phase="decode"))
     assert precision.name == name or precision.name == name.lower()
     assert (precision.weights is None) == (precision.name not in FORMATS and not precision.name.startswith("exl2"))
 

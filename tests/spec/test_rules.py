@@ -15,7 +15,7 @@ from roofsim.spec.rules.degrees import complete_degrees
 from roofsim.spec.rules.experts import EXPERTS
 from roofsim.spec.rules.layouts import LAYOUTS
 from roofsim.spec.rules.pipelines import PIPELINES
-from roofsim.spec.rules.rule import Case, Checks
+from roofsim.spec.rules.rule import Checks, ScenarioCase
 from roofsim.spec.rules.sizes import SIZES
 from roofsim.spec.scenario.point import Point, at_place
 from tests.scenarios import TINY_EXPERTS, TINY_LLAMA
@@ -37,7 +37,7 @@ VALUES = {
 
 def case_of(model, **workload):
     resolved = roofsim.resolve({"model": model, "workload": workload})
-    return Case(
+    return ScenarioCase(
         point=Point.of(resolved.parallel, resolved.workload, None),
         parallel=resolved.parallel,
         workload=resolved.workload,

@@ -61,7 +61,7 @@ ENGINES: Final = ("vllm", "sglang", "tensorrt-llm")
 
 
 @dataclass(frozen=True)
-class Block:
+class ConstantGroup:
     """Constants that are fitted together, and the rows that they are fitted to."""
 
     paths: tuple[Path, ...]
@@ -109,11 +109,11 @@ def fit(table: Collectives, use: Mask, known: Links | None = None) -> Links:
     return _with_families(links, table, use)
 
 
-def _blocks(table: Collectives, use: Mask) -> list[Block]:
+def _blocks(table: Collectives, use: Mask) -> list[ConstantGroup]:
     return [_switched(table, use), *_others(table, use)]
 
 
-def _fitted(table: Collectives, links: Links, block: Block) -> Links:
+def _fitted(table: Collectives, links: Links, block: ConstantGroup) -> Links:
     """Return constants with one block fitted by least squares on the logarithm of time, beliefs included."""
     rows = table.only(block.rows)
     if len(rows) == 0 or not block.paths:
@@ -138,7 +138,7 @@ def _is_share(path: Path) -> bool:
     return path[-1] in SHARES or (path[0], path[-1]) == ("networks", "ramp")
 
 
-def _switched(table: Collectives, use: Mask) -> Block:
+def _switched(table: Collectives, use: Mask) -> ConstantGroup:
     """Return the block of NVLink behind switches, together with what all links share."""
     use = (
         use
@@ -155,19 +155,21 @@ def _switched(table: Collectives, use: Mask) -> Block:
             rows |= mine
             paths += [("links", kind, name) for name in (*LINK, *EXCHANGE)]
             paths += [("switches", kind, name) for name in SWITCH] if kind != "nvlink3" else []
-    return Block(tuple(paths), rows)
+    return ConstantGroup(tuple(paths), rows)
 
 
-def _others(table: Collectives, use: Mask) -> list[Block]:
+def _others(table: Collectives, use: Mask) -> list[ConstantGroup]:
     """Return the blocks of engines' own kernels, bridges, PCIe and networks."""
     inside = table.per_node == table.ranks
     blocks = []
     for (kind, system), engine in product(SWITCHED.items(), ENGINES):
         rows = use & table.of(system=system, library=engine)
-        blocks.append(Block(tuple(("custom", engine, kind, name) for name in CUSTOM), rows))
+        blocks.append(ConstantGroup(tuple(("custom", engine, kind, name) for name in CUSTOM), rows))
     for kind, system in BRIDGES.items():
         rows = use & table.of(system=system) & inside & (table.ranks == 2)
-        blocks.append(Block(tuple(("links", kind, name) for name in ("efficiency", "launch", "fill", "ramp")), rows))
+        blocks.append(
+            ConstantGroup(tuple(("links", kind, name) for name in ("efficiency", "launch", "fill", "ramp")), rows)
+        )
     bus = np.zeros_like(use)
     paths: list[Path] = [("shared", "sockets"), ("shared", "staged")]
     for kind, systems in BUSES.items():
@@ -177,11 +179,11 @@ def _others(table: Collectives, use: Mask) -> list[Block]:
             )
             bus |= mine & ~_bridged(table, system)
         paths += [("links", kind, name) for name in LINK]
-    blocks.append(Block(tuple(paths), bus))
+    blocks.append(ConstantGroup(tuple(paths), bus))
     for kind, system in NETWORKS.items():
         rows = use & table.of(system=system) & ~inside
         names = ("point", "point_efficiency") if kind == "infiniband" else NETWORK[: 4 if kind == "efa" else None]
-        blocks.append(Block(tuple(("networks", kind, name) for name in names), rows))
+        blocks.append(ConstantGroup(tuple(("networks", kind, name) for name in names), rows))
     return blocks
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Final
 
-from roofsim.calibrate.kernels.least_squares import Columns, Parameter
+from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.cost.device import device_of
 from roofsim.cost.kernels.models.silicon import Silicon, power_share
@@ -58,9 +58,9 @@ ITEMSIZES: Final = {
 #: Formats whose activations are converted by a pass before the product.
 CONVERTED: Final = ("fp8", "fp8_block", "nvfp4", "sq", "w4a8_mxfp4_mxfp8")
 
-FLOOR: Final = Parameter("floor", 5.0 * MICROSECOND, 0.5, 0.2 * MICROSECOND, 5000.0 * MICROSECOND)
-COMPUTE: Final = Parameter("compute", 0.7, 0.4, 0.02, 1.6)
-BANDWIDTH: Final = Parameter("bandwidth", 0.7, 0.3, 0.02, 1.3)
+FLOOR: Final = FittedConstant("floor", 5.0 * MICROSECOND, 0.5, 0.2 * MICROSECOND, 5000.0 * MICROSECOND)
+COMPUTE: Final = FittedConstant("compute", 0.7, 0.4, 0.02, 1.6)
+BANDWIDTH: Final = FittedConstant("bandwidth", 0.7, 0.3, 0.02, 1.3)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class KernelClass:
 
     name: str
     ops: tuple[str, ...]
-    own: tuple[Parameter, ...]
-    shared: tuple[Parameter, ...]
+    own: tuple[FittedConstant, ...]
+    shared: tuple[FittedConstant, ...]
     bind: Callable[[KernelTable], Callable[[Columns], Array]]
     work: Callable[[KernelTable], Array]
     family: Callable[[Group], tuple[str, ...]]

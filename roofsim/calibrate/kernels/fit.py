@@ -16,7 +16,7 @@ from roofsim.calibrate.kernels.classes import (
     power_cap,
     units_per_bandwidth,
 )
-from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, Layout, Parameter, fit
+from roofsim.calibrate.kernels.least_squares import TOLERANCE, Constants, FittedConstant, VectorLayout, fit
 from roofsim.calibrate.kernels.shapes import CLASSES
 from roofsim.calibrate.kernels.table import Group, KernelTable, card
 from roofsim.records import dataclass
@@ -123,9 +123,9 @@ def _fit_family(kernel: KernelClass, table: KernelTable, family: Family, result:
 
 def _layout(
     kernel: KernelClass, table: KernelTable, present: list[int]
-) -> tuple[Layout, list[tuple[str, Group | None]]]:
+) -> tuple[VectorLayout, list[tuple[str, Group | None]]]:
     """Lay out one number a group for each constant of its own, then one for each shared constant."""
-    parameters: list[Parameter] = []
+    parameters: list[FittedConstant] = []
     names: list[tuple[str, Group | None]] = []
     slots = {}
     for parameter in kernel.own:
@@ -139,19 +139,19 @@ def _layout(
         slots[parameter.name] = np.full(len(table), len(parameters), dtype=np.int64)
         parameters.append(parameter)
         names.append((parameter.name, None))
-    return Layout(tuple(parameters), slots), names
+    return VectorLayout(tuple(parameters), slots), names
 
 
-def _expected_floor(parameter: Parameter, seconds: Array) -> Parameter:
+def _expected_floor(parameter: FittedConstant, seconds: Array) -> FittedConstant:
     if parameter.name != "floor":
         return parameter
     percentile, share = SHORTEST
-    return Parameter(
+    return FittedConstant(
         "floor", float(np.percentile(seconds, percentile) * share), parameter.spread, parameter.low, parameter.high
     )
 
 
-def _misfit(layout: Layout, theta: Array, predicted: Array, seconds: Array) -> float:
+def _misfit(layout: VectorLayout, theta: Array, predicted: Array, seconds: Array) -> float:
     z = np.log(predicted / seconds) / TOLERANCE
     beliefs = sum(
         ((value - np.log(p.expected)) / p.spread) ** 2 for value, p in zip(theta, layout.parameters, strict=True)

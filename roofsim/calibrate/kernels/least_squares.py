@@ -24,7 +24,7 @@ Columns = dict[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class FittedConstant:
     """A positive constant to fit.
 
     Attributes
@@ -45,7 +45,7 @@ class Parameter:
 
 
 @dataclass(frozen=True)
-class Layout:
+class VectorLayout:
     """Which rows use which number of the vector that is fitted.
 
     Attributes
@@ -54,7 +54,7 @@ class Layout:
         One entry a number in the vector; `slots` gives for each name the position that each row reads.
     """
 
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[FittedConstant, ...]
     slots: dict[str, np.ndarray[Any, np.dtype[np.int64]]]
 
     def columns(self, theta: Array) -> Columns:
@@ -63,7 +63,9 @@ class Layout:
         return {name: values[slot] for name, slot in self.slots.items()}
 
 
-def fit(layout: Layout, start: Array, predict: Callable[[Columns], Array], seconds: Array, weight: Array) -> Array:
+def fit(
+    layout: VectorLayout, start: Array, predict: Callable[[Columns], Array], seconds: Array, weight: Array
+) -> Array:
     """Return the logarithms of the constants that explain `seconds` best.
 
     Rows are weighted; beliefs enter as one more residual each. The Jacobian needs one evaluation per name and not per

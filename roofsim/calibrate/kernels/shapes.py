@@ -22,7 +22,7 @@ from roofsim.calibrate.kernels.classes import (
     on_matrix_units,
     silicon,
 )
-from roofsim.calibrate.kernels.least_squares import Columns, Parameter
+from roofsim.calibrate.kernels.least_squares import Columns, FittedConstant
 from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -50,18 +50,21 @@ UNGATED: Final = "moe_torch_flow_nongated"
 SWEEPS: Final = {"neusight": 5000.0}
 
 TILING: Final = (
-    Parameter("thinness", 0.2, 0.7, 0.005, 3.0),
-    Parameter("ramp", 64.0, 1.0, 1.0, 2000.0),
-    Parameter("wave", 0.5, 0.7, 0.01, 1.0),
-    Parameter("reduction", 64.0, 1.0, 1.0, 4000.0),
+    FittedConstant("thinness", 0.2, 0.7, 0.005, 3.0),
+    FittedConstant("ramp", 64.0, 1.0, 1.0, 2000.0),
+    FittedConstant("wave", 0.5, 0.7, 0.01, 1.0),
+    FittedConstant("reduction", 64.0, 1.0, 1.0, 4000.0),
 )
 TILING_NAMES: Final = tuple(parameter.name for parameter in TILING)
-CACHE: Final = (Parameter("cache_speedup", 2.5, 0.4, 1.0, 10.0), Parameter("cache_reach", 0.7, 0.5, 0.05, 2.0))
+CACHE: Final = (
+    FittedConstant("cache_speedup", 2.5, 0.4, 1.0, 10.0),
+    FittedConstant("cache_reach", 0.7, 0.5, 0.05, 2.0),
+)
 
 
-def sharpness(expected: float) -> Parameter:
+def sharpness(expected: float) -> FittedConstant:
     """Return the exponent of a corner."""
-    return Parameter("sharpness", expected, 0.5, 1.0, 12.0)
+    return FittedConstant("sharpness", expected, 0.5, 1.0, 12.0)
 
 
 def _split_tiling(constants: Columns) -> tuple[Columns, Tiling]:
@@ -216,8 +219,8 @@ CLASSES: Final = (
         ops=("gemm", "bmm"),
         own=(FLOOR, COMPUTE, BANDWIDTH),
         shared=(
-            *CACHE, *TILING, sharpness(3.0), Parameter("fill", 1.5, 0.7, 0.1, 10.0),
-            Parameter("quantise", 0.7, 0.5, 0.05, 3.0),
+            *CACHE, *TILING, sharpness(3.0), FittedConstant("fill", 1.5, 0.7, 0.1, 10.0),
+            FittedConstant("quantise", 0.7, 0.5, 0.05, 3.0),
         ),
         bind=_gemm,
         work=_gemm_work,
@@ -230,10 +233,10 @@ CLASSES: Final = (
     KernelClass(
         name="prefill",
         ops=("attention_prefill",),
-        own=(FLOOR, Parameter("compute", 0.5, 0.4, 0.02, 1.6), BANDWIDTH),
+        own=(FLOOR, FittedConstant("compute", 0.5, 0.4, 0.02, 1.6), BANDWIDTH),
         shared=(
-            Parameter("softmax", 0.05, 1.0, 0.001, 1.0), Parameter("ramp", 128.0, 1.0, 1.0, 3000.0),
-            Parameter("balance", 3.0, 0.5, 1.0, 12.0), sharpness(2.0),
+            FittedConstant("softmax", 0.05, 1.0, 0.001, 1.0), FittedConstant("ramp", 128.0, 1.0, 1.0, 3000.0),
+            FittedConstant("balance", 3.0, 0.5, 1.0, 12.0), sharpness(2.0),
         ),
         bind=_prefill,
         work=_attention_work,
@@ -243,11 +246,11 @@ CLASSES: Final = (
     KernelClass(
         name="decode",
         ops=("attention_decode", "mla_decode"),
-        own=(FLOOR, Parameter("bandwidth", 0.85, 0.2, 0.02, 1.1), Parameter("compute", 0.5, 0.4, 0.02, 1.6)),
+        own=(FLOOR, FittedConstant("bandwidth", 0.85, 0.2, 0.02, 1.1), FittedConstant("compute", 0.5, 0.4, 0.02, 1.6)),
         shared=(
-            Parameter("block", 0.5 * MICROSECOND, 1.0, 0.01 * MICROSECOND, 10.0 * MICROSECOND),
-            Parameter("chunk", 512.0, 1.0, 16.0, 100000.0), Parameter("fill", 1.0, 0.7, 0.05, 10.0),
-            Parameter("cache_speedup", 2.0, 0.4, 1.0, 8.0), CACHE[1], sharpness(3.0),
+            FittedConstant("block", 0.5 * MICROSECOND, 1.0, 0.01 * MICROSECOND, 10.0 * MICROSECOND),
+            FittedConstant("chunk", 512.0, 1.0, 16.0, 100000.0), FittedConstant("fill", 1.0, 0.7, 0.05, 10.0),
+            FittedConstant("cache_speedup", 2.0, 0.4, 1.0, 8.0), CACHE[1], sharpness(3.0),
         ),
         bind=_decode,
         work=_attention_work,
@@ -262,13 +265,13 @@ CLASSES: Final = (
         ops=("conv2d",),
         own=(FLOOR, COMPUTE, BANDWIDTH),
         shared=(
-            Parameter("doubling", 1300.0, 0.4, 50.0, 100000.0), Parameter("growth", 1.45, 0.15, 0.5, 3.0),
-            Parameter("launch", 0.1, 0.4, 0.005, 1.0), Parameter("thinness", 0.35, 0.4, 0.005, 3.0),
-            Parameter("ramp", 14.0, 0.5, 1.0, 2000.0), Parameter("wave", 0.55, 0.3, 0.01, 1.0),
-            Parameter("latency", 0.7, 0.4, 0.02, 3.0), Parameter("winograd", 0.82, 0.1, 0.3, 1.3),
-            Parameter("weights", 0.4, 0.4, 0.02, 1.3), Parameter("images", 0.65, 0.25, 0.05, 1.3),
-            Parameter("first_layer", 0.6, 0.5, 0.05, 1.5), Parameter("stride", 0.9, 0.3, 0.2, 1.5),
-            Parameter("transpose", 0.05, 0.5, 0.001, 2.0), *CACHE, sharpness(4.0),
+            FittedConstant("doubling", 1300.0, 0.4, 50.0, 100000.0), FittedConstant("growth", 1.45, 0.15, 0.5, 3.0),
+            FittedConstant("launch", 0.1, 0.4, 0.005, 1.0), FittedConstant("thinness", 0.35, 0.4, 0.005, 3.0),
+            FittedConstant("ramp", 14.0, 0.5, 1.0, 2000.0), FittedConstant("wave", 0.55, 0.3, 0.01, 1.0),
+            FittedConstant("latency", 0.7, 0.4, 0.02, 3.0), FittedConstant("winograd", 0.82, 0.1, 0.3, 1.3),
+            FittedConstant("weights", 0.4, 0.4, 0.02, 1.3), FittedConstant("images", 0.65, 0.25, 0.05, 1.3),
+            FittedConstant("first_layer", 0.6, 0.5, 0.05, 1.5), FittedConstant("stride", 0.9, 0.3, 0.2, 1.5),
+            FittedConstant("transpose", 0.05, 0.5, 0.001, 2.0), *CACHE, sharpness(4.0),
         ),
         bind=_convolution,
         work=_convolution_work,
@@ -283,10 +286,10 @@ CLASSES: Final = (
         ops=("elementwise", "layernorm", "rmsnorm", "softmax", "embedding"),
         own=(FLOOR, BANDWIDTH),
         shared=(
-            Parameter("cache_speedup", 2.5, 0.5, 1.0, 12.0), CACHE[1],
-            Parameter("row", 0.05 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 30.0 * MICROSECOND),
-            Parameter("walk", 0.00003 * MICROSECOND, 1.5, 1e-7 * MICROSECOND, 0.01 * MICROSECOND),
-            Parameter("again", 0.3, 1.0, 0.01, 4.0), Parameter("on_chip", 8192.0, 1.0, 256.0, 300000.0),
+            FittedConstant("cache_speedup", 2.5, 0.5, 1.0, 12.0), CACHE[1],
+            FittedConstant("row", 0.05 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 30.0 * MICROSECOND),
+            FittedConstant("walk", 0.00003 * MICROSECOND, 1.5, 1e-7 * MICROSECOND, 0.01 * MICROSECOND),
+            FittedConstant("again", 0.3, 1.0, 0.01, 4.0), FittedConstant("on_chip", 8192.0, 1.0, 256.0, 300000.0),
             sharpness(1.5),
         ),
         bind=_stream,
@@ -300,13 +303,13 @@ CLASSES: Final = (
     KernelClass(
         name="experts",
         ops=("moe_gemm",),
-        own=(FLOOR, Parameter("compute", 0.5, 0.5, 0.02, 1.6), Parameter("bandwidth", 0.7, 0.4, 0.02, 1.3)),
+        own=(FLOOR, FittedConstant("compute", 0.5, 0.5, 0.02, 1.6), FittedConstant("bandwidth", 0.7, 0.4, 0.02, 1.3)),
         shared=(
-            Parameter("tile", 32.0, 0.7, 4.0, 256.0), Parameter("width", 128.0, 0.7, 8.0, 1024.0),
-            Parameter("fill", 1.0, 0.7, 0.1, 10.0),
-            Parameter("expert", 0.1 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 10.0 * MICROSECOND),
-            Parameter("permute", 4.0, 0.7, 0.1, 40.0), Parameter("imbalance", 0.7, 0.5, 0.05, 3.0),
-            Parameter("asleep", 0.3, 0.5, 0.02, 0.9), Parameter("cache_speedup", 1.5, 0.4, 1.0, 6.0), CACHE[1],
+            FittedConstant("tile", 32.0, 0.7, 4.0, 256.0), FittedConstant("width", 128.0, 0.7, 8.0, 1024.0),
+            FittedConstant("fill", 1.0, 0.7, 0.1, 10.0),
+            FittedConstant("expert", 0.1 * MICROSECOND, 1.5, 0.0001 * MICROSECOND, 10.0 * MICROSECOND),
+            FittedConstant("permute", 4.0, 0.7, 0.1, 40.0), FittedConstant("imbalance", 0.7, 0.5, 0.05, 3.0),
+            FittedConstant("asleep", 0.3, 0.5, 0.02, 0.9), FittedConstant("cache_speedup", 1.5, 0.4, 1.0, 6.0), CACHE[1],
             sharpness(2.0),
         ),
         bind=_experts,

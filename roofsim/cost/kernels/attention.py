@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.attention import (
     AttentionShape,
     DecodeConstants,
@@ -66,7 +66,7 @@ class Attend:
 class AttentionModel:
     """Fused attention: one class of kernels for many queries, one for a single query a sequence."""
 
-    def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds a call, as `KernelModel.limits`."""
         return _decode(shape, math, device, library) if shape.one_query else _prefill(shape, math, device, library)
 
@@ -90,7 +90,7 @@ def _kind(shape: Attend, math: str) -> str:
     return NARROW_CACHE if narrow else arithmetic_of(math) if arithmetic_of(math) in ATTENDED else ATTENDED[0]
 
 
-def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
     """Return the limits of kernels for one query a sequence, which read a cache."""
     latent = bool(np.all(shape.sizes.latent > 0.0))
     kernel = attention_kernel(library.decode_attention)
@@ -111,10 +111,10 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
         # Heads with keys of their own are computed on ordinary units, without padding.
         own = shape.flops / (rate * device.constants.factors["vector"])
         compute = np.asarray(where(np.asarray(shape.plain) > 0.0, own, compute))
-    return Limits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
+    return KernelLimits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
-def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> Limits:
+def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
     """Return the limits of kernels for many queries, forward or backward."""
     peak, _ = device.rate(math)
     chip = card(device, peak)
@@ -140,7 +140,7 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         more, traffic = shape.backward
         compute = compute * more / device.constants.physics["attention_backward_rate"]
         memory = np.asarray(traffic / (chip.bandwidth * constants.bandwidth))
-    return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+    return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 
 
 def _stated_in(math: str, per_clock: Real, device: Device) -> tuple[str, Real]:

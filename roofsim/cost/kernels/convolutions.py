@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.gemm import tile_efficiency
 from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import rated
@@ -39,7 +39,7 @@ class Implicit:
 class ConvolutionModel:
     """Dense convolutions: implicit products, by kernels that a library searches for each shape."""
 
-    def limits(self, shape: Implicit, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Implicit, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds one pass, as `KernelModel.limits`."""
         m, n, k, batch = shape.product
         units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
@@ -47,7 +47,7 @@ class ConvolutionModel:
         rate = shape.peak * shape.share * library.engine.convolution.share * left
         compute = divide(2.0 * m * n * k * batch, rate)
         memory = divide(shape.traffic, device.bandwidth * (device.bandwidth_share(CLASS) / device.pace))
-        return Limits(
+        return KernelLimits(
             compute=compute, memory=memory, floor=device.architecture.kernel_floor, sharpness=device.constants.norm
         )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
@@ -46,7 +46,7 @@ class Grouped:
 class ExpertModel:
     """Grouped products of mixtures of experts."""
 
-    def limits(self, shape: Grouped, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Grouped, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds the products of all experts, as `KernelModel.limits`."""
         _, numbers = constants_for(device, "moe_gemm", library.engine.kernels.measured_as, shape.kind)
         # Under a power law fewer experts wake, which the fit cannot always tell from more bandwidth than there is.
@@ -57,7 +57,7 @@ class ExpertModel:
         compute, memory, scheduling = expert_limits(shape.sizes, card(device, shape.peak), constants)
         # Measured were whole layers, whose two products share what scheduling the experts takes.
         floor = device.architecture.kernel_floor + scheduling / PRODUCTS_OF_A_LAYER
-        return Limits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
+        return KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=numbers["sharpness"])
 
 
 EXPERTS: Final = ExpertModel()

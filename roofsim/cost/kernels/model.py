@@ -15,7 +15,7 @@ Shape_contra = TypeVar("Shape_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class KernelLimits:
     """Seconds that bound one kernel at the card's full clock.
 
     Attributes
@@ -37,7 +37,7 @@ class Limits:
 class KernelModel(Protocol[Shape_contra]):
     """A class of kernels: one set of constants, whatever phase a kernel runs in."""
 
-    def limits(self, shape: Shape_contra, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Shape_contra, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds kernels of a shape in a number format on a card, from an engine's library.
 
         Sizes and numbers of the card may be floats or arrays that broadcast.

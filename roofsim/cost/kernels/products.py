@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.columns import column, is_of_points, rows_of
-from roofsim.cost.kernels.model import Limits
+from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
 from roofsim.cost.kernels.rated import card, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
@@ -67,11 +67,13 @@ class Product:
 class ProductModel:
     """Matrix products of one number format."""
 
-    def limits(self, shape: Product, math: str, device: Device, library: KernelLibrary) -> Limits:
+    def limits(self, shape: Product, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds a product, as `KernelModel.limits`."""
         return self.all_limits([shape], math, device, library)[0]
 
-    def all_limits(self, shapes: Sequence[Product], math: str, device: Device, library: KernelLibrary) -> list[Limits]:
+    def all_limits(
+        self, shapes: Sequence[Product], math: str, device: Device, library: KernelLibrary
+    ) -> list[KernelLimits]:
         """Return what bounds products of one format; in one expression where all sizes are plain numbers."""
         measured, numbers = constants_for(device, "gemm", library.engine.kernels.measured_as, arithmetic_of(math))
         _, wide = constants_for(device, "gemm", None, arithmetic_of(WIDE))
@@ -89,7 +91,7 @@ class ProductModel:
         shares = [share * shape.factor for shape in shapes]
         sizes = [(shape.m, shape.n, shape.k, shape.batch, *shape.itemsizes) for shape in shapes]
         return [
-            Limits(compute=compute, memory=memory * (1.0 + shape.beside), floor=floor, sharpness=sharpness)
+            KernelLimits(compute=compute, memory=memory * (1.0 + shape.beside), floor=floor, sharpness=sharpness)
             for shape, (compute, memory) in zip(
                 shapes, product_limits(sizes, shares, peak, device, numbers, tiling), strict=True
             )

@@ -12,7 +12,7 @@ from roofsim.records import replace
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
-    from roofsim.cost.kernels.model import Limits
+    from roofsim.cost.kernels.model import KernelLimits
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.numeric import Real
 
@@ -47,7 +47,7 @@ def unit_share(share: float, math: str, peak: Real, device: Device) -> Real:
     return where(cut > physics["cut_units"], np.maximum(np.minimum(share * cut, best), share), share)
 
 
-def rated(work: KernelWork, context: Pricing, limits: Limits, *, streams: Real = 0.0) -> KernelWork:
+def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: Real = 0.0) -> KernelWork:
     """Give a kernel the rates at which its limits come out as the model says.
 
     Of what `streams` the energy of its traffic does not count: streaming rates were measured at the power that it draws.

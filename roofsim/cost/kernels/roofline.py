@@ -15,7 +15,7 @@ BOUNDS: Final = ("compute", "memory_bandwidth", "launch")
 
 
 @dataclass(frozen=True, slots=True)
-class Price:
+class KernelCost:
     """Seconds of one kernel and their parts, which sum to `time`."""
 
     time: Real
@@ -27,7 +27,7 @@ class Price:
 
 def price(
     flops: Real, flop_rate: Real, traffic: Real, byte_rate: Real, floor: Real, norm: float, drawn: Real = 0.0
-) -> Price:
+) -> KernelCost:
     """Return ``((flops / flop_rate)^p + (traffic / byte_rate)^p)^(1/p) + floor`` with p = `norm`.
 
     The floor is the device time of a kernel that does nothing; rates are what kernels of this class achieve, not the
@@ -48,7 +48,7 @@ def price(
         where(by_compute, float(COMPUTE), float(MEMORY_BANDWIDTH)),
         float(LAUNCH),
     )
-    return Price(
+    return KernelCost(
         time=longest + floor,
         compute=compute,
         memory_bandwidth=memory,

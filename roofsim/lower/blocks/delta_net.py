@@ -29,7 +29,7 @@ STEP_FUNCTION: Final = "delta_step"
 
 
 @dataclass(frozen=True)
-class _Sizes:
+class _HeadSizes:
     """Heads on this rank and their sizes."""
 
     key_heads: Real
@@ -70,16 +70,16 @@ def delta_layer(layers: Layers, model: DecoderModel, call: Call, x: Tensor) -> T
         return leave(layers, layers.linear(flat, model.hidden_size, Purpose.OUTPUT))
 
 
-def _sizes(layers: Layers, model: DecoderModel) -> _Sizes:
+def _sizes(layers: Layers, model: DecoderModel) -> _HeadSizes:
     net, ranks = model.delta_net, layers.shares.tensor
     assert net is not None
-    return _Sizes(
+    return _HeadSizes(
         float(net.key_heads) / ranks, float(net.value_heads) / ranks, float(net.key_head_size),
         float(net.value_head_size), float(net.conv_kernel),
     )  # fmt: skip
 
 
-def _rates(layers: Layers, x: Tensor, sizes: _Sizes) -> tuple[Tensor, Tensor]:
+def _rates(layers: Layers, x: Tensor, sizes: _HeadSizes) -> tuple[Tensor, Tensor]:
     """Return how much of the state each token leaves, and how strongly it writes: one number per head."""
     b, heads = layers.b, sizes.value_heads
     strength, decay = layers.split(x, heads, heads)
@@ -90,7 +90,7 @@ def _rates(layers: Layers, x: Tensor, sizes: _Sizes) -> tuple[Tensor, Tensor]:
     return layers.mul(pace, slope), strength
 
 
-def _convolved(layers: Layers, call: Call, x: Tensor, sizes: _Sizes) -> Tensor:
+def _convolved(layers: Layers, call: Call, x: Tensor, sizes: _HeadSizes) -> Tensor:
     """Convolve each channel over the last tokens; one kernel applies SiLU as well (causal_conv1d)."""
     batch, length, channels = x.shape
     by_channel = layers.copy(x, "transpose", (batch, channels, length))
@@ -114,7 +114,9 @@ def _per_value_head(layers: Layers, x: Tensor, heads: tuple[Real, ...], size: Re
 # -- many tokens ----------------------------------------------------------------------------------------------------
 
 
-def _chunked(layers: Layers, call: Call, sizes: _Sizes, parts: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+def _chunked(
+    layers: Layers, call: Call, sizes: _HeadSizes, parts: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+) -> Tensor:
     q, k, v, decay, strength = parts
     batch, length, heads, value = v.shape
     chunk = minimum(CHUNK, length)
@@ -174,7 +176,9 @@ class _Products:
 # -- one token ------------------------------------------------------------------------------------------------------
 
 
-def _step(layers: Layers, call: Call, sizes: _Sizes, parts: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]) -> Tensor:
+def _step(
+    layers: Layers, call: Call, sizes: _HeadSizes, parts: tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
+) -> Tensor:
     """Read the state of each head, correct it by the token, write it back and ask it: one kernel."""
     b, v = layers.b, parts[2]
     batch, length, heads, value = v.shape

@@ -55,7 +55,7 @@ def dispatch(layers: Layers, rows: Tensor) -> Tensor:
     if not same(shares.expert_load, 1.0) or not one(shares.expert):
         out = layers.b.tensor("dispatch", rows.shape[0] * shares.expert_load, rows.shape[1], dtype=rows.dtype)
         rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch")
-    if shares.deals_experts and not one(shares.expert_width):
+    if shares.has_expert_groups and not one(shares.expert_width):
         out = layers.b.tensor("rows_of_all", rows.shape[0] * shares.expert_width, rows.shape[1], dtype=rows.dtype)
         rows = emit(layers, "all_gather", "expert_tensor", shares.expert_width, rows, out)
     return rows
@@ -64,7 +64,7 @@ def dispatch(layers: Layers, rows: Tensor) -> Tensor:
 def combine(layers: Layers, rows: Tensor) -> Tensor:
     """Send what experts made of rows ``[rows, width]`` back to where these came from."""
     shares = layers.shares
-    if shares.deals_experts and not one(shares.expert_width):
+    if shares.has_expert_groups and not one(shares.expert_width):
         out = layers.b.tensor("own_rows", rows.shape[0] / shares.expert_width, rows.shape[1], dtype=rows.dtype)
         rows = emit(layers, "reduce_scatter", "expert_tensor", shares.expert_width, rows, out)
     if not same(shares.expert_load, 1.0) or not one(shares.expert):

@@ -29,7 +29,7 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
     if layers.shares.serving and not one(layers.shares.expert):
         return served_experts(layers, model, x)
     with layers.b.scope(Purpose.EXPERTS):
-        dealt = layers.shares.deals_experts
+        dealt = layers.shares.has_expert_groups
         x = x if dealt else enter(layers, x)
         tokens = product(*x.shape[:-1])
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
@@ -44,7 +44,7 @@ def sums_together(layers: Layers, model: DecoderModel) -> bool:
     """Tell whether tensor ranks add up what routed and shared experts return at once, as engines of inference do."""
     shares = layers.shares
     without = exactly(model.num_shared_experts, 0.0)
-    return shares.serving and one(shares.expert) and not shares.deals_experts and not without
+    return shares.serving and one(shares.expert) and not shares.has_expert_groups and not without
 
 
 def served_experts(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:

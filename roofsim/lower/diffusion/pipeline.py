@@ -46,7 +46,7 @@ def lower_networks(model: PipelineModel, call: Call, wide: DType, steps: Real) -
     return [
         *(Network(name=name, graph=graph, times=prompts) for name, graph in texts.items()),
         Network(name="denoise", graph=lower_denoiser(model, call), times=steps),
-        Network(name="decode_image", graph=decoder, times=images, wide=True, grows=True),
+        Network(name="decode_image", graph=decoder, times=images, wide=True, upsamples=True),
     ]
 
 
@@ -118,11 +118,11 @@ def prompts_per_image(model: PipelineModel) -> float:
 def lower_image_decoder(model: PipelineModel, call: Call) -> OpGraph:
     """Build the decoder of the variational autoencoder over a batch of latents."""
     b = Builder()
-    _Decoder(model, call, b, VisionLayers(b, call.flavour)).build()
+    _ImageDecoder(model, call, b, VisionLayers(b, call.flavour)).build()
     return b.graph()
 
 
-class _Decoder:
+class _ImageDecoder:
     """Residual blocks over growing images, one attention layer at the smallest (diffusers, AutoencoderKL.decode)."""
 
     def __init__(self, model: PipelineModel, call: Call, b: Builder, layers: VisionLayers) -> None:

@@ -32,7 +32,7 @@ def lower_decoder(model: DecoderModel, call: Call) -> OpGraph:
     b = Builder()
     whole = model.num_key_value_heads
     holders = 1.0 if whole is None else call.shares.of_heads(whole) * call.shares.tensor / whole
-    return _Decoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares), holders).build()
+    return _LanguageDecoder(_share(model, call.shares), call, b, Layers(b, call.flavour, call.shares), holders).build()
 
 
 def _share(model: DecoderModel, shares: Shares) -> DecoderModel:
@@ -73,7 +73,7 @@ class _Kind:
 
 
 @dataclass(frozen=True)
-class _Decoder:
+class _LanguageDecoder:
     model: DecoderModel
     call: Call
     b: Builder

@@ -88,7 +88,7 @@ def _reading_cache(body: Body) -> set[AbstractOp]:
         roots = {t.root for t in op.inputs}
         if any(t.role is Role.PARAMETER for t in roots):
             continue
-        if any(t.role is Role.KEY_VALUE_CACHE and not t.away for t in roots) or roots & derived:
+        if any(t.role is Role.KEY_VALUE_CACHE and not t.off_device for t in roots) or roots & derived:
             readers.add(op)
             derived |= {t.root for t in op.outputs} | set(op.outputs)
     return readers

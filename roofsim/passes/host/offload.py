@@ -62,7 +62,7 @@ class OffloadParameters:
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a copy before each unit, or with units that the host computes."""
         units = self._units(graph)
-        away = {
+        off_device = {
             t: replace(t, place=self.place)
             for body, leaves in ((body, leaves) for _, body, leaves in units if leaves)
             for t in _roots(body)
@@ -74,7 +74,7 @@ class OffloadParameters:
                 ops += body
                 continue
             later = _read_later(block, [op for _, other, _ in units[at + 1 :] for op in other])
-            ops += self._unit(at, block, body, away, later)
+            ops += self._unit(at, block, body, off_device, later)
         return graph.replaced(ops, *self.ensures)
 
     def _units(self, graph: OpGraph) -> list[Unit]:
@@ -94,36 +94,38 @@ class OffloadParameters:
             counts.append(leaving)
         return split_blocks(graph, counts, self.place)
 
-    def _unit(self, at: int, block: Block | None, body: Body, away: dict[Tensor, Tensor], later: set[Tensor]) -> Body:
+    def _unit(
+        self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor], later: set[Tensor]
+    ) -> Body:
         """Return a unit whose parameters are fetched, or that the host computes, or either in some elements of arrays."""
         on_host, copied = any_above(self.computed, 0.0), any_above(1.0 - self.computed, 0.0)
         if not on_host:
-            return self._fetching(at, block, self._cache_away(at, block, body), away)
-        work = _computed(block, body, away, self.place, at, self.computed)
+            return self._fetching(at, block, self._offload_cache(at, block, body), off_device)
+        work = _computed(block, body, off_device, self.place, at, self.computed)
         if work is None:
             return body
         if not copied:
             outputs = tuple(t for op in body for t in op.outputs if t in later)
             return [replace(work, outputs=outputs)]
         seldom = [replace(op, share=op.share * (1.0 - self.computed)) for op in body]
-        fetched = self._fetching(at, block, self._cache_away(at, block, seldom), away)
+        fetched = self._fetching(at, block, self._offload_cache(at, block, seldom), off_device)
         fetched = [replace(op, share=1.0 - self.computed) if isinstance(op, HostTransfer) else op for op in fetched]
-        return [*fetched, replace(work, inputs=tuple(t for t in work.inputs if not t.root.away))]
+        return [*fetched, replace(work, inputs=tuple(t for t in work.inputs if not t.root.off_device))]
 
-    def _cache_away(self, at: int, block: Block | None, body: Body) -> Body:
+    def _offload_cache(self, at: int, block: Block | None, body: Body) -> Body:
         return _caching(at, block, body, self.place) if self.with_cache else body
 
-    def _fetching(self, at: int, block: Block | None, body: Body, away: dict[Tensor, Tensor]) -> Body:
+    def _fetching(self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor]) -> Body:
         here = {
             t: replace(t, name=f"{t.name}.here{at}", role=Role.COMMUNICATION, requires_grad=False)
             for t in _roots(op for op in body if op.phase is not Phase.OPTIMIZER)
-            if t in away
+            if t in off_device
         }
         if not here:
             return body
         phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
         fetch = HostTransfer(
-            name=_name("parameters", block, at), inputs=tuple(away[t] for t in here), outputs=tuple(here.values()),
+            name=_name("parameters", block, at), inputs=tuple(off_device[t] for t in here), outputs=tuple(here.values()),
             direction="from_host", place=self.place, moved=tuple(here.values()), phase=phase, block=block,
         )  # fmt: skip
         return _fetched(fetch, body, here)
@@ -154,7 +156,7 @@ class OffloadCache:
 def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
     """Return a unit whose cache is fetched before it, and which sends what it adds."""
     computed = {t.root for op in body if isinstance(op, HostCompute) for t in op.inputs}
-    caches = [t for t in _roots(body) if t.role is Role.KEY_VALUE_CACHE and not t.away and t not in computed]
+    caches = [t for t in _roots(body) if t.role is Role.KEY_VALUE_CACHE and not t.off_device and t not in computed]
     if not caches:
         return body
     added: list[Tensor] = []
@@ -174,9 +176,9 @@ def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
             rows = append.inputs[0]
             added.append(replace(rows, name=f"{cache.name}.new{at}", base=None, dtype=cache.dtype))
             new = new + added[-1].bytes
-    away = tuple(replace(t, place=place) for t in caches)
+    off_device = tuple(replace(t, place=place) for t in caches)
     fetch = HostTransfer(
-        name=_name("cache", block, at), inputs=away, outputs=tuple(here.values()), direction="from_host", place=place,
+        name=_name("cache", block, at), inputs=off_device, outputs=tuple(here.values()), direction="from_host", place=place,
         moved=tuple(here.values()), part=divide(maximum(whole - new, 0.0), whole), block=block,
     )  # fmt: skip
     ops = _fetched(fetch, body, here)
@@ -189,7 +191,7 @@ def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
 
 
 def _computed(
-    block: Block | None, body: Body, away: dict[Tensor, Tensor], place: str, at: int, share: Real
+    block: Block | None, body: Body, off_device: dict[Tensor, Tensor], place: str, at: int, share: Real
 ) -> HostCompute | None:
     """Return a unit as the host computes it: it reads the weights that the device would have, and the cache."""
     stored = [t for t in _roots(body) if t.role in (Role.PARAMETER, Role.KEY_VALUE_CACHE)]
@@ -203,7 +205,7 @@ def _computed(
             read = read + op.bytes_read() * op.share
     made = {t for op in body for t in op.outputs}
     entering = [t for t in dict.fromkeys(t for op in body for t in op.inputs) if t not in made and t.root not in stored]
-    there = [away.get(t) or replace(t, place=place) for t in stored]
+    there = [off_device.get(t) or replace(t, place=place) for t in stored]
     return HostCompute(
         name=_name("computed", block, at), inputs=(*entering, *there), read=read, operations=operations, block=block,
         share=share,
@@ -240,15 +242,15 @@ class OffloadActivations:
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with copies behind forward units and before backward ones."""
         segments = list(graph.segments())
-        away = [self._leaving(at, segments) for at in range(len(segments))]
+        off_device = [self._leaving(at, segments) for at in range(len(segments))]
         ops: Body = []
         for at, (block, body) in enumerate(segments):
             read = set(_roots(op for op in body if op.phase in _BEHIND))
-            wanted = {t: twin for n in _sources(at, segments) for t, twin in away[n].items() if t.root in read}
+            wanted = {t: twin for n in _sources(at, segments) for t, twin in off_device[n].items() if t.root in read}
             if wanted:
                 ops += self._arriving(at, block, body, wanted)
-            elif away[at]:
-                ops += self._departing(at, block, body, away[at])
+            elif off_device[at]:
+                ops += self._departing(at, block, body, off_device[at])
             else:
                 ops += body
         return graph.replaced(ops, *self.ensures)
@@ -264,15 +266,15 @@ class OffloadActivations:
         return {
             made[t]: replace(made[t], name=f"{made[t].name}.{self.place}{at}", base=None, place=self.place)
             for t in read
-            if t in made and t.role in _SAVED and not t.away
+            if t in made and t.role in _SAVED and not t.off_device
         }
 
-    def _departing(self, at: int, block: Block | None, body: Body, away: dict[Tensor, Tensor]) -> Body:
+    def _departing(self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor]) -> Body:
         send = HostTransfer(
-            name=_name("send", block, at), inputs=tuple(away), outputs=tuple(away.values()), direction="to_host",
-            place=self.place, moved=tuple(away.values()), block=block,
+            name=_name("send", block, at), inputs=tuple(off_device), outputs=tuple(off_device.values()), direction="to_host",
+            place=self.place, moved=tuple(off_device.values()), block=block,
         )  # fmt: skip
-        space = _second(block, away, "leaving")
+        space = _second(block, off_device, "leaving")
         if not space:
             return [*body, send]
         # The layer before is still on its way: its space is taken until this one leaves.

@@ -74,13 +74,13 @@ class OffloadUpdate:
         """Return the copy of a unit's gradients, and their sum on the host where every micro batch sends some."""
         stays = self.gradients == DEVICE
         place = "host" if stays else self.gradients
-        away = tuple(
+        off_device = tuple(
             replace(t, name=f"{t.name}.{place}{at}", base=None, role=Role.GRADIENT, place=place) for t in gradients
         )
         unit = f"{'rest' if block is None else block.name}.{at}"
         send = HostTransfer(
-            name=f"offload.gradients.{unit}", inputs=tuple(gradients), outputs=away, direction="to_host", place=place,
-            moved=away, part=part, phase=Phase.BACKWARD, block=block, last=stays,
+            name=f"offload.gradients.{unit}", inputs=tuple(gradients), outputs=off_device, direction="to_host", place=place,
+            moved=off_device, part=part, phase=Phase.BACKWARD, block=block, last=stays,
             share=1.0 / self.micro_batches if stays else 1.0,
         )  # fmt: skip
         if stays or same(self.micro_batches, 1.0):

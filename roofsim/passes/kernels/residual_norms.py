@@ -30,7 +30,7 @@ class AddBeforeNorms:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph without the sums that norms make."""
-        return graph.replaced(_Writer(graph).run(), *self.ensures)
+        return graph.replaced(_NormWriter(graph).run(), *self.ensures)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class _Sum:
     share: Real = 1.0
 
 
-class _Writer:
+class _NormWriter:
     """Write the program anew; `waiting` are sums by their old result, for whatever reads that first."""
 
     def __init__(self, graph: OpGraph) -> None:

@@ -6,7 +6,7 @@ from collections import deque
 from math import inf
 
 
-class Network:
+class FlowNetwork:
     """Nodes numbered from 0, edges with capacities; a cut parts the nodes that hang on the source from those on the sink.
 
     Dinic's algorithm: shortest augmenting paths, level by level.

@@ -9,7 +9,7 @@ import heapq
 from math import inf
 from typing import TYPE_CHECKING, Final
 
-from roofsim.passes.partition.cut import Network
+from roofsim.passes.partition.cut import FlowNetwork
 
 if TYPE_CHECKING:
     from roofsim.passes.partition.joint import Joint, Value
@@ -29,7 +29,7 @@ def kept(joint: Joint, sizes: list[float]) -> set[Value]:
     banned = _banned(joint, sizes)
     distances = _distances(joint)
     source, sink = 2 * len(joint.values), 2 * len(joint.values) + 1
-    network = Network(sink + 1)
+    network = FlowNetwork(sink + 1)
     for value in joint:
         entry, leaving = 2 * value.number, 2 * value.number + 1
         if value.gradient:

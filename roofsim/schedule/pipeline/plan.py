@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class PipelinePlan:
     """The work of all stages, sorted into levels: what a level waits for is done in earlier ones.
 
     Attributes
@@ -64,7 +64,7 @@ class Plan:
 
 
 @lru_cache(maxsize=64)
-def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int = 1) -> Plan:
+def plan(schedule: PipelineSchedule, stages: int, micro_batches: int, virtual: int = 1) -> PipelinePlan:
     """Sort the work of all stages by what waits for what.
 
     Raises
@@ -129,7 +129,7 @@ def _sorted(
     levels: list[int],
     micro_batches: int,
     of_stage: list[list[int]],
-) -> Plan:
+) -> PipelinePlan:
     nothing, parts = len(needs), sum(map(len, of_stage))
     stages, chunks = np.zeros(parts, dtype=np.intp), np.zeros(parts, dtype=np.intp)
     for owner, own in enumerate(of_stage):
@@ -147,7 +147,7 @@ def _sorted(
     stage = stages[part]
     taken = needs[work]
     starts = np.flatnonzero(np.diff(heights[work], prepend=-1))
-    return Plan(
+    return PipelinePlan(
         kind=kind, stage=stage, micro=micro, chunk=chunks[part], before=place[before[work]], needs=place[taken],
         crosses=np.where(taken == nothing, 0.0, (stages[taken % parts] != stage).astype(np.float64)),
         levels=(*starts.tolist(), len(work)),

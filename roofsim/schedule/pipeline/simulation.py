@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.points import whole
 from roofsim.records import dataclass
-from roofsim.schedule.pipeline.plan import Plan, plan
+from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Timed:
         Seconds at which each piece begins and ends: (pieces,), or (pieces, ...) for arrays of times.
     """
 
-    plan: Plan
+    plan: PipelinePlan
     start: Any
     end: Any
 
@@ -89,7 +89,7 @@ def _columns(durations: Any, latency: Real, shape: tuple[int, ...]) -> tuple[Arr
     return spread.reshape(durations.shape[0] * durations.shape[1], -1), np.broadcast_to(latency, shape).ravel()
 
 
-def _ends(work_plan: Plan, durations: Array, delay: Array, start: Array | None = None) -> Array:
+def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array | None = None) -> Array:
     """Return when each piece of work ends, level after level; one row more, of zeros, for nothing to wait for.
 
     Parameters
@@ -148,7 +148,7 @@ def simulated_makespan(
     return long + (long - short) * ((rounds - most) / MEASURED)
 
 
-def _makespan(work_plan: Plan, durations: Any, latency: Real) -> Real:
+def _makespan(work_plan: PipelinePlan, durations: Any, latency: Real) -> Real:
     """Return the seconds from the first beginning to the last end; of arrays, some elements at once, to bound the memory."""
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)

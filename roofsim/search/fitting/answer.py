@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.printed import Printed
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass, field
-from roofsim.search.fitting.bench import Bench, takes_share
+from roofsim.search.fitting.bench import Workbench, takes_share
 from roofsim.search.fitting.changes import Remedies, remedies
 from roofsim.search.fitting.layouts import Fewest, fewest_gpus
 from roofsim.search.fitting.models import LargestModel, family_of, largest_model
@@ -91,7 +91,7 @@ def fit_document(
     model = document.data.get("model") if isinstance(document.data, dict) else None
     shape = sized(model)
     document, assumed = _with_engine(document, shape)
-    bench = Bench(document, resolve)
+    bench = Workbench(document, resolve)
     resolved = bench.resolved({})
     base = bench.attempt({})
     given: dict[str, Any] = {"resolved": resolved, "base": base, "assumed": (*resolved.assumed, *assumed)}
@@ -126,13 +126,13 @@ def _with_engine(document: Document, shape: Sized | None) -> tuple[Document, lis
     return with_override(document, "engine", usual.TRAINER, "fit"), [f"engine: {usual.TRAINER}, as none is named"]
 
 
-def _placed(bench: Bench) -> bool:
+def _placed(bench: Workbench) -> bool:
     """Tell whether the scenario says on how many GPUs it runs."""
     degrees = ("tensor", "pipeline", "context", "data")
     return bench.stated("hardware.gpus") or any(bench.stated(f"parallel.{name}") for name in degrees)
 
 
-def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
+def _fewest(bench: Workbench, given: dict[str, Any], shape: Sized | None) -> Fit:
     tokens = None if shape is None else shape.tokens_per_step
     state = state_of(bench)
     fewest = fewest_gpus(bench, state.roles, tokens)
@@ -145,11 +145,11 @@ def _fewest(bench: Bench, given: dict[str, Any], shape: Sized | None) -> Fit:
     return Fit(**given, fewest=fewest, state=state, assumed=tuple(assumed))
 
 
-def _notes(bench: Bench, key: str) -> tuple[str, ...]:
+def _notes(bench: Workbench, key: str) -> tuple[str, ...]:
     return (*_server_notes(bench), *_search_notes(bench, key))
 
 
-def _server_notes(bench: Bench) -> tuple[str, ...]:
+def _server_notes(bench: Workbench) -> tuple[str, ...]:
     """Say what a server leaves of the card."""
     resolved = bench.resolved({})
     engine = resolved.engine
@@ -165,7 +165,7 @@ def _server_notes(bench: Bench) -> tuple[str, ...]:
     )
 
 
-def _search_notes(bench: Bench, key: str) -> tuple[str, ...]:
+def _search_notes(bench: Workbench, key: str) -> tuple[str, ...]:
     lengths = ("sequence_length", "image_size", "prompt_length", "context_length")
     if key == "model" and not any(bench.stated(f"workload.{name}") for name in lengths):
         return ("each model at its own sequence length or image size",)

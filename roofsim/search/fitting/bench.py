@@ -208,7 +208,7 @@ class Floor:
 
 
 @dataclass
-class Bench:
+class Workbench:
     """One scenario, and the attempts that were made with it."""
 
     document: Document

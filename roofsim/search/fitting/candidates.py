@@ -13,7 +13,7 @@ from roofsim.spec.reading.validate import validate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from roofsim.search.fitting.bench import Attempt, Bench, Changes
+    from roofsim.search.fitting.bench import Attempt, Changes, Workbench
     from roofsim.spec.resolve import Resolved
 
 #: How much each kind of recomputation saves, in this order.
@@ -51,7 +51,7 @@ class Change:
     hardware: bool = False
 
 
-def candidates(bench: Bench, base: Attempt, batch: int | None = None) -> list[Change]:
+def candidates(bench: Workbench, base: Attempt, batch: int | None = None) -> list[Change]:
     """Return the single changes of a scenario; `batch` is the largest micro batch that fits, if any does."""
     resolved = bench.resolved({})
     changes = [
@@ -64,7 +64,7 @@ def candidates(bench: Bench, base: Attempt, batch: int | None = None) -> list[Ch
     return [change for change in changes if change.changes]
 
 
-def _software(bench: Bench, resolved: Resolved) -> Iterator[Change]:
+def _software(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     trains = resolved.workload.phase == "train"
     yield from _precisions(resolved)
     if not trains:
@@ -147,7 +147,7 @@ def _shardings(resolved: Resolved) -> Iterator[Change]:
         yield Change(name=f"{name} sharded", group="sharding", changes={"parallel.sharding": level})
 
 
-def _splits(bench: Bench, resolved: Resolved) -> Iterator[Change]:
+def _splits(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     """Split layers or the stack further over the GPUs there are: fewer replicas."""
     parallel = resolved.parallel
     if (parallel.data or 1) % 2:
@@ -162,7 +162,7 @@ def _splits(bench: Bench, resolved: Resolved) -> Iterator[Change]:
         yield Change(name=f"{name} {degree}", group="layout", changes=changes)
 
 
-def _more_gpus(bench: Bench, resolved: Resolved) -> Iterator[Change]:
+def _more_gpus(bench: Workbench, resolved: Resolved) -> Iterator[Change]:
     parallel, trains = resolved.parallel, resolved.workload.phase == "train"
     for times in MULTIPLES:
         gpus = resolved.gpus * times
@@ -189,7 +189,7 @@ def _more_gpus(bench: Bench, resolved: Resolved) -> Iterator[Change]:
             yield Change(name=f"{gpus} GPUs, tensor {degree}", group="layout", changes=changes, hardware=True)
 
 
-def _cards(bench: Bench, resolved: Resolved, base: Attempt) -> Iterator[Change]:
+def _cards(bench: Workbench, resolved: Resolved, base: Attempt) -> Iterator[Change]:
     """Return cards with more memory, of the same vendor first, cheap ones first."""
     if any(path.startswith("gpu") for path in resolved.override):
         return

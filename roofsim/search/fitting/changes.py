@@ -12,7 +12,7 @@ from roofsim.search.fitting.candidates import MULTIPLES, Change, candidates
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from roofsim.search.fitting.bench import Attempt, Bench, Changes
+    from roofsim.search.fitting.bench import Attempt, Changes, Workbench
 
 #: Combinations of each size that are priced; those that should fit at the least cost in time come first.
 MOST_TRIED: Final = 24
@@ -89,9 +89,9 @@ class Remedies:
         }
 
 
-def remedies(bench: Bench, base: Attempt, batch: int | None = None) -> Remedies:
+def remedies(bench: Workbench, base: Attempt, batch: int | None = None) -> Remedies:
     """Search changes that make the scenario fit; `batch` is the largest micro batch that does, if any."""
-    return _Search(bench, base, batch).run()
+    return _RemedySearch(bench, base, batch).run()
 
 
 def flags_of(changes: Changes) -> str:
@@ -111,8 +111,8 @@ def _flag(path: str, value: Any) -> str:
     return f"--set {path}={text}"
 
 
-class _Search:
-    def __init__(self, bench: Bench, base: Attempt, batch: int | None) -> None:
+class _RemedySearch:
+    def __init__(self, bench: Workbench, base: Attempt, batch: int | None) -> None:
         self.bench = bench
         self.base = base
         self.batch = batch

@@ -11,7 +11,7 @@ from roofsim.search.fitting.bench import beyond_reach, beyond_sharding, reach
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping
 
-    from roofsim.search.fitting.bench import Attempt, Bench, Changes
+    from roofsim.search.fitting.bench import Attempt, Changes, Workbench
 
 #: Where the search ends.
 MOST_GPUS: Final = 2**16
@@ -71,7 +71,9 @@ class Fewest:
         }
 
 
-def fewest_gpus(bench: Bench, roles: Mapping[str, float] | None = None, tokens_per_step: float | None = None) -> Fewest:
+def fewest_gpus(
+    bench: Workbench, roles: Mapping[str, float] | None = None, tokens_per_step: float | None = None
+) -> Fewest:
     """Search the smallest number of GPUs: 1, 2, 4, 8, then multiples of a node.
 
     What the scenario states stays; degrees of tensor and pipeline parallelism, sharding and recomputation that it
@@ -84,13 +86,13 @@ def fewest_gpus(bench: Bench, roles: Mapping[str, float] | None = None, tokens_p
     tokens_per_step
         What a step should handle, where the scenario states no global batch.
     """
-    return _Search(Space(bench, tokens_per_step), roles or {}).run()
+    return _LayoutSearch(LayoutSpace(bench, tokens_per_step), roles or {}).run()
 
 
-class Space:
+class LayoutSpace:
     """The layouts of a number of GPUs."""
 
-    def __init__(self, bench: Bench, tokens_per_step: float | None) -> None:
+    def __init__(self, bench: Workbench, tokens_per_step: float | None) -> None:
         self.bench = bench
         resolved = bench.resolved(self.alone())
         self.resolved = resolved
@@ -210,8 +212,8 @@ class _Layout:
     hopeless: bool
 
 
-class _Search:
-    def __init__(self, space: Space, roles: Mapping[str, float]) -> None:
+class _LayoutSearch:
+    def __init__(self, space: LayoutSpace, roles: Mapping[str, float]) -> None:
         self.space = space
         self.bench = space.bench
         self.roles = roles

@@ -11,7 +11,7 @@ from roofsim.spec import catalog
 from roofsim.spec.model.registry import FAMILIES
 
 if TYPE_CHECKING:
-    from roofsim.search.fitting.bench import Attempt, Bench
+    from roofsim.search.fitting.bench import Attempt, Workbench
 
 #: A model is ruled out unevaluated where its parameters with their optimizer state, at the bytes that each has in the
 #: smallest model, exceed the capacity so many times.
@@ -66,7 +66,7 @@ class LargestModel:
         }
 
 
-def largest_model(bench: Bench, family: str) -> LargestModel:
+def largest_model(bench: Workbench, family: str) -> LargestModel:
     """Try the models of a family (a folder of the catalog, or a prefix such as ``llama3``).
 
     Raises
@@ -94,7 +94,7 @@ def _hopeless(smallest: ModelRow, parameters: int) -> bool:
     return held / smallest.parameters * parameters > _BEYOND * attempt.capacity
 
 
-def _tried(bench: Bench, name: str) -> tuple[Attempt | None, str]:
+def _tried(bench: Workbench, name: str) -> tuple[Attempt | None, str]:
     try:
         return bench.attempt({"model": name}), ""
     except REFUSALS as error:

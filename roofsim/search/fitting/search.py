@@ -54,10 +54,10 @@ def largest(
     (30, 100.0, 31, 103.0)
     """
     first = max(-(-lowest // step), 1)
-    return _Search(memory, capacity, step, first, max(limit // step, first)).run()
+    return _Bisection(memory, capacity, step, first, max(limit // step, first)).run()
 
 
-class _Search:
+class _Bisection:
     """Counts in steps: `low` fits, `high` does not."""
 
     def __init__(self, memory: Callable[[int], float], capacity: float, step: int, first: int, most: int) -> None:

@@ -8,7 +8,7 @@ from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.search.fitting.search import Certificate, largest
 
 if TYPE_CHECKING:
-    from roofsim.search.fitting.bench import Bench
+    from roofsim.search.fitting.bench import Workbench
 
 #: Where a search ends although more would fit.
 LIMITS: Final = {
@@ -44,7 +44,7 @@ def _hint(word: str) -> str:
     return close if close.startswith("Did") else f"One of {', '.join(WORDS)}."
 
 
-def largest_size(bench: Bench, key: str) -> Certificate:
+def largest_size(bench: Workbench, key: str) -> Certificate:
     """Return the largest value of a size that fits.
 
     A global batch that is stated goes along with the micro batch: the number of micro batches stays.
@@ -96,7 +96,7 @@ def _refuse_foreign(key: str, phase: str, unit: str) -> None:
         )
 
 
-def _image_grid(bench: Bench, own: int) -> tuple[int, int]:
+def _image_grid(bench: Workbench, own: int) -> tuple[int, int]:
     """Return the step between sizes of images that the model takes, and a small size that it takes."""
 
     def taken(size: int) -> bool:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from roofsim.analyze.work import parameters_of
 from roofsim.evaluate import unpriced_of
 from roofsim.records import dataclass
-from roofsim.search.fitting.layouts import Space
+from roofsim.search.fitting.layouts import LayoutSpace
 
 if TYPE_CHECKING:
     from roofsim.evaluate import Unpriced
     from roofsim.memory.profile import MemoryProfile
-    from roofsim.search.fitting.bench import Bench
+    from roofsim.search.fitting.bench import Workbench
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,9 +75,9 @@ class State:
         }
 
 
-def state_of(bench: Bench) -> State:
+def state_of(bench: Workbench) -> State:
     """Return the state of the whole model on one GPU."""
-    space = Space(bench, None)
+    space = LayoutSpace(bench, None)
     alone = space.alone()
     evaluation = unpriced_of(bench.resolved(alone))
     twice = unpriced_of(bench.resolved(alone | bench.with_batch(2 * space.micro)))

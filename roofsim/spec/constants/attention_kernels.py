@@ -5,17 +5,14 @@ from __future__ import annotations
 from functools import cache
 from typing import Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class AttentionKernelFacts(_Strict):
+class AttentionKernelFacts(Strict):
     """What one attention kernel does."""
 
     splits_cache: bool = Field(
@@ -39,7 +36,7 @@ class AttentionKernelFacts(_Strict):
     )
 
 
-class AttentionKernels(_Strict):
+class AttentionKernels(Strict):
     """All attention kernels, by the names that engines use for them."""
 
     kernels: dict[str, AttentionKernelFacts]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 Width = Annotated[float, Field(gt=0.0, le=3.0)]
 #: What is timed: a decode step, a prefill, both (a static batch), a pass of another network, a diffusion pipeline.
 Regime = Literal["decode", "prefill", "generate", "forward", "pipeline"]
 
 
-class InferenceSpreads(BaseModel):
+class InferenceSpreads(Strict):
     """Half widths of the logarithm of a time; 80 % of measured ones lie within.
 
     Attributes
@@ -27,8 +28,6 @@ class InferenceSpreads(BaseModel):
     architectures
         GPU architectures of the rows.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     one_gpu: dict[Regime, Width]

@@ -5,21 +5,18 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Any, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import Number
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 from roofsim.units import parse
 
 Numbers = dict[str, float]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Meaning(_Strict):
+class Meaning(Strict):
     """What a constant of a class of kernels says, its unit (1: none) and the range in which it is plausible."""
 
     meaning: Annotated[str, Field(min_length=4)]
@@ -32,14 +29,14 @@ class Meaning(_Strict):
         return low, high
 
 
-class MeasuredCard(_Strict):
+class MeasuredCard(Strict):
     """A card of an architecture of which several were measured: bytes of bandwidth per clock and compute unit."""
 
     architecture: str
     bytes_per_clock: Annotated[Number, Field(gt=0.0)]
 
 
-class KernelModels(_Strict):
+class KernelModels(Strict):
     """Constants of all classes of kernels.
 
     Attributes

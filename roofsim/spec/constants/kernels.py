@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
+from roofsim.schema.base import BeforeValidator, Field
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import Physics, shipped_physics
 from roofsim.spec.reading.quantity import Bandwidth, Energy, Seconds
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import Gpu
@@ -25,11 +26,7 @@ YOUNG: Final = 0.5
 MATURE: Final = 2.0
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
-
-
-class Deviation(_Strict):
+class Deviation(Strict):
     """Factors on the shared constants, where measurements of an architecture or a card ask for them."""
 
     compute: dict[str, Fraction] = Field(default_factory=dict, description="Number format -> factor.")
@@ -37,7 +34,7 @@ class Deviation(_Strict):
     source: str = ""
 
 
-class Energies(_Strict):
+class Energies(Strict):
     """Energy of arithmetic and traffic on a 7 nm class process, static power included (divided by its complement)."""
 
     tensor16: Energy
@@ -48,7 +45,7 @@ class Energies(_Strict):
     """Per byte between device memory and chip."""
 
 
-class Spreads(_Strict):
+class Spreads(Strict):
     """How far predictions are off, as standard deviations of logarithms.
 
     Attributes
@@ -66,7 +63,7 @@ class Spreads(_Strict):
     quantile: Annotated[float, Field(gt=0.0, le=5.0)]
 
 
-class Constants(_Strict):
+class Constants(Strict):
     """Achieved fractions and energies of the kernels of a step, shared by all cards.
 
     Attributes
@@ -138,7 +135,7 @@ def youth(library: float | None, chip: float | None) -> float:
     return min(max((chip + MATURE - library) / (MATURE - YOUNG), 0.0), 1.0)
 
 
-class Overlay(_Strict):
+class Overlay(Strict):
     """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`)."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

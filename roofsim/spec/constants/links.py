@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
+from roofsim.schema.base import BeforeValidator, Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Seconds, SecondsOrNone
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,11 +22,7 @@ Text = Annotated[str, BeforeValidator(str)]
 FAMILIES: Final = ("nvlink", "pcie", "xgmi", "roce")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
-
-
-class LinkConstants(_Strict):
+class LinkConstants(Strict):
     """A kind of link inside a node, as a collective library uses it.
 
     Attributes
@@ -62,14 +59,14 @@ class LinkConstants(_Strict):
     exchange_small: Bandwidth
 
 
-class SwitchConstants(_Strict):
+class SwitchConstants(Strict):
     """Reduction inside the switches (NVLink SHARP): every GPU sends and receives the message and a part of it."""
 
     efficiency: Share
     launch: Seconds
 
 
-class CustomConstants(_Strict):
+class CustomConstants(Strict):
     """All-reduce kernels of an inference engine: each GPU reads its peers' memory, in one shot or in two.
 
     Attributes
@@ -86,7 +83,7 @@ class CustomConstants(_Strict):
     limit: Bytes
 
 
-class NetworkConstants(_Strict):
+class NetworkConstants(Strict):
     """A network between nodes.
 
     Attributes
@@ -112,14 +109,14 @@ class NetworkConstants(_Strict):
     point_efficiency: Share
 
 
-class HostConstants(_Strict):
+class HostConstants(Strict):
     """Copies between a GPU and pinned memory of its host."""
 
     efficiency: Share
     latency: Seconds
 
 
-class SharedConstants(_Strict):
+class SharedConstants(Strict):
     """What all kinds of links share.
 
     Attributes
@@ -152,7 +149,7 @@ class SharedConstants(_Strict):
     launch: Seconds
 
 
-class Links(_Strict):
+class Links(Strict):
     """Constants of collectives; `family` holds geometric means for kinds that nobody measured."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

@@ -5,15 +5,16 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 Width = Annotated[float, Field(gt=0.0, le=1.0)]
 
 
-class ManyGpus(BaseModel):
+class ManyGpus(Strict):
     """Half widths of the logarithm of a step of several GPUs; 80 % of measured ones lie within.
 
     Attributes
@@ -25,8 +26,6 @@ class ManyGpus(BaseModel):
     gpus, engines
         Cards and engines whose steps stand behind them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     sharded: Width

@@ -5,10 +5,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated, Final, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 
 Width = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -16,11 +17,7 @@ Width = Annotated[float, Field(gt=0.0, le=1.0)]
 FIGURES: Final = ("allocated_peak", "reserved", "device_total")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
-class Widths(_Strict):
+class Widths(Strict):
     """Half widths of the logarithm of each figure of memory; 80 % of measured ones lie within.
 
     Attributes
@@ -38,7 +35,7 @@ class Widths(_Strict):
     device_total: Width
 
 
-class MemorySpreads(_Strict):
+class MemorySpreads(Strict):
     """Widths by regime, and the engines whose memory was measured in it.
 
     Attributes

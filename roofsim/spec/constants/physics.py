@@ -6,10 +6,11 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from roofsim.errors import did_you_mean
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from roofsim.schema.base import BeforeValidator, Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
+from roofsim.spec.strict import Strict
 from roofsim.units import parse
 
 if TYPE_CHECKING:
@@ -19,10 +20,6 @@ if TYPE_CHECKING:
 NONE = "1"
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
-
-
 def _number(value: object) -> object:
     return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -30,7 +27,7 @@ def _number(value: object) -> object:
 Number = Annotated[float, BeforeValidator(_number)]
 
 
-class Constant(_Strict):
+class Constant(Strict):
     """One constant; `value` and `range` are in `unit`."""
 
     value: Number
@@ -91,7 +88,7 @@ def parse_unit(unit: str) -> str:
     return unit[-1]
 
 
-class Physics(_Strict):
+class Physics(Strict):
     """All constants by name."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

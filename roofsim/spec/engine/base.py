@@ -3,13 +3,7 @@
 from __future__ import annotations
 
 from roofsim.records import dataclass
-from roofsim.schema.base import BaseModel, ConfigDict
-
-
-class Strict(BaseModel):
-    """Refuse unknown keys and values that would have to be converted."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
+from roofsim.spec.strict import Strict
 
 
 class Facts(Strict):

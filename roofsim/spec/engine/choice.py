@@ -7,7 +7,8 @@ from datetime import date
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
 from roofsim.errors import Place, Problem, SpecError
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from roofsim.schema.base import BeforeValidator, Field, model_validator
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,10 +35,8 @@ def _text(value: Any) -> Any:
 Version = Annotated[str, BeforeValidator(_text)]
 
 
-class EngineChoice(BaseModel):
+class EngineChoice(Strict):
     """An engine with a version or a date, as a mapping; ``name+variant@version`` says the same in one word."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     name: str
     version: Version | None = Field(default=None, description="A version of the engine: '0.1.6'.")

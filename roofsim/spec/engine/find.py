@@ -9,7 +9,7 @@ from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
 from roofsim.spec.engine.schema import Engine, stated_engine
-from roofsim.spec.engine.versions import Before, Releases, Variant
+from roofsim.spec.engine.versions import EarlierFacts, Releases, Variant
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
 
@@ -83,7 +83,7 @@ def _check_version(choice: EngineChoice, parts: Releases, name: str, place: Plac
     raise SpecError(Problem(f"unknown version {choice.version!r} of {name}", place, "workload.engine", hint))
 
 
-def _is_before(choice: EngineChoice, entry: Before, parts: Releases, name: str, place: Place) -> bool:
+def _is_before(choice: EngineChoice, entry: EarlierFacts, parts: Releases, name: str, place: Place) -> bool:
     """Tell whether a choice is older than a change."""
     if choice.version is not None and entry.before is not None:
         return older(choice.version, entry.before)

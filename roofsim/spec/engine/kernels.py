@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from roofsim.schema.base import Field
-from roofsim.spec.engine.base import Facts, Flat, Strict
+from roofsim.spec.engine.base import Facts, Flat
+from roofsim.spec.strict import Strict
 
 #: What is merged into one kernel (or one matmul).
 FusionGroup = Literal[

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from roofsim.schema.base import Field
-from roofsim.spec.engine.base import Facts, Strict
+from roofsim.spec.engine.base import Facts
 from roofsim.spec.reading.quantity import Bytes, SecondsOrNone
+from roofsim.spec.strict import Strict
 
 #: How ranks of a context group exchange keys and values.
 ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]

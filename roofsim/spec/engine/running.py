@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
-from roofsim.spec.engine.base import Facts, Flat, Strict
+from roofsim.spec.engine.base import Facts, Flat
 from roofsim.spec.reading.quantity import BytesOrNone, SecondsOrNone
+from roofsim.spec.strict import Strict
 
 
 class LaunchFacts(Facts):

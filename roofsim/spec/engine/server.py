@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Literal
 
 from roofsim.schema.base import Field
-from roofsim.spec.engine.base import Strict
 from roofsim.spec.reading.quantity import SecondsOrNone
 from roofsim.spec.reading.spoken import Count
+from roofsim.spec.strict import Strict
 
 
 class ServerFacts(Strict):

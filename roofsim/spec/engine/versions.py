@@ -9,11 +9,11 @@ from __future__ import annotations
 from typing import Any, Final, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
-from roofsim.spec.engine.base import Strict
 from roofsim.spec.engine.choice import Version, decimal_year
+from roofsim.spec.strict import Strict
 
 
-class Before(Strict):
+class EarlierFacts(Strict):
     """Facts that were otherwise before a version came out."""
 
     before: Version | None = Field(default=None, description="The first version with the facts stated above.")
@@ -33,7 +33,7 @@ class Variant(Strict):
 class Releases(Strict):
     """What an engine's file says of its versions; a part of `Engine`."""
 
-    versions: tuple[Before, ...] = Field(
+    versions: tuple[EarlierFacts, ...] = Field(
         default=(), description="Facts that changed, the newest change first: {before, released, facts, sources}."
     )
     variants: dict[str, Variant] = Field(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec.reading.quantity import BytesOrNone, Energy, Seconds
+from roofsim.spec.strict import Strict
 
 Fraction = Annotated[float, Field(gt=0.0, le=4.0)]
 
 
-class Architecture(BaseModel):
+class Architecture(Strict):
     """Achieved fractions of the datasheet, by class of kernel; every group names its source.
 
     Fractions above 1 are possible where the datasheet's clock is below the one that parts run at.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
     name: str

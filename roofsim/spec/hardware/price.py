@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Final, Literal, Self
 
 from roofsim.records import dataclass
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.reading.quantity import Dollars, DollarsPerHour
+from roofsim.spec.strict import Strict
 
 #: What prices of an hour are called in sentences.
 _KINDS: Final = {"list": "list price of {}", "offer": "offer of {}", "own": "your own price", None: "price of {}"}
 UNKNOWN_SELLER: Final = "a seller that is not stated"
 
 
-class Price(BaseModel):
+class Price(Strict):
     """What the thing costs, each figure with its date, and what kind of price it is where the source says so."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     purchase: Dollars | None = None
     purchase_date: str | None = Field(default=None, description="YYYY or YYYY-MM")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator
+from roofsim.schema.base import Field, field_validator
 from roofsim.spec.hardware.price import Price
 from roofsim.spec.reading.quantity import (
     Bandwidth,
@@ -15,6 +15,7 @@ from roofsim.spec.reading.quantity import (
     Power,
     SecondsOrNone,
 )
+from roofsim.spec.strict import Strict
 
 #: Element types that a tensor (matrix) unit may take; ``_fp16`` marks accumulation in fp16 instead of fp32.
 PEAK_TYPES: Final = (
@@ -23,18 +24,14 @@ PEAK_TYPES: Final = (
 VECTOR_TYPES: Final = ("fp64", "fp32", "fp16", "bf16", "int8")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, protected_namespaces=(), allow_inf_nan=False)
-
-
-class Clock(_Strict):
+class Clock(Strict):
     """Clocks of the compute units."""
 
     boost: Frequency = Field(description="Clock at which the peaks are stated.")
     maximum: Frequency | None = Field(default=None, description="Highest clock the part reaches, where it differs.")
 
 
-class Memory(_Strict):
+class DeviceMemory(Strict):
     """Device memory."""
 
     capacity: Bytes
@@ -47,14 +44,14 @@ class Memory(_Strict):
     )
 
 
-class Cache(_Strict):
+class Cache(Strict):
     """Last-level cache of the device."""
 
     capacity: Bytes
     bandwidth: Bandwidth | None = Field(default=None, description="Null: not published; nothing is assumed.")
 
 
-class Link(_Strict):
+class Link(Strict):
     """A link of one GPU: to its peers, or to the host."""
 
     name: str = Field(description="nvlink3, nvlink3-bridge, xgmi, pcie4, roce, none ...")
@@ -63,7 +60,7 @@ class Link(_Strict):
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None
 
 
-class Gpu(_Strict):
+class Gpu(Strict):
     """A GPU (or another accelerator) as its maker describes it. Peaks are dense; null means unknown, not zero."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
@@ -90,7 +87,7 @@ class Gpu(_Strict):
     sparsity: Annotated[float, Field(ge=1.0, le=4.0)] | None = Field(
         default=None, description="Factor of the maker's sparse figures over these dense ones."
     )
-    memory: Memory
+    memory: DeviceMemory
     l2: Cache | None = None
     link: Link | None = Field(default=None, description="To other GPUs.")
     host_link: Link | None = None
@@ -124,7 +121,7 @@ class Gpu(_Strict):
         return rate / (self.compute_units * self.clock.boost)
 
 
-class Host(_Strict):
+class Host(Strict):
     """The machine around the GPUs."""
 
     memory: BytesOrNone | None = None
@@ -137,7 +134,7 @@ class Host(_Strict):
     )
 
 
-class Storage(_Strict):
+class Storage(Strict):
     """Local or attached storage of a node."""
 
     read: Bandwidth | None = None
@@ -150,7 +147,7 @@ TOPOLOGIES: Final = (
 )  # fmt: skip
 
 
-class System(_Strict):
+class System(Strict):
     """A node: GPUs, the links between them, NICs, host, storage."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

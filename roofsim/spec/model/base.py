@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from roofsim.numeric import real
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field
+from roofsim.schema.base import BeforeValidator, Field
 from roofsim.spec.model.traits import Traits
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.reading.spoken import whole
+from roofsim.spec.strict import Strict
 
 #: A whole number of things, at least one; the upper end keeps float64 exact and catches slips of the finger.
 Size = Annotated[int, BeforeValidator(whole), Field(gt=0, le=10**12)]
@@ -20,21 +21,12 @@ Depth = Annotated[int, BeforeValidator(whole), Field(gt=0, le=100_000)]
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 
-class ModelSpec(BaseModel):
+class ModelSpec(Strict):
     """A model as its family describes it. Fields that are sizes may be replaced by arrays with `with_sizes`.
 
     What general code asks of a model stands here, with what holds for a family that says nothing: class variables say what a
     family does, `traits` gives the numbers of one model. Nobody asks for a family by its name, or whether a model has a field.
     """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        protected_namespaces=(),
-        arbitrary_types_allowed=True,
-        allow_inf_nan=False,
-    )
 
     #: Fields that decide the structure of the graph although they are numbers.
     structural: ClassVar[frozenset[str]] = frozenset()

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import ClassVar, Literal, Self
 
 from roofsim.records import replace
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Size
 from roofsim.spec.model.diffusion import DiffusionUnetModel, DitModel
 from roofsim.spec.model.traits import Traits
+from roofsim.spec.strict import Strict
 
 
-class TextEncoder(BaseModel):
+class TextEncoder(Strict):
     """A network that reads the prompt. Defaults are OpenAI's CLIP ViT-L/14."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     kind: Literal["clip", "t5"] = Field(
         default="clip",

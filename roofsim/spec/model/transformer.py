@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, ClassVar, Literal, Self
 
 from roofsim.records import replace
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.model.base import Count, Depth, ModelSpec, Rate, Size
 from roofsim.spec.model.traits import Traits
+from roofsim.spec.strict import Strict
 from roofsim.units import humanize
 
 Activation = Literal["gelu", "gelu_new", "gelu_tanh", "quick_gelu", "silu", "relu", "relu_squared"]
@@ -96,10 +97,8 @@ def _nearest_divisor(number: int, wanted: int) -> int:
     return min((d for d in range(1, min(number, 1_000_000) + 1) if number % d == 0), key=lambda d: (abs(d - wanted), d))
 
 
-class DeltaNet(BaseModel):
+class DeltaNet(Strict):
     """A layer of gated delta rules (arXiv 2412.06464): a state per head instead of keys and values."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     key_heads: Size
     value_heads: Size
@@ -114,10 +113,8 @@ class DeltaNet(BaseModel):
         return self
 
 
-class Beside(BaseModel):
+class UnpricedNetwork(Strict):
     """A network beside a language model, such as its vision tower: it takes memory, and its work is not priced."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     name: str
     parameters: Size
@@ -188,7 +185,7 @@ class DecoderModel(TransformerModel):
     delta_net: DeltaNet | None = Field(
         default=None, description="What layers between those that attend to everything are instead (Qwen3-Next)."
     )
-    beside: tuple[Beside, ...] = Field(
+    beside: tuple[UnpricedNetwork, ...] = Field(
         default=(), description="Networks whose weights lie beside the language model's and whose work is not priced."
     )
     num_experts: Count = 0

@@ -48,7 +48,7 @@ class Encoding:
     shared_by_row: bool = False
     rows: int | None = None
 
-    def at(self, place: Place) -> Real:
+    def at(self, place: WeightPosition) -> Real:
         """Return the bits per weight of a matrix."""
         rows, columns = place.rows, place.columns
         apart = (self.column * columns + self.matrix) * place.matrices / (rows * columns)
@@ -115,7 +115,7 @@ EMBEDDING: Final = "embedding"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class WeightPosition:
     """Where a weight stands in its model.
 
     Attributes

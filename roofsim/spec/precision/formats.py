@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 
 from roofsim.numeric import is_scalar
 from roofsim.records import dataclass, field
-from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, OCP, Encoding, Place
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR, OCP, Encoding, WeightPosition
 from roofsim.spec.precision.gguf import mixture
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class WeightFormat:
     only: tuple[str, ...] = ()
     family: FormatFamily | None = None
 
-    def encodings(self, place: Place) -> dict[str, Real]:
+    def encodings(self, place: WeightPosition) -> dict[str, Real]:
         """Return the encodings of a tensor with the share of the layers that each has; empty: it keeps 16 bits."""
         if place.part not in self.covers or not place.module.startswith(self.only or ""):
             return {}
@@ -66,7 +66,7 @@ class WeightFormat:
             return mixture(self.name, self.encoding, place)
         return {self.others.get(place.part, self.encoding): 1.0}
 
-    def bits_of(self, name: str, place: Place) -> Real:
+    def bits_of(self, name: str, place: WeightPosition) -> Real:
         """Return the bits per weight of one encoding at a place."""
         if self.bits is not None and name == self.encoding:
             return self.bits
@@ -171,7 +171,7 @@ def weight_format(name: str) -> WeightFormat | None:
     )  # fmt: skip
 
 
-def mean_bits(stored_format: WeightFormat, place: Place) -> Real | None:
+def mean_bits(stored_format: WeightFormat, place: WeightPosition) -> Real | None:
     """Return the bits per weight of a tensor, averaged over the layers; None: it keeps 16 bits.
 
     >>> mean_bits(FORMATS["int4"], Place(part=LINEAR))

@@ -13,7 +13,7 @@ import numpy as np
 
 from roofsim.numeric import exactly
 from roofsim.points import anywhere, everywhere, like
-from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, Place
+from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, WeightPosition
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +29,7 @@ EIGHT_EXPERTS: Final = 8.0
 _ATTENTION_OF_EIGHT: Final = ("q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "iq4_nl", "iq4_xs")
 
 
-def mixture(name: str, base: str, place: Place) -> dict[str, Real]:
+def mixture(name: str, base: str, place: WeightPosition) -> dict[str, Real]:
     """Return the encodings of a tensor and the share of the layers that each has.
 
     >>> mixture("q4_k_m", "q4_k", Place(part="linear", role="down", layers=32.0))
@@ -52,7 +52,7 @@ def mixture(name: str, base: str, place: Place) -> dict[str, Real]:
     return _fitted(encodings, place)
 
 
-def _fitted(encodings: dict[str, Real], place: Place) -> dict[str, Real]:
+def _fitted(encodings: dict[str, Real], place: WeightPosition) -> dict[str, Real]:
     """Replace encodings whose blocks do not divide the rows."""
     fitted: dict[str, Real] = {}
     for name, share in encodings.items():
@@ -73,20 +73,20 @@ def _split(more: str, base: str, share: Real) -> dict[str, Real]:
     return {more: share, base: 1.0 - share}
 
 
-def _eight(place: Place) -> bool:
+def _eight(place: WeightPosition) -> bool:
     return everywhere(place.experts == EIGHT_EXPERTS)
 
 
-def _small(place: Place) -> bool:
+def _small(place: WeightPosition) -> bool:
     return everywhere(place.groups >= SMALL_VALUES)
 
 
-def _of_head(base: str, place: Place) -> str:
+def _of_head(base: str, place: WeightPosition) -> str:
     odd = anywhere(place.columns % ENCODINGS[base].block != 0.0)
     return "q8_0" if odd or base in ("q8_0", "mxfp4") else "q6_k"
 
 
-def _of_values(name: str, base: str, place: Place) -> dict[str, Real]:
+def _of_values(name: str, base: str, place: WeightPosition) -> dict[str, Real]:
     if _eight(place):
         return _one("q8_0")
     if place.role == "query_key_value":
@@ -109,7 +109,7 @@ def _of_values(name: str, base: str, place: Place) -> dict[str, Real]:
     return _of_70b(encodings, place)
 
 
-def _of_70b(encodings: dict[str, Real], place: Place) -> dict[str, Real]:
+def _of_70b(encodings: dict[str, Real], place: WeightPosition) -> dict[str, Real]:
     large = everywhere(place.layers == LAYERS_OF_70B) and everywhere(place.groups == GROUPS_OF_70B)
     if not large:
         return encodings
@@ -120,7 +120,7 @@ def _of_70b(encodings: dict[str, Real], place: Place) -> dict[str, Real]:
     return raised
 
 
-def _of_down(name: str, base: str, place: Place) -> dict[str, Real]:
+def _of_down(name: str, base: str, place: WeightPosition) -> dict[str, Real]:
     if name == "q2_k":
         return _one("q3_k")
     if name == "q3_k_m":
@@ -134,7 +134,7 @@ def _of_down(name: str, base: str, place: Place) -> dict[str, Real]:
     return _one(base)
 
 
-def _of_output(name: str, base: str, place: Place) -> str:
+def _of_output(name: str, base: str, place: WeightPosition) -> str:
     if _eight(place):
         return "q5_k" if name in _ATTENTION_OF_EIGHT else base
     return {"q2_k": "q3_k", "q3_k_m": "q4_k", "q3_k_l": "q5_k"}.get(name, base)

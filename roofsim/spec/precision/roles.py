@@ -6,8 +6,9 @@ from typing import Final, Literal, Self
 
 from roofsim.errors import did_you_mean
 from roofsim.records import dataclass
-from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
+from roofsim.schema.base import Field, field_validator, model_validator
 from roofsim.spec.precision.formats import EXL2_RANGE, FORMATS, WeightFormat, weight_format
+from roofsim.spec.strict import Strict
 
 #: Names without a weight format.
 WIDE: Final = ("fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp")
@@ -50,10 +51,8 @@ def unknown_precision(name: str) -> str:
     return did_you_mean(name, (*NAMES, "exl2-4.0bpw"))
 
 
-class PrecisionRoles(BaseModel):
+class PrecisionRoles(Strict):
     """The type of each role; what is left out follows from `compute` and the engine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     compute: Literal[
         "fp32", "tf32", "fp16", "bf16", "fp16-amp", "bf16-amp", "fp8", "mxfp8", "nvfp4", "mxfp4", "int8"

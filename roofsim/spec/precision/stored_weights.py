@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal, Self
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.precision.encodings import HEAD, LINEAR, Encoding
 from roofsim.spec.precision.formats import FormatFamily, WeightFormat
+from roofsim.spec.strict import Strict
 
 Bits = Annotated[float, Field(ge=0.0, le=10.0**9)]
 Length = Annotated[int, Field(gt=0, le=10**6)]
@@ -16,10 +17,8 @@ Share = Annotated[float, Field(gt=0.0, le=1.0)]
 _OPERANDS: Final = {"fp8": "fp8", "int8": "int8", "fp4": "nvfp4"}
 
 
-class StoredWeights(BaseModel):
+class StoredWeights(Strict):
     """How the weights of a checkpoint are stored. Without `bits` all of them have the type `dtype`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
 
     dtype: Literal["fp32", "fp16", "bf16"] | None = Field(default=None, description="Type of what is not quantised.")
     method: str = Field(default="", description="What its quantiser calls itself: awq, gptq, fp8 ...")

@@ -204,7 +204,7 @@ def parse_yaml(text: str, source: str) -> Document:
     try:
         loader = _Loader(text)
         try:
-            reader = _Reader(loader, source, text.splitlines())
+            reader = _YamlReader(loader, source, text.splitlines())
             data = reader.document()
         finally:
             loader.dispose()
@@ -240,7 +240,7 @@ class _Anchored:
     characters: int
 
 
-class _Reader:
+class _YamlReader:
     """Turn the events of a YAML parser into data, noting the place of each key.
 
     Depth, values and characters are bounded event by event, with what aliases repeat: nothing is read, let alone

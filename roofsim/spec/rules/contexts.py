@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.scenario.layout import divisors
 
 #: Forms in which attention works blocks of keys and values off one by one.
 RINGS: Final = ("p2p", "gathered_ring", "a2a+p2p")
 
 
-def obstacle(case: Case) -> str | None:
+def obstacle(case: ScenarioCase) -> str | None:
     """Say why an engine has no ring for a model; None where it has."""
     if case.engine.attention.implementation in ("unfused", "fused_softmax"):
         return f"attention {case.engine.attention.implementation} is none"
@@ -20,12 +20,12 @@ def obstacle(case: Case) -> str | None:
     return None
 
 
-def form(case: Case) -> str | None:
+def form(case: ScenarioCase) -> str | None:
     """Return how context ranks exchange keys and values, once that is settled."""
     return case.parallel.context_communication
 
 
-def _heads_uneven(case: Case) -> Any:
+def _heads_uneven(case: ScenarioCase) -> Any:
     """Tell whether ranks that exchange heads do not divide them."""
     if form(case) not in ("a2a", "a2a+p2p"):
         return False
@@ -37,7 +37,7 @@ def _heads_uneven(case: Case) -> Any:
     return broken
 
 
-def _heads_that_divide(case: Case) -> tuple[str, str]:
+def _heads_that_divide(case: ScenarioCase) -> tuple[str, str]:
     context = case.point.context if form(case) == "a2a" else case.point.context_heads
     kinds = ((case.traits.attention_heads, "attention heads"), (case.traits.key_value_heads, "key-value heads"))
     ranks = case.point.tensor * context
@@ -46,21 +46,21 @@ def _heads_that_divide(case: Case) -> tuple[str, str]:
     return message, f"Degrees whose product divides them: {divisors(heads)}; p2p and all_gather take any."
 
 
-def _pieces_uneven(case: Case) -> Any:
+def _pieces_uneven(case: ScenarioCase) -> Any:
     length = case.point.sequence_length
     if form(case) == "a2a" or case.engine.communication.context_balance != "zigzag" or length is None:
         return False
     return length % (2 * case.point.context) != 0
 
 
-def _pieces(case: Case) -> tuple[str, str]:
+def _pieces(case: ScenarioCase) -> tuple[str, str]:
     length, context, pieces = case.point.sequence_length, case.point.context, 2 * case.point.context
     message = f"{length} tokens do not fall into {pieces} pieces: zigzag gives each of {context} ranks two"
     return message, f"Use a multiple of {pieces} tokens, or engine_facts: {{context_balance: none}}."
 
 
 #: Of every layout.
-ANY: Final[tuple[Rule[Case], ...]] = (
+ANY: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "context-of-recurrent",
         "parallel.context",
@@ -78,7 +78,7 @@ ANY: Final[tuple[Rule[Case], ...]] = (
     ),
 )
 #: Of several context ranks, where the scenario states their form.
-RING: Final[tuple[Rule[Case], ...]] = (
+RING: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "context-ring-of-attention",
         "parallel.context_communication",
@@ -90,7 +90,7 @@ RING: Final[tuple[Rule[Case], ...]] = (
     ),
 )
 #: Of several context ranks whose form is settled.
-SEVERAL: Final[tuple[Rule[Case], ...]] = (
+SEVERAL: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "context-heads-divide-context",
         "parallel.context_heads",

@@ -4,40 +4,40 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.scenario.layout import divisors, expert_tensor_of
 
 if TYPE_CHECKING:
     from roofsim.spec.scenario.point import Number
 
 
-def _asked(case: Case) -> Any:
+def _asked(case: ScenarioCase) -> Any:
     """Tell whether the layout says anything of experts."""
     point = case.point
     return (point.expert > 1) | (point.expert_tensor is not None) | (point.expert_capacity is not None)
 
 
-def _served(case: Case) -> bool:
+def _served(case: ScenarioCase) -> bool:
     """Tell whether ranks beyond those of experts split each of them: what inference does without sequence parallelism."""
     return case.workload.phase != "train" and not case.parallel.sequence
 
 
-def _width(case: Case) -> Number:
+def _width(case: ScenarioCase) -> Number:
     """Return the ranks that split each expert."""
     return expert_tensor_of(case.point)
 
 
-def _dealt(case: Case) -> Any:
+def _dealt(case: ScenarioCase) -> Any:
     return (not _served(case)) & _asked(case) & ((case.point.expert > 1) | (_width(case) != case.point.tensor))
 
 
-def _ranks(case: Case) -> Number:
+def _ranks(case: ScenarioCase) -> Number:
     """Return the ranks of a stage."""
     ranks = case.point.tensor * case.point.data
     return ranks if _served(case) else ranks * case.point.context
 
 
-def _width_uneven(case: Case) -> Any:
+def _width_uneven(case: ScenarioCase) -> Any:
     size = case.traits.expert_width
     return False if size is None or _served(case) else _asked(case) & (size % _width(case) != 0)
 
@@ -46,32 +46,32 @@ def _not_even(name: str, degree: Number, what: str, size: Number) -> tuple[str, 
     return f"{name} {degree} does not divide {what} {size}", f"Use one of {divisors(size)}."
 
 
-def _ranks_that_fit(case: Case) -> tuple[str, str]:
+def _ranks_that_fit(case: ScenarioCase) -> tuple[str, str]:
     expert, width, ranks = case.point.expert, _width(case), _ranks(case)
     shown = f"expert {expert}" + (f" x expert_tensor {width}" if width > 1 else "")
     message = f"{shown} does not divide tensor x context x data = {ranks}, the ranks of a stage"
     return message, f"Use one of {divisors(ranks)}."
 
 
-def _served_beside_tensor(case: Case) -> tuple[str, str]:
+def _served_beside_tensor(case: ScenarioCase) -> tuple[str, str]:
     expert, tensor, ranks = case.point.expert, case.point.tensor, _ranks(case)
     fits = [n for n in range(1, ranks + 1) if ranks % n == 0 and (tensor % n == 0 or n % tensor == 0)]
     message = f"expert {expert} neither divides tensor {tensor} nor is a multiple of it"
     return message, f"Use one of {', '.join(map(str, fits[:12]))}."
 
 
-def _left(case: Case) -> Number:
+def _left(case: ScenarioCase) -> Number:
     """Return the tensor ranks that remain to split an expert in inference."""
     left = case.point.tensor // case.point.expert
     return left + (left < 1)
 
 
-def _other_width(case: Case) -> Any:
+def _other_width(case: ScenarioCase) -> Any:
     width = case.point.expert_tensor
     return False if width is None or not _served(case) else width != _left(case)
 
 
-EXPERTS: Final[tuple[Rule[Case], ...]] = (
+EXPERTS: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "expert-without-experts",
         "parallel.expert",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.spec.model.registry import families_that
 from roofsim.spec.rules.experts import EXPERTS
 from roofsim.spec.rules.pipelines import PIPELINES
-from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.scenario.layout import divisors
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _WHOLE: Final = ("train", "forward", "prefill")
 
 
-def check_layout(case: Case, checks: Checks) -> None:
+def check_layout(case: ScenarioCase, checks: Checks) -> None:
     """Refuse a layout that the model or the batch cannot be split by.
 
     Raises
@@ -32,7 +32,7 @@ def check_layout(case: Case, checks: Checks) -> None:
     checks.hold(LAYOUTS, case)
 
 
-def _serves(case: Case) -> bool:
+def _serves(case: ScenarioCase) -> bool:
     return case.workload.phase != "train"
 
 
@@ -44,7 +44,7 @@ def _splits_sequence(schema: type[ModelSpec]) -> bool:
     return schema.splits_sequence
 
 
-def _not_split(name: str, able: Callable[[type[ModelSpec]], bool]) -> Rule[Case]:
+def _not_split(name: str, able: Callable[[type[ModelSpec]], bool]) -> Rule[ScenarioCase]:
     """Return the rule of a degree that only some families are split by."""
     return Rule(
         f"{name}-of-family",
@@ -57,7 +57,7 @@ def _not_split(name: str, able: Callable[[type[ModelSpec]], bool]) -> Rule[Case]
     )
 
 
-def _unsplit(case: Case) -> list[tuple[str, Number]]:
+def _unsplit(case: ScenarioCase) -> list[tuple[str, Number]]:
     """Return what tensor ranks do not divide, of a case of one point."""
     return [(name, number) for name, number in case.traits.tensor_splits if _uneven(number, case.point.tensor)]
 
@@ -66,7 +66,7 @@ def _uneven(number: Number, degree: Number) -> Any:
     return False if number is None else number % degree != 0
 
 
-def _splits_unevenly(case: Case) -> Any:
+def _splits_unevenly(case: ScenarioCase) -> Any:
     broken: Any = False
     for _, number in case.traits.tensor_splits:
         broken = broken | _uneven(number, case.point.tensor)
@@ -78,27 +78,27 @@ def does_not_divide(name: str, degree: Number, what: str, size: Number) -> tuple
     return f"{name} {degree} does not divide {what} {size}", f"Use one of {divisors(size)}."
 
 
-def _heads_unshared(case: Case) -> Any:
+def _heads_unshared(case: ScenarioCase) -> Any:
     heads, tensor = case.traits.key_value_heads, case.point.tensor
     return False if heads is None else (tensor > 1) & (heads % tensor != 0) & (tensor % heads != 0)
 
 
-def _length_key(case: Case) -> str:
+def _length_key(case: ScenarioCase) -> str:
     return "prompt_length" if case.workload.phase == "prefill" else "sequence_length"
 
 
-def _length(case: Case) -> Number:
+def _length(case: ScenarioCase) -> Number:
     return getattr(case.point, _length_key(case))
 
 
-def _tokens_not_even(case: Case) -> Any:
+def _tokens_not_even(case: ScenarioCase) -> Any:
     point, length = case.point, _length(case)
     if not case.parallel.sequence or case.workload.phase not in _WHOLE or length is None:
         return False
     return (point.tensor > 1) & (length % (point.tensor * point.context) != 0)
 
 
-def _even_tokens(case: Case) -> tuple[str, str]:
+def _even_tokens(case: ScenarioCase) -> tuple[str, str]:
     point = case.point
     ranks = point.tensor * point.context
     shown = f"tensor {point.tensor}" + (f" x context {point.context}" if point.context > 1 else "")
@@ -106,7 +106,7 @@ def _even_tokens(case: Case) -> tuple[str, str]:
     return message, f"Use a multiple of {ranks} tokens, or sequence: false."
 
 
-INFERENCE: Final[tuple[Rule[Case], ...]] = (
+INFERENCE: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "virtual-stages-in-inference",
         "parallel.virtual_stages",
@@ -148,7 +148,7 @@ INFERENCE: Final[tuple[Rule[Case], ...]] = (
     ),
 )
 
-LAYOUTS: Final[tuple[Rule[Case], ...]] = (
+LAYOUTS: Final[tuple[Rule[ScenarioCase], ...]] = (
     *INFERENCE,
     _not_split("tensor", _splits_tensor),
     _not_split("context", _splits_sequence),

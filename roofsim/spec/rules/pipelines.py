@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.spec.model.registry import families_that
-from roofsim.spec.rules.rule import Case, Rule, where_so
+from roofsim.spec.rules.rule import Rule, ScenarioCase, where_so
 from roofsim.spec.scenario.layout import nearest
 from roofsim.spec.scenario.schedules import load_schedule
 
@@ -14,30 +14,30 @@ if TYPE_CHECKING:
     from roofsim.spec.scenario.schedules import ScheduleRules
 
 
-def _piped(case: Case) -> Any:
+def _piped(case: ScenarioCase) -> Any:
     return case.point.pipeline > 1
 
 
-def _schedule(case: Case) -> ScheduleRules:
+def _schedule(case: ScenarioCase) -> ScheduleRules:
     return load_schedule(case.parallel.schedule, case.point.virtual_stages)
 
 
-def _dealt_out(case: Case) -> int:
+def _dealt_out(case: ScenarioCase) -> int:
     """Return what is dealt out beside layers: an embedding and a loss that count as one each."""
     return case.parallel.account_for_embedding + case.parallel.account_for_loss
 
 
-def _more_than_layers(case: Case) -> tuple[str, str]:
+def _more_than_layers(case: ScenarioCase) -> tuple[str, str]:
     pipeline, virtual, layers = case.point.pipeline, case.point.virtual_stages, case.traits.depth
     what = f"{pipeline} x {virtual} virtual" if virtual > 1 else pipeline
     return f"{what} stages for {layers} layers: some would have none", f"At most {layers}."
 
 
-def _layer_unit(case: Case) -> Number:
+def _layer_unit(case: ScenarioCase) -> Number:
     return _schedule(case).layer_unit(case.point.pipeline, case.point.virtual_stages)
 
 
-def _even_layers(case: Case) -> str:
+def _even_layers(case: ScenarioCase) -> str:
     """Return what makes the layers of a pipeline come out even: embedding and loss counted as layers, if that does."""
     layers, unit, out = case.traits.depth, _layer_unit(case), "leave virtual_stages out."
     if (layers + 1) % unit == 0:
@@ -47,16 +47,16 @@ def _even_layers(case: Case) -> str:
     return out.capitalize()
 
 
-def _micro_batch_unit(case: Case) -> Number:
+def _micro_batch_unit(case: ScenarioCase) -> Number:
     return _schedule(case).micro_batch_unit(case.point.pipeline, case.point.virtual_stages)
 
 
-def _rounds_broken(case: Case) -> Any:
+def _rounds_broken(case: ScenarioCase) -> Any:
     trains = case.workload.phase == "train"
     return trains and where_so(_piped(case), lambda: case.point.micro_batches % _micro_batch_unit(case) != 0)
 
 
-def _whole_rounds(case: Case) -> tuple[str, str]:
+def _whole_rounds(case: ScenarioCase) -> tuple[str, str]:
     point, unit = case.point, _micro_batch_unit(case)
     each = point.micro_batch_size * point.data
     what = "pipeline = " if unit == point.pipeline else ""
@@ -66,30 +66,30 @@ def _whole_rounds(case: Case) -> tuple[str, str]:
     return message, f"Nearest: {nearest(point.micro_batches * each, unit * each)}."
 
 
-def _empty_stage(case: Case) -> Any:
+def _empty_stage(case: ScenarioCase) -> Any:
     if case.parallel.stage_layers is not None:
         return False
     most = max(case.parallel.account_for_embedding, case.parallel.account_for_loss)
     return _piped(case) & ((case.traits.depth + _dealt_out(case)) // case.point.pipeline <= most)
 
 
-def _stated(case: Case) -> tuple[int, ...] | None:
+def _stated(case: ScenarioCase) -> tuple[int, ...] | None:
     """Return the sizes of stages that the scenario states."""
     return case.parallel.stage_layers
 
 
-def _sum_of_stages(case: Case) -> tuple[str, str]:
+def _sum_of_stages(case: ScenarioCase) -> tuple[str, str]:
     whole, layers = sum(_stated(case) or ()), case.traits.depth
     message = f"stage_layers add up to {whole}, the model has {layers} layers"
     return message, f"Change them by {layers - whole:+d} in all."
 
 
-def _stated_beside(case: Case) -> tuple[str, str]:
+def _stated_beside(case: ScenarioCase) -> tuple[str, str]:
     other = "virtual_stages" if case.point.virtual_stages > 1 else "account_for_embedding or account_for_loss"
     return f"stage_layers beside {other}", "Give one of them."
 
 
-PIPELINES: Final[tuple[Rule[Case], ...]] = (
+PIPELINES: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "stage-layers-without-pipeline",
         "parallel.stage_layers",

@@ -27,7 +27,7 @@ class LayoutCase:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Case(LayoutCase):
+class ScenarioCase(LayoutCase):
     """What rules look at: the numbers of a scenario (or of several), its words, its model and its engine.
 
     Of `parallel` and `workload` only the words count: their numbers stand in `point`.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.rules.rule import Rule, ScenarioCase
 
-SERVED: Final[tuple[Rule[Case], ...]] = (
+SERVED: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "tensor-of-engine",
         "parallel.tensor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.spec.rules.rule import Case, Rule
+from roofsim.spec.rules.rule import Rule, ScenarioCase
 from roofsim.spec.scenario.layout import nearest
 from roofsim.spec.scenario.workload import SERVING
 
@@ -27,17 +27,17 @@ def named(model: ModelSpec) -> str:
     return f"{'an' if model.family[0] in 'aeio' else 'a'} {model.family}"
 
 
-def micro_batch(case: Case) -> Number:
+def micro_batch(case: ScenarioCase) -> Number:
     """Return the micro batch, under either name; 1 where nobody states it."""
     point = case.point
     return next((size for size in (point.micro_batch_size, point.batch_size) if size is not None), 1)
 
 
-def _takes_images(case: Case) -> bool:
+def _takes_images(case: ScenarioCase) -> bool:
     return case.model.sample_unit == "images"
 
 
-def _phase_unknown(case: Case) -> tuple[str, str]:
+def _phase_unknown(case: ScenarioCase) -> tuple[str, str]:
     """Say that a model generates no tokens, and which phases it has."""
     message = f"{case.workload.phase} is for models that generate tokens; {case.model.name} is {named(case.model)}"
     if case.model.networks:
@@ -47,7 +47,7 @@ def _phase_unknown(case: Case) -> tuple[str, str]:
     return message, f"Use forward or train.{whole}"
 
 
-def _of_serving(key: str) -> Rule[Case]:
+def _of_serving(key: str) -> Rule[ScenarioCase]:
     return Rule(
         "serving-word",
         f"workload.{key}",
@@ -56,7 +56,7 @@ def _of_serving(key: str) -> Rule[Case]:
     )
 
 
-def _of_generation(key: str) -> Rule[Case]:
+def _of_generation(key: str) -> Rule[ScenarioCase]:
     return Rule(
         "length-of-generation",
         f"workload.{key}",
@@ -68,55 +68,55 @@ def _of_generation(key: str) -> Rule[Case]:
     )
 
 
-def _no_steps(case: Case) -> tuple[str, str]:
+def _no_steps(case: ScenarioCase) -> tuple[str, str]:
     pipeline = case.traits.whole_pipeline
     hint = f"Its pipeline is the model {pipeline}." if pipeline else "Leave it out: a pass is one step."
     return f"{case.model.name} is not a diffusion pipeline", hint
 
 
-def _batch_unit(case: Case) -> Number:
+def _batch_unit(case: ScenarioCase) -> Number:
     return micro_batch(case) * (case.point.data or 1)
 
 
-def _batch_uneven(case: Case) -> Any:
+def _batch_uneven(case: ScenarioCase) -> Any:
     whole = case.point.global_batch_size
     return False if case.workload.phase != "train" or whole is None else whole % _batch_unit(case) != 0
 
 
-def _batches_that_divide(case: Case) -> tuple[str, str]:
+def _batches_that_divide(case: ScenarioCase) -> tuple[str, str]:
     whole, unit = case.point.global_batch_size, _batch_unit(case)
     shown = f"micro batch x data = {micro_batch(case)} x {case.point.data or 1} = {unit}"
     return f"{whole} is not a multiple of {shown}", f"Nearest: {nearest(whole, unit)}."
 
 
-def _image(case: Case) -> Number:
+def _image(case: ScenarioCase) -> Number:
     return case.traits.image_size if case.point.image_size is None else case.point.image_size
 
 
-def _beyond_positions(case: Case) -> Any:
+def _beyond_positions(case: ScenarioCase) -> Any:
     most, size = case.traits.position_grid, _image(case)
     if not _takes_images(case) or most is None or size is None or isinstance(size, tuple | list):
         return False
     return size > most * case.traits.position_pixels
 
 
-def _positions(case: Case) -> tuple[str, str]:
+def _positions(case: ScenarioCase) -> tuple[str, str]:
     most = case.traits.position_grid or 0
     message = f"{_image(case)} is beyond the {most} x {most} positions of {case.model.name}"
     return message, f"The largest image is {most * case.traits.position_pixels}."
 
 
-def _reads_prompts(case: Case) -> bool:
+def _reads_prompts(case: ScenarioCase) -> bool:
     """Tell whether a pass over prompts is asked of a model that has nothing else to read."""
     return case.workload.phase in ("prefill", "generate") and not _takes_images(case)
 
 
-def _empty_prompt(case: Case, *, encodes: bool) -> Any:
+def _empty_prompt(case: ScenarioCase, *, encodes: bool) -> Any:
     prompt = case.point.prompt_length
     return _reads_prompts(case) and case.model.encodes is encodes and prompt is not None and prompt == 0
 
 
-def _two_prompts(case: Case) -> Any:
+def _two_prompts(case: ScenarioCase) -> Any:
     prompt, length = case.point.prompt_length, case.point.sequence_length
     if not _reads_prompts(case) or case.model.encodes or prompt is None or length is None:
         return False
@@ -124,7 +124,7 @@ def _two_prompts(case: Case) -> Any:
 
 
 #: Words that the phase or the family has no use for: refused instead of ignored.
-FOREIGN: Final[tuple[Rule[Case], ...]] = (
+FOREIGN: Final[tuple[Rule[ScenarioCase], ...]] = (
     Rule(
         "phase-of-family",
         "workload.phase",
@@ -195,7 +195,7 @@ FOREIGN: Final[tuple[Rule[Case], ...]] = (
     ),
 )
 
-SIZES: Final[tuple[Rule[Case], ...]] = (
+SIZES: Final[tuple[Rule[ScenarioCase], ...]] = (
     *FOREIGN,
     Rule("global-batch-multiple", "workload.global_batch_size", _batch_uneven, _batches_that_divide),
     Rule(

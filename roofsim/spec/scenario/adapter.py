@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, Self
 
 from roofsim.errors import did_you_mean
-from roofsim.schema.base import BaseModel, ConfigDict, Field, field_validator, model_validator
+from roofsim.schema.base import Field, field_validator, model_validator
 from roofsim.spec.model.base import Rate
 from roofsim.spec.model.layer_names import layers_called
+from roofsim.spec.strict import Strict
 
 #: What a linear layer can be called, beside the names that the transformers library gives it.
 TARGETS: Final = ("query", "key", "value", "output", "gate", "up", "down")
@@ -22,12 +23,8 @@ _GROUPS: Final = {"attention": ("query", "key", "value", "output"), "mlp": ("gat
 ALL_LINEAR: Final = "all-linear"
 
 
-class Adapter(BaseModel):
+class Adapter(Strict):
     """Low-rank adapters (LoRA, arXiv 2106.09685) on a frozen model, which QLoRA (arXiv 2305.14314) stores in few bits."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, allow_inf_nan=False
-    )
 
     kind: Literal["lora", "qlora"] = Field(default="lora", description="qlora: the frozen linear layers are quantised.")
     rank: Annotated[int, Field(gt=0, le=100_000)] = Field(default=16, description="Rank of the two factors.")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Final, Self
 
 from roofsim.records import dataclass
-from roofsim.schema.base import BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Duration, SecondsOrNone
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     pass
@@ -16,11 +17,7 @@ if TYPE_CHECKING:
 USUAL_RESTART: Final = 300.0
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=())
-
-
-class Checkpoint(_Strict):
+class Checkpoint(Strict):
     """How often parameters and optimizer state are written, and where to."""
 
     every: Annotated[int, Field(ge=1, le=10**9)] | None = Field(default=None, description="Steps between checkpoints.")
@@ -39,7 +36,7 @@ class Checkpoint(_Strict):
         return self
 
 
-class Input(_Strict):
+class Input(Strict):
     """What has to be done to each sample before a step takes it."""
 
     bytes_per_sample: Bytes = Field(description="As it lies in storage.")

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from roofsim.schema.base import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from roofsim.schema.base import BeforeValidator, Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, SecondsOrNone
 from roofsim.spec.reading.spoken import Count, count
 from roofsim.spec.scenario.adapter import ALL_LINEAR, Adapter
 from roofsim.spec.scenario.serving_words import Share, Words
+from roofsim.spec.strict import Strict
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
-    )  # fmt: skip
-
-
-class Speculation(_Strict):
+class Speculation(Strict):
     """Guess several tokens cheaply, and let the model check them in one pass (arXiv 2211.17192)."""
 
     method: Literal["draft_model", "eagle", "mtp", "ngram"] = Field(
@@ -60,7 +55,7 @@ class Speculation(_Strict):
         return float(sum(rate**power for power in range(guesses + 1)))
 
 
-class LoraServing(_Strict):
+class LoraServing(Strict):
     """Adapters beside the layers of one base model, another for each request."""
 
     rank: Annotated[int, Field(gt=0, le=4096)] = Field(default=16, description="max_lora_rank of the server.")
@@ -80,7 +75,7 @@ class LoraServing(_Strict):
         return Adapter(targets=self.targets).layers
 
 
-class Disaggregation(_Strict):
+class Disaggregation(Strict):
     """Prompts and decode steps on workers of their own; a worker is one replica of the model in the scenario's layout."""
 
     prefill_workers: Count

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Final
 
-from roofsim.schema.base import BaseModel, ConfigDict, Field
+from roofsim.schema.base import Field
 from roofsim.spec.reading.quantity import Bytes
 from roofsim.spec.reading.spoken import Count
+from roofsim.spec.strict import Strict
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 
@@ -15,12 +16,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 PREFIXES: Final = ("num_prefixes", "host_cache_hit_rate")
 
 
-class Words(BaseModel):
+class Words(Strict):
     """Options that one engine has. Others answer with an error that names theirs."""
-
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, protected_namespaces=(), arbitrary_types_allowed=True
-    )  # fmt: skip
 
     parallel: Annotated[int, Field(gt=0, le=256)] | None = Field(
         default=None, description="llama.cpp: slots of the server, requests that run at once (4, if left out)."

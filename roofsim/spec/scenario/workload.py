@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
-from roofsim.schema.base import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from roofsim.schema.base import AfterValidator, Field, model_validator
 from roofsim.spec import usual
 from roofsim.spec.engine.choice import EngineChoice
 from roofsim.spec.engine.ranks import ContextCommunication
@@ -17,6 +17,7 @@ from roofsim.spec.scenario.running import Checkpoint, Input
 from roofsim.spec.scenario.schedules import SCHEDULES, known
 from roofsim.spec.scenario.serving import Serving
 from roofsim.spec.scenario.sharding import ShardedOver
+from roofsim.spec.strict import Strict
 
 OPTIMIZERS: Final = (
     "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
@@ -27,18 +28,7 @@ TRAIN_ONLY: Final = ("global_batch_size",)
 SERVING: Final = ("concurrency", "request_rate", "serving")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        protected_namespaces=(),
-        arbitrary_types_allowed=True,
-    )
-
-
-class RecomputePlan(_Strict):
+class RecomputePlan(Strict):
     """Which layers are checkpointed."""
 
     policy: Literal["full", "selective", "none"] = Field(default="full", description="What is recomputed.")
@@ -63,7 +53,7 @@ class RecomputePlan(_Strict):
         return self
 
 
-class Workload(_Strict):
+class Workload(Strict):
     """What is run. Sizes may be replaced by arrays with `model_copy`."""
 
     phase: Annotated[Literal["train", "forward", "prefill", "decode", "generate", "inference"], PhaseWord] = Field(
@@ -183,8 +173,8 @@ class Workload(_Strict):
         return self
 
 
-class OffloadShare(_Strict):
-    """Share of the layers' weights that is kept elsewhere."""
+class OffloadShare(Strict):
+    """Share of the layers' weights that is kept off the device."""
 
     host: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
         default=None, description="Share that is kept on the host."
@@ -200,7 +190,7 @@ class OffloadShare(_Strict):
         return self
 
 
-class Offload(_Strict):
+class Offload(Strict):
     """Where parts of the state live."""
 
     parameters: Literal["none", "host", "nvme"] | OffloadShare = Field(
@@ -209,7 +199,7 @@ class Offload(_Strict):
     )
     layers: NonNegative | None = Field(
         default=None,
-        description="With parameters, in inference: only the weights of the first n layers are kept elsewhere. Default: all.",
+        description="With parameters, in inference: only the weights of the first n layers are kept off the device. Default: all.",
     )
     key_value_cache: Literal["none", "host"] = Field(
         default="none",
@@ -231,7 +221,7 @@ class Offload(_Strict):
 
     @property
     def share(self) -> float | None:
-        """Share of the layers whose weights lie elsewhere; None: not said so."""
+        """Share of the layers whose weights are off the device; None: not stated."""
         if isinstance(self.parameters, str):
             return None
         return self.parameters.nvme if self.parameters.host is None else self.parameters.host
@@ -251,7 +241,7 @@ class Offload(_Strict):
         return self.layers is not None or self.share is not None
 
 
-class Parallel(_Strict):
+class Parallel(Strict):
     """How the work is spread over GPUs."""
 
     tensor: Positive = Field(default=1, description="GPUs that split each layer (tensor parallelism).")
@@ -327,7 +317,7 @@ class Parallel(_Strict):
         return self.tensor * self.pipeline * self.context * (1 if self.data is None else self.data)
 
 
-class HardwareChoice(_Strict):
+class HardwareChoice(Strict):
     """On what it runs."""
 
     gpu: Annotated[str | dict[str, Any], Named] = Field(
@@ -361,7 +351,7 @@ class HardwareChoice(_Strict):
     )
 
 
-class Scenario(_Strict):
+class Scenario(Strict):
     """A request: a model, what is done with it, and on what."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")

@@ -160,11 +160,11 @@ def read_cards(texts: str | Iterable[str], origin: str = "cards") -> list[Card]:
     for text in texts if isinstance(texts, Iterable) and not isinstance(texts, str) else [texts]:
         if not isinstance(text, str):
             raise SpecError(Problem(f"expected a card such as {_EXAMPLES}; got {text!r}", Place(origin)))
-        cards += _Reader(text, origin).cards()
+        cards += _CardReader(text, origin).cards()
     return cards
 
 
-class _Reader:
+class _CardReader:
     """Read one text from left to right; `at` is where the next character stands."""
 
     def __init__(self, text: str, origin: str) -> None:

@@ -13,11 +13,11 @@ from roofsim.records import replace
 from roofsim.spec.rules.contexts import ANY, RING, RINGS, SEVERAL, form, obstacle
 
 if TYPE_CHECKING:
-    from roofsim.spec.rules.rule import Case, Checks
+    from roofsim.spec.rules.rule import Checks, ScenarioCase
     from roofsim.spec.scenario.point import Number
 
 
-def complete_context(case: Case, checks: Checks) -> tuple[Case, list[str]]:
+def complete_context(case: ScenarioCase, checks: Checks) -> tuple[ScenarioCase, list[str]]:
     """Return the case with its form of context parallelism and the ranks that exchange heads, and what was assumed.
 
     Raises
@@ -44,11 +44,11 @@ def complete_context(case: Case, checks: Checks) -> tuple[Case, list[str]]:
     return case, notes
 
 
-def _in_form(case: Case, chosen: str) -> Case:
+def _in_form(case: ScenarioCase, chosen: str) -> ScenarioCase:
     return replace(case, parallel=case.parallel.model_copy(update={"context_communication": chosen}))
 
 
-def _common_heads(case: Case) -> Number:
+def _common_heads(case: ScenarioCase) -> Number:
     """Return among how many ranks a2a+p2p deals heads out where nobody says."""
     context, heads = case.point.context, (case.traits.key_value_heads or 1) // case.point.tensor
     if isinstance(context, int) and isinstance(heads, int):

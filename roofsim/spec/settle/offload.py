@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import Offload, Parallel, Workload
 
-#: Parts of the state that may lie elsewhere.
+#: Parts of the state that may be off the device.
 PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value_cache")
 
 #: Those of inference.

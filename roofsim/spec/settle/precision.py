@@ -11,7 +11,7 @@ from roofsim.spec.precision.roles import PATH, Precision, PrecisionRoles, known_
 from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.settle.precision_roles import (
-    Stack,
+    Platform,
     formatted_precision,
     named_precision,
     no_arithmetic,
@@ -85,9 +85,9 @@ def _with_frozen_base(
     return replace(precision, weights=stored.label, stored=own, notes=(*precision.notes, note))
 
 
-def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
+def _stack(phase: str, engine: Engine, gpu: Gpu) -> Platform:
     """Return what a card and an engine make of a precision name."""
-    return Stack(
+    return Platform(
         phase=phase,
         gpu=gpu.name,
         arithmetic=tuple(dict.fromkeys((*gpu.peak, *gpu.vector_peak))),
@@ -97,7 +97,7 @@ def _stack(phase: str, engine: Engine, gpu: Gpu) -> Stack:
     )
 
 
-def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, stack: Platform) -> Precision:
     """Return the types of inference on a checkpoint's own weights.
 
     Raises
@@ -118,7 +118,7 @@ def stored_precision(stored: StoredWeights, *, recipe: str, gradient_type: str, 
     return replace(given, stored=stored_format, key_value_cache=cache)
 
 
-def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Stack) -> Precision:
+def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, stack: Platform) -> Precision:
     """Return a precision whose roles a result wrote out.
 
     Raises

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stack:
+class Platform:
     """What the card and the engine make of a name.
 
     Attributes
@@ -68,7 +68,7 @@ class Stack:
 
 
 def resolve_precision(
-    wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str, stack: Stack | None = None
+    wanted: str | PrecisionRoles, *, recipe: str, gradient_type: str, stack: Platform | None = None
 ) -> Precision:
     """Return the types that a name stands for with an engine's recipe (docs/concepts/engines.md).
 
@@ -77,7 +77,7 @@ def resolve_precision(
     >>> resolve_precision("q4_k_m", recipe="pure", gradient_type="parameters").math
     'fp16'
     """
-    stack = Stack() if stack is None else stack
+    stack = Platform() if stack is None else stack
     if isinstance(wanted, str):
         return named_precision(wanted, recipe, gradient_type, stack)
     base = named_precision(wanted.compute, recipe, gradient_type, stack)
@@ -103,7 +103,7 @@ def resolve_precision(
     )
 
 
-def named_precision(name: str, recipe: str, gradient_type: str, stack: Stack) -> Precision:
+def named_precision(name: str, recipe: str, gradient_type: str, stack: Platform) -> Precision:
     """Return the types that a name alone stands for."""
     name = name if known_precision(name) else name.lower()
     if not known_precision(name):
@@ -130,7 +130,7 @@ def _with_recipe(plain: Precision, recipe: str, gradient_type: str) -> Precision
 
 
 def formatted_precision(
-    name: str, stored_format: WeightFormat, recipe: str, gradient_type: str, stack: Stack
+    name: str, stored_format: WeightFormat, recipe: str, gradient_type: str, stack: Platform
 ) -> Precision:
     """Return a precision whose linear layers are narrow: in training the arithmetic alone, else the stored weights."""
     trains = stack.phase == "train"
@@ -158,7 +158,7 @@ def formatted_precision(
     return _with_recipe(plain, recipe, gradient_type)
 
 
-def _soft(name: str, stack: Stack) -> tuple[str, ...]:
+def _soft(name: str, stack: Platform) -> tuple[str, ...]:
     """Say where a card scales blocks in software."""
     hardware = stack.has("fp4") or stack.has("fp6")
     if name != "mxfp8" or hardware:
@@ -166,12 +166,12 @@ def _soft(name: str, stack: Stack) -> tuple[str, ...]:
     return (f"{stack.gpu} has no units that scale blocks of 32: mxfp8 is priced at its fp8 peak",)
 
 
-def _weight_only(name: str, stored_format: WeightFormat, stack: Stack, notes: tuple[str, ...]) -> Precision:
+def _weight_only(name: str, stored_format: WeightFormat, stack: Platform, notes: tuple[str, ...]) -> Precision:
     wide = stack.wide()
     return replace(_uniform(name, wide, wide), weights=stored_format.name, notes=notes)
 
 
-def _with_weights(base: Precision, compute: str, name: str, stack: Stack) -> Precision:
+def _with_weights(base: Precision, compute: str, name: str, stack: Platform) -> Precision:
     """Store the weights of a mapping in a format that its arithmetic does not share."""
     stored_format = weight_format(stack.meant(name))
     assert stored_format is not None
@@ -206,7 +206,7 @@ def _with_narrow_parameters(base: Precision, compute: str, name: str) -> Precisi
     raise SpecError(Problem(message, path=f"{PATH}.parameters", hint=hint))
 
 
-def _check_attention(name: str, stack: Stack) -> None:
+def _check_attention(name: str, stack: Platform) -> None:
     """Refuse narrow attention outside of training, and on cards without its arithmetic."""
     path = f"{PATH}.attention"
     if stack.phase != "train":
@@ -218,7 +218,7 @@ def _check_attention(name: str, stack: Stack) -> None:
         raise SpecError(Problem(message, path=path, hint="Leave it out."))
 
 
-def no_arithmetic(name: str, arithmetic: str, stack: Stack) -> SpecError:
+def no_arithmetic(name: str, arithmetic: str, stack: Platform) -> SpecError:
     """Return the error of a card that lacks the number format in which a precision multiplies."""
     has = ", ".join(stack.arithmetic or ()) or "none"
     weights = name if weight_format(name) is not None else "int8 (or another)"

@@ -11,7 +11,7 @@ from roofsim.spec.scenario.adapter import Adapter
 from roofsim.spec.scenario.workload import Workload
 
 if TYPE_CHECKING:
-    from roofsim.spec.rules.rule import Case, Checks
+    from roofsim.spec.rules.rule import Checks, ScenarioCase
     from roofsim.spec.scenario.point import Number, Point
 
 #: Tokens of a sequence where nobody says how many, and the model takes as many: what people train and serve with, not the most
@@ -23,7 +23,7 @@ DEFAULT_OUTPUT: Final = 128
 _OF_TRAINING: Final = ("optimizer", "recompute")
 
 
-def complete_workload(case: Case, checks: Checks) -> tuple[Point, Workload, list[str], list[str]]:
+def complete_workload(case: ScenarioCase, checks: Checks) -> tuple[Point, Workload, list[str], list[str]]:
     """Return the numbers and the words of a workload with every size written out, what was assumed, and warnings.
 
     Raises
@@ -32,7 +32,7 @@ def complete_workload(case: Case, checks: Checks) -> tuple[Point, Workload, list
         Sizes that the phase or the family does not use, or that do not divide.
     """
     checks.hold(SIZES, case)
-    given, point, checker = case.workload, case.point, _Sizes(case, checks)
+    given, point, checker = case.workload, case.point, _DefaultSizes(case, checks)
     checker.name_idle()
     batch = micro_batch(case)
     if point.micro_batch_size is None and point.batch_size is None:
@@ -50,8 +50,8 @@ def complete_workload(case: Case, checks: Checks) -> tuple[Point, Workload, list
     return replace(point, **update), words, checker.notes, checker.warnings
 
 
-class _Sizes:
-    def __init__(self, case: Case, checks: Checks) -> None:
+class _DefaultSizes:
+    def __init__(self, case: ScenarioCase, checks: Checks) -> None:
         self.given = case.point
         self.words = case.workload
         self.model = case.model

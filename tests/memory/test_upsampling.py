@@ -10,7 +10,7 @@ from roofsim.graph.builder import Builder
 from roofsim.graph.tensor import BF16, FP32, TF32
 from roofsim.lower.blocks.convolutional import VisionLayers
 from roofsim.lower.flavour import Flavour
-from roofsim.memory.growing_maps import cached, workspace
+from roofsim.memory.upsampling import cached, workspace
 from roofsim.passes.precision import AssignPrecision
 from roofsim.program import build
 from roofsim_evidence.inference.cases import load_inference_cases, predict_inference

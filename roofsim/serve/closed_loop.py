@@ -54,7 +54,7 @@ class _Cycle:
         return self.first, self.decode, self.low, self.high
 
 
-def closed(timing: Timing, load: Load, concurrency: float) -> Steady:
+def steady_state(timing: Timing, load: Load, concurrency: float) -> Steady:
     """Return the steady state with `concurrency` requests of one replica under way.
 
     Requests beyond what may run wait for room: one by one they take the place of those that end.

@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.kept import remembered
 from roofsim.records import dataclass, replace
-from roofsim.serve import closed
+from roofsim.serve import closed_loop
 from roofsim.serve.full_steps import alone, full_rate, room_in_step
 from roofsim.serve.load import Load, Steady
 
@@ -35,7 +35,7 @@ def highest_rate(timing: Timing, load: Load) -> float:
 
     Requests that come at a rate keep no step with one another, however alike they are.
     """
-    return closed.highest_rate(timing, replace(load, alike=False))
+    return closed_loop.highest_rate(timing, replace(load, alike=False))
 
 
 def _own_highest(timing: Timing, load: Load) -> float:
@@ -46,13 +46,13 @@ def _own_highest(timing: Timing, load: Load) -> float:
     low, high = 0.0, 1.0 / max(_beside(timing, load, 0.0, 1.0) / max(load.budget / load.tokens, 1.0), 2.0**-40)
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
-        company = _Company(timing, load, middle)
+        company = _ArrivingPrompts(timing, load, middle)
         full = company.saturated or middle * _kept(company, load.limit) >= load.limit
         low, high = (low, middle) if full else (middle, high)
     return min(low, most)
 
 
-def _kept(company: _Company, running: float) -> float:
+def _kept(company: _ArrivingPrompts, running: float) -> float:
     """Return the seconds for which a request keeps its place."""
     timing, load = company.timing, company.load
     return load.checks * company.step(running) + max(
@@ -60,13 +60,13 @@ def _kept(company: _Company, running: float) -> float:
     ) * timing.step(running, load.context, min(load.tokens, room_in_step(timing, load, running)))
 
 
-def opened(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
+def steady_state(timing: Timing, load: Load, rate: float, *, poisson: bool) -> Steady | None:
     """Return the steady state at `rate` requests per second of one replica; None where there is none."""
     highest = highest_rate(timing, load)
     if rate >= highest:
         return None
     asked, rate = rate, _as_counted(timing, load, rate, highest)
-    company = _Company(timing, load, rate)
+    company = _ArrivingPrompts(timing, load, rate)
     queue = _Places.of(company, load)
     running, queued, idle = queue.occupied(load, rate, asked / highest) if poisson else queue.evenly(load, rate)
     wait_for_room = queued / rate
@@ -101,7 +101,7 @@ def _as_counted(timing: Timing, load: Load, rate: float, highest: float) -> floa
     return rate * (1.0 + difference * float((rate / highest) ** late))
 
 
-class _Company:
+class _ArrivingPrompts:
     """What prompts that come at a rate add to steps."""
 
     def __init__(self, timing: Timing, load: Load, rate: float) -> None:
@@ -204,7 +204,7 @@ class _Places:
     prompts: Array
 
     @classmethod
-    def of(cls, company: _Company, load: Load) -> _Places:
+    def of(cls, company: _ArrivingPrompts, load: Load) -> _Places:
         """Price steps at some numbers of requests, and put the others between them."""
         limit = int(min(max(load.limit, 1.0), _PLACES))
         some: Array = np.unique(np.round(np.geomspace(1.0, limit, _NUMBERS))) if limit > 1 else np.array([1.0])
@@ -261,7 +261,9 @@ class _Places:
         return running, beyond / (1.0 - ratio) / total, float(weights[0]) / total
 
 
-def _first(company: _Company, running: float, idle: float, step: float, *, poisson: bool) -> tuple[float, float, float]:
+def _first(
+    company: _ArrivingPrompts, running: float, idle: float, step: float, *, poisson: bool
+) -> tuple[float, float, float]:
     """Return the mean seconds to the first token behind the client and the wait for room, a short and a long case.
 
     Who comes to an idle server begins at once; else waits for the end of a step (long steps are met more often), then has
