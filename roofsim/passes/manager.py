@@ -192,6 +192,8 @@ def training_passes(
         from roofsim.passes.kernels.stored_inputs import StoreActivationInputs
 
         passes.append(StoreActivationInputs())  # before autograd, which reads what is held
+    gathers = _narrow_gathers(precision, engine)
+    passes += gathers  # before autograd, which keeps what is gathered; once adapters read what they read
     if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
@@ -203,22 +205,41 @@ def training_passes(
             silu_backward=engine.fusion.silu_backward, casts_again=engine.precision.narrow_operands == "cast_again"
         )
     )  # once all forward ops stand
-    if recompute.policy != "none":
-        passes.append(_recompute(recompute, engine))  # needs to know what backward reads
-    if engine.fusion.backward_reads == "min_cut" and "pointwise" in engine.fusion.groups:
-        from roofsim.passes.partition import Partition
-
-        # Of what is not checkpointed; before kernels are merged, whose parts it decides about.
-        passes.append(Partition(only_layers=engine.fusion.compiled == "layers"))
+    again: list[Pass] = (
+        [] if recompute.policy == "none" else [_recompute(recompute, engine)]
+    )  # needs to know what backward reads
+    cut = _partition(engine)
+    # Layers keep what their checkpoint says. Where it is about their attention alone, the cut is about the rest of them.
+    part = recompute.policy == "selective" and engine.training.selective_recompute == "core_attention"
+    passes += cut + again if part else again + cut
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
     if engine.training.loss_metrics:
         passes.append(MetricsLast())  # behind all of the backward pass
     if "pointwise" in engine.fusion.groups:
         # Last of the step proper: everything that runs is known.
         passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
+    passes += gathers  # of gradients
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
+
+
+def _partition(engine: Engine) -> list[Pass]:
+    """Return the pass that cuts a compiled step, if the engine's compiler does so."""
+    if engine.fusion.backward_reads != "min_cut" or "pointwise" not in engine.fusion.groups:
+        return []
+    from roofsim.passes.partition import Partition
+
+    return [Partition(only_layers=engine.fusion.compiled == "layers")]
+
+
+def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:
+    """Return the pass that gathers sequences in the type of narrow operands, where the engine does so."""
+    if precision.operands is None or engine.communication.gather_type == "compute":
+        return []
+    from roofsim.passes.kernels.narrow_gathers import GatherNarrow
+
+    return [GatherNarrow()]
 
 
 def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpose] = frozenset()) -> list[Pass]:
@@ -229,7 +250,7 @@ def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpo
     into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
     into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
     passes: list[Pass] = []
-    if into:
+    if into and (precision.operands is None or engine.matmul.narrow_merged):
         passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
     if "gated_activation" in engine.fusion.groups:
         passes.append(GateActivations())  # where a layer is merged, its halves are
