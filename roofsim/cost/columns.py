@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.points import Points, like
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from roofsim.numeric import Array
+
+#: What is no array, and neither text nor nothing.
+PLAIN: Final = frozenset({float, bool})
 
 
 def column(values: Sequence[Any], rank: int) -> Array:
     """Return numbers of kernels with a leading axis of kernels, and so many axes behind it."""
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    plain = PLAIN.issuperset(map(type, values))
+    arrays = [] if plain else [value for value in values if isinstance(value, np.ndarray)]
     if not arrays:
         column: Array = np.array(values)
         return column.reshape(len(values), *(1,) * rank) if rank else column
@@ -25,9 +29,9 @@ def column(values: Sequence[Any], rank: int) -> Array:
     return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
 
 
-def is_of_points(values: Sequence[Any]) -> bool:
+def is_of_points(values: Iterable[Any]) -> bool:
     """Tell whether any of some numbers are those of several points."""
-    return any(isinstance(value, Points) for value in values)
+    return Points in map(type, values)
 
 
 def settled(value: Any, *, of_points: bool) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
 from roofsim.cost.scales import Scales
-from roofsim.cost.stacks import FIELDS, KernelStack, stacks_of
+from roofsim.cost.stacks import NUMBERS_OF, KernelStack, stacks_of
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import minimum, where
@@ -72,9 +73,8 @@ class PricedKernels:
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works = [work for _, work in self.works]
         kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
-        numbers = (getattr(work, name) for work in works for name in FIELDS)
         card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
-        self.of_points = is_of_points([*around, *self.counts, *numbers, *card])
+        self.of_points = is_of_points(chain(around, self.counts, card, *map(NUMBERS_OF, works)))
         self.stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self.small = sum(len(stack.places) * math.prod(stack.shape) for stack in self.stacks) <= _MOST_REMEMBERED
         self.corner = context.device.constants.physics["power_corner"]

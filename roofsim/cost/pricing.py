@@ -146,8 +146,7 @@ class PricedGraph:
         launches: dict[int, Real] = {}
         for index, work in self.works:
             launches[index] = launches.get(index, 0.0) + work.launches
-        costs = (_merged(op, prices.get(index, [])) for index, op in enumerate(self.graph.ops))
-        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
+        return [_merged(op, launches.get(index, 0.0), prices.get(index, [])) for index, op in enumerate(self.graph.ops)]
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -248,7 +247,7 @@ def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physi
     )
 
 
-def _merged(op: AbstractOp, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
+def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
     """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
     sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
     for cost, held, drawn in prices:
@@ -257,4 +256,4 @@ def _merged(op: AbstractOp, prices: list[tuple[KernelCost, Real, Real]]) -> OpCo
         for part in PARTS:
             sums[part] = sums[part] + getattr(cost, part)
     bound = prices[0][0].bound if prices else 0.0
-    return OpCost(op=op, bound=bound, **sums)
+    return OpCost(op=op, bound=bound, launches=launches, **sums)
