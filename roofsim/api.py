@@ -6,23 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.goodput import goodput_of
-from roofsim.analyze.host import host_notes
-from roofsim.analyze.intervals import inference_is_measured, interval, nearly_full
+from roofsim.analyze.intervals import interval, nearly_full
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.networks import networks_of
-from roofsim.analyze.pipelines import schedule_notes
 from roofsim.analyze.provenance import provenance
-from roofsim.analyze.result import Memory, Result, plain
+from roofsim.analyze.result import Result, plain
 from roofsim.analyze.throughput import tokens_read, units_per_step
 from roofsim.analyze.utilization import utilization_of
+from roofsim.analyze.warnings_of_results import warnings_of
 from roofsim.analyze.work import parameters_of, work_of
 from roofsim.evaluate import Evaluation, evaluate
 from roofsim.numeric import Real, divide, exactly, real
 from roofsim.spec import catalog
-from roofsim.spec.constants import many_gpus
-from roofsim.spec.engine.facts import description_of, stated_names
-from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.resolve import Resolved, Resolver
 from roofsim.spec.scenario.document import load_scenario
 
@@ -51,6 +47,11 @@ def run(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> R
     overrides
         Values for ``section.key``, written with two underscores (``workload__micro_batch_size=8``), or by the short
         names of the command line (``gpu="h100"``, ``precision="bf16"``).
+
+    Returns
+    -------
+    Result
+        Seconds, bytes, FLOPs and bytes per second; floats, or arrays of the broadcast shape of the sizes that are arrays.
 
     Raises
     ------
@@ -118,6 +119,11 @@ def compare(
     prices
         What you pay for an hour of a card or a system, in dollars: ``{"h100": 2.50}``.
 
+    Returns
+    -------
+    Comparison
+        A row per card, in the order of `sort`; times in seconds, memory in bytes, costs in dollars.
+
     Raises
     ------
     SpecError
@@ -150,6 +156,11 @@ def fit(
     family
         With ``largest="model"``: a folder of the catalog or a prefix (``gpt3``, ``decoder``).
 
+    Returns
+    -------
+    Fit
+        Bytes of the scenario and of what fits, with the largest value that fits and the next, which does not.
+
     Raises
     ------
     SpecError
@@ -172,6 +183,11 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
     simulated
         Run the same server step by step beside the estimate (needs simpy).
 
+    Returns
+    -------
+    Served
+        Latencies in seconds, rates in requests and tokens per second, memory in bytes per GPU, costs in dollars.
+
     Raises
     ------
     SpecError
@@ -183,7 +199,18 @@ def serve(scenario: str | Path | dict[str, Any] | Scenario, *, simulated: bool =
 
 
 def resolve(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Resolved:
-    """Find everything a scenario names and write out its defaults."""
+    """Find everything a scenario names and write out its defaults.
+
+    Returns
+    -------
+    Resolved
+        Hardware, model and engine as their files say, sizes as numbers; seconds, bytes, FLOP/s and bytes per second.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong; the message says where and what would be right.
+    """
     return resolve_document(load_scenario(scenario, overrides))
 
 
@@ -227,7 +254,7 @@ def answer(evaluation: Evaluation, *, limits: bool = True) -> Result:
         memory=memory,
         elasticity=None if binds is None else binds.elasticity,
         cost=_cost(evaluation, step),
-        warnings=() if several else (*resolved.warnings, *_warnings(evaluation, memory)),
+        warnings=() if several else (*resolved.warnings, *warnings_of(evaluation, memory)),
         assumed=resolved.assumed,
         provenance=() if several else (*provenance(resolved), *_assumed(resolved)),
         goodput=goodput_of(evaluation),
@@ -341,60 +368,3 @@ def _cost(evaluation: Evaluation, step: StepTime) -> dict[str, Any]:
     resolved = evaluation.resolved
     _, units, unit = units_per_step(resolved)
     return cost(resolved.gpu, resolved.system, resolved.gpus, step.step, units, unit)
-
-
-def _basis(evaluation: Evaluation) -> list[str]:
-    """Say what the interval of the step time rests on, where it is less than measured steps of this card."""
-    resolved, served, notes = evaluation.resolved, inference_is_measured(evaluation), []
-    level = resolved.constants.level(resolved.gpu.name, resolved.gpu.architecture)
-    if resolved.hardware_changed:
-        notes.append("the hardware was changed, so the interval is that of GPUs without measured steps")
-    elif not level.startswith("gpu"):
-        width = ", with the interval of measured inference" if served else ", with the interval of unseen GPUs"
-        notes.append(f"no step on {resolved.gpu.name} was measured; the constants are {level}{width}")
-    table = many_gpus.shipped()
-    known = resolved.gpu.name in table.gpus and resolved.engine.name in table.engines
-    if resolved.gpus > 1 and resolved.workload.phase == "train" and not known:
-        notes.append(
-            f"no step of {resolved.engine.name} on several {resolved.gpu.name} was measured; the interval is 1.5 times "
-            "as wide as that of measured GPUs and engines"
-        )
-    if resolved.workload.phase not in ("train", "forward") and not served:
-        notes.append(
-            f"too few runs of {resolved.workload.phase} with {resolved.engine.name} on such GPUs were measured; the "
-            "interval is 1.5 times as wide as the measurements alone suggest"
-        )
-    return notes
-
-
-def _unpriced(resolved: Resolved) -> list[str]:
-    """Name the engine facts that the scenario overrides and that this version states, but does not price."""
-    names = stated_names(Engine, resolved.workload.engine_facts)
-    stated = [name for name in names if "not yet priced" in description_of(Engine, name)]
-    own = catalog_engine(resolved.engine.name) if stated else None
-    return [
-        f"engine fact {name} is stated, but this version does not model it"
-        for name in stated
-        if own is not None and resolved.engine.fact(name) != own.fact(name)
-    ]
-
-
-def _warnings(evaluation: Evaluation, memory: Memory) -> list[str]:
-    resolved = evaluation.resolved
-    notes = [*_basis(evaluation), *_unpriced(resolved), *host_notes(evaluation, memory.off_device)]
-    notes += schedule_notes(evaluation)
-    if not resolved.architecture.measured:
-        notes.append(
-            f"no kernel was measured on architecture {resolved.architecture.name}; its achieved fractions are assumed"
-        )
-    if evaluation.device.vector_rate is None:
-        notes.append(f"{resolved.gpu.name} states no vector_peak.fp32: elementwise ops are priced by their bytes alone")
-    if nearly_full(memory, resolved.constants.physics["nearly_full"]):
-        notes.append("memory is more than 95 % full: allocator retries may slow the step, which is not modelled")
-    if resolved.model.denoises and resolved.workload.phase == "forward":
-        pipeline = resolved.model.traits().whole_pipeline
-        whole = f"; for whole images, use model {pipeline}" if pipeline else ""
-        notes.append(f"a pass of {resolved.model.name} is one denoising step, not an image{whole}")
-    if resolved.engine.launch.mode == "graphs":
-        notes.append("CUDA graphs launch the kernels, so no host time per kernel is counted")
-    return notes

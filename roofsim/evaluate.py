@@ -116,7 +116,7 @@ class Evaluation(Unpriced):
 def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program | None = None) -> Evaluation:
     """Lower, transform and price a resolved scenario whose sizes and hardware numbers may be arrays.
 
-    `program` takes the place of the scenario's own.
+    `program` takes the place of the scenario's own. Returns seconds; raises `NoDataError` where a rate is not stated.
     """
     program = program_of(resolved) if program is None else program
     priced = tuple(_priced(resolved, stage) for stage in program.stages)

@@ -71,6 +71,11 @@ def ops(
     top
         Keep this many rows.
 
+    Returns
+    -------
+    OpsView
+        Rows with seconds, FLOPs and bytes of one step, all launches together.
+
     Raises
     ------
     SpecError
@@ -122,6 +127,11 @@ def graph(
         Of a training pipeline: the stage to show; left out: the one that sets the pace. Of inference: only this pass.
     unrolled
         Whether every layer is written out.
+
+    Returns
+    -------
+    networkx.DiGraph
+        One node per op, one edge per tensor that an op hands to another.
 
     Raises
     ------
@@ -209,6 +219,11 @@ def memory(
     top
         Keep this many rows.
 
+    Returns
+    -------
+    MemoryLedger or MemoryView
+        Rows with bytes of the fullest rank.
+
     Raises
     ------
     SpecError
@@ -262,7 +277,18 @@ def memory_ledger_of(evaluation: Evaluation) -> MemoryLedger:
 
 
 def timeline(scenario: str | Path | dict[str, Any] | Scenario, **overrides: Any) -> Timeline:
-    """Say when each part of a step runs, and how much of the communication is hidden; rows are pieces of work."""
+    """Say when each part of a step runs, and how much of the communication is hidden.
+
+    Returns
+    -------
+    Timeline
+        One row per piece of work: its lane, when it starts, and how long it runs, in seconds.
+
+    Raises
+    ------
+    SpecError
+        When the request is wrong, or sizes are arrays.
+    """
     from roofsim.analyze.timeline import timeline as timeline_of
 
     return timeline_of(evaluate(resolve(scenario, **overrides)))
@@ -277,6 +303,11 @@ def explain(
     ----------
     figure
         A key of the result (``step_time``, ``memory.peak``, ``mfu`` ...) or the name of an op.
+
+    Returns
+    -------
+    Explanation
+        Seconds, bytes or a share, as the figure has, with the parts that it consists of.
 
     Raises
     ------
@@ -327,6 +358,11 @@ def collectives(
         Distance of neighbouring members in rank order.
     engine
         An engine, whose own all-reduce kernels are used where it has some.
+
+    Returns
+    -------
+    CollectivesView
+        One row per size and number of ranks: seconds, and bytes per second of the algorithm and of the bus.
 
     Raises
     ------

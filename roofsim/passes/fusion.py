@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Final
 
-from roofsim.graph.base import HEAVY_KINDS, AbstractOp, Kind, Phase
+from roofsim.graph.base import AbstractOp, Kind, Phase
 from roofsim.graph.fuse import LIBRARY, fused_kernel, in_order
 from roofsim.graph.ops import CacheAppend, Cast, Dropout, Elementwise, ExtraKernels, Fused, View
 from roofsim.graph.tensor import Role
@@ -45,16 +45,14 @@ class FusePointwise:
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with chains of pointwise ops merged."""
         readers = _readers(graph)
+        late = _without_gradients(graph) if "partitioned" in graph.facts else frozenset()
         ops: list[AbstractOp] = []
         for block, body in graph.segments():
             if self.only_layers and block is None:
                 ops += body
                 continue
-            # What is checkpointed runs again as a whole; other than that, what is computed again belongs to its readers.
-            checkpointed = any(op.phase is Phase.RECOMPUTE and op.group in HEAVY_KINDS for op in body)
-            joined = "partitioned" in graph.facts and not checkpointed
-            for phase_run in _phase_runs(body, joined=joined):
-                ops += _fused_run(phase_run, readers)
+            for phase_run in _phase_runs(body):
+                ops += _fused_run(phase_run, readers, late)
         return graph.replaced(ops, *self.ensures)
 
 
@@ -110,12 +108,22 @@ def _readers(graph: OpGraph) -> dict[Tensor, list[AbstractOp]]:
     return readers
 
 
-def _phase_runs(body: list[AbstractOp], *, joined: bool) -> list[list[AbstractOp]]:
-    """Return runs of ops of one phase; `joined`: what is computed again belongs to the backward pass around it."""
+def _without_gradients(graph: OpGraph) -> frozenset[AbstractOp]:
+    """Return the ops of the backward pass that read nothing but what the forward pass has made."""
+    backward = [op for op in graph if op.phase is Phase.BACKWARD]
+    made = {tensor: op for op in backward for tensor in op.outputs}
+    free: set[AbstractOp] = set()
+    for op in backward:
+        # The first gradient belongs to no op of the forward pass; what a block hands on is made by a later op.
+        if op.origin is not None and all(tensor not in made or made[tensor] in free for tensor in op.inputs):
+            free.add(op)
+    return frozenset(free)
+
+
+def _phase_runs(body: list[AbstractOp]) -> list[list[AbstractOp]]:
     runs: list[list[AbstractOp]] = []
-    phases = [Phase.BACKWARD if joined and op.phase is Phase.RECOMPUTE else op.phase for op in body]
-    for at, op in enumerate(body):
-        if not at or phases[at - 1] is not phases[at]:
+    for op in body:
+        if not runs or runs[-1][-1].phase is not op.phase:
             runs.append([])
         runs[-1].append(op)
     return runs
@@ -130,29 +138,29 @@ def _fusible(op: AbstractOp) -> bool:
     return op.kind in FUSIBLE and op.phase is not Phase.OPTIMIZER and not opaque
 
 
-def _levels(run: list[AbstractOp]) -> dict[AbstractOp, int]:
-    """Return, for each op, how many heavy ops stand on the longest way to it."""
+def _levels(run: list[AbstractOp], late: frozenset[AbstractOp]) -> dict[AbstractOp, int]:
+    """Return, for each op, how many heavy ops stand on the longest way to it.
+
+    What could run at any time before (`late`) counts as if it ran beside the first op that reads it.
+    """
     producer = {tensor: op for op in run for tensor in op.outputs}
     levels: dict[AbstractOp, int] = {}
     for op in run:
         before = [producer[tensor] for tensor in op.inputs + op.holds if tensor in producer]
         levels[op] = max((levels[other] + (not _fusible(other)) for other in before), default=0)
-    return _as_late(run, levels)
-
-
-def _as_late(run: list[AbstractOp], levels: dict[AbstractOp, int]) -> dict[AbstractOp, int]:
-    """Put what is computed again beside the first op that reads it, whatever else could be merged with it before."""
     first: dict[Tensor, int] = {}
-    for op in reversed(run):
-        if op.phase is Phase.RECOMPUTE and _fusible(op):
+    for op in reversed(run if late else []):
+        if op in late and _fusible(op):
             levels[op] = max(levels[op], min((first[t] for t in op.outputs if t in first), default=0))
         for tensor in op.inputs:
             first[tensor] = min(first.get(tensor, levels[op]), levels[op])
     return levels
 
 
-def _fused_run(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> list[AbstractOp]:
-    group_of = _connected_groups(run, readers)
+def _fused_run(
+    run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]], late: frozenset[AbstractOp]
+) -> list[AbstractOp]:
+    group_of = _connected_groups(run, readers, late)
     groups: dict[int, list[AbstractOp]] = {}
     for op in run:
         groups.setdefault(group_of[op], []).append(op)
@@ -175,9 +183,11 @@ def _stays(op: AbstractOp, tensor: Tensor) -> bool:
     return op.kind is not Kind.VIEW and tensor.root.role in (Role.GRADIENT, Role.GRADIENT_BUFFER)
 
 
-def _connected_groups(run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]]) -> dict[AbstractOp, int]:
+def _connected_groups(
+    run: list[AbstractOp], readers: dict[Tensor, list[AbstractOp]], late: frozenset[AbstractOp]
+) -> dict[AbstractOp, int]:
     """Return numbered groups: fusible ops of one level that exchange or share tensors."""
-    levels, order = _levels(run), {op: index for index, op in enumerate(run)}
+    levels, order = _levels(run, late), {op: index for index, op in enumerate(run)}
     parent = dict(order)
 
     def find(op: AbstractOp) -> int:

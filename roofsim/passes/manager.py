@@ -203,13 +203,13 @@ def training_passes(
             silu_backward=engine.fusion.silu_backward, casts_again=engine.precision.narrow_operands == "cast_again"
         )
     )  # once all forward ops stand
-    if recompute.policy != "none":
-        passes.append(_recompute(recompute, engine))  # needs to know what backward reads
-    if engine.fusion.backward_reads == "min_cut" and "pointwise" in engine.fusion.groups:
-        from roofsim.passes.partition import Partition
-
-        # Of what is not checkpointed; before kernels are merged, whose parts it decides about.
-        passes.append(Partition(only_layers=engine.fusion.compiled == "layers"))
+    again: list[Pass] = (
+        [] if recompute.policy == "none" else [_recompute(recompute, engine)]
+    )  # needs to know what backward reads
+    cut = _partition(engine)
+    # Layers keep what their checkpoint says. Where it is about their attention alone, the cut is about the rest of them.
+    part = recompute.policy == "selective" and engine.training.selective_recompute == "core_attention"
+    passes += cut + again if part else again + cut
     passes += _accumulate(precision, engine, num_micro_batches)  # once gradients exist, before they are merged
     if engine.training.loss_metrics:
         passes.append(MetricsLast())  # behind all of the backward pass
@@ -219,6 +219,15 @@ def training_passes(
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
+
+
+def _partition(engine: Engine) -> list[Pass]:
+    """Return the pass that cuts a compiled step, if the engine's compiler does so."""
+    if engine.fusion.backward_reads != "min_cut" or "pointwise" not in engine.fusion.groups:
+        return []
+    from roofsim.passes.partition import Partition
+
+    return [Partition(only_layers=engine.fusion.compiled == "layers")]
 
 
 def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpose] = frozenset()) -> list[Pass]:

@@ -38,7 +38,7 @@ class Partition:
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph whose backward pass begins from what is kept."""
-        graph = traced(graph, only_layers=self.only_layers)
+        graph = traced(graph, self._compiled_blocks(graph))
         blocks = self._compiled_blocks(graph)
         joint = Joint(graph, blocks)
         return graph.replaced(partitioned(graph, joint, chosen(joint), blocks), *self.ensures)

@@ -107,11 +107,11 @@ class _Repeats:
             for tensor in wanted
         }  # fmt: skip
         self.again.update(twins)
-        name = numbered(f"{op.name}.again", self.names)
+        name = numbered(f"{op.name}.in_backward", self.names)
         self.ops.append(
             replace(
                 op, name=name, inputs=inputs, outputs=tuple(twins.values()), holds=(),
-                phase=Phase.RECOMPUTE, block=self.block, origin=op,
+                phase=Phase.BACKWARD, block=self.block, origin=op,
             )
         )  # fmt: skip
         return twins
