@@ -329,7 +329,7 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
     engine, serves = resolved.engine, resolved.workload.phase != "train"
     waits = engine.communication.rank_wait
     mechanisms = resolved.mechanisms
-    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name)
+    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name, physics=resolved.constants.physics)
     if not mechanisms.protocols:
         fabric = fabric.at_datasheet_rates()
     if not mechanisms.shared_nics:

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from roofsim.errors import Problem, SpecError
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.dispatch import lower, lower_networks
+from roofsim.lower.of_images import lowered, with_maps
 from roofsim.lower.of_scenario import call_of
 from roofsim.lower.shares import Shares, one
-from roofsim.numeric import Array, Real, any_above, ceil, is_none, is_scalar, maximum, real
+from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
 from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.replicas import Replicas
 from roofsim.passes.ranks.stage import TakeStage
-from roofsim.points import anywhere
 from roofsim.records import dataclass, replace
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.pipeline.stages import StagePlan, stage_plans
@@ -148,7 +147,7 @@ def _networks(resolved: Resolved) -> Program:
     for network in networks:
         types = wide if network.wide else precision
         passes = [*inference_passes(types, resolved.engine), *packed_weight_passes(resolved, types)]
-        graph = run_passes(_with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
+        graph = run_passes(with_maps(resolved, network.graph), with_plugged(passes, resolved, "forward"))
         stages.append(Stage(name=network.name, graph=graph, times=network.times, upsamples=network.upsamples))
     return Program(stages=tuple(stages), networks=True)
 
@@ -177,7 +176,7 @@ def _training(resolved: Resolved, first_only: bool) -> Program:
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
     )
-    graph = _lowered(resolved, call_of(resolved, "train"))
+    graph = lowered(resolved, call_of(resolved, "train"))
     passes = training_passes(
         resolved.precision,
         resolved.engine,
@@ -238,29 +237,6 @@ def adapter_of(resolved: Resolved) -> Adapter | None:
     return Adapter(kind=given) if isinstance(given, str) else given
 
 
-def _lowered(resolved: Resolved, call: Call) -> OpGraph:
-    """Lower the model; refuse images that it does not take."""
-    return _with_maps(resolved, lower(resolved.model, call))
-
-
-def _with_maps(resolved: Resolved, graph: OpGraph) -> OpGraph:
-    """Refuse images of a size at which a map vanishes or is no whole number."""
-    size = resolved.workload.image_size
-    if size is not None:
-        for op in graph:
-            for tensor in op.outputs:
-                if any(anywhere((length < 1.0) | (length % 1.0 != 0.0)) for length in tensor.shape):
-                    raise SpecError(
-                        Problem(
-                            f"{resolved.model.name} does not take images of {size:g} pixels: {op.name} would make {tensor}",
-                            path="workload.image_size",
-                            hint="Its usual size, or a multiple of what its stages divide by, fits.",
-                            code="image-size",
-                        )
-                    )
-    return graph
-
-
 def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | None = None, **more: Any) -> list[Stage]:
     """Return a pass of inference as one stage with these settings, or as the stages of a pipeline.
 
@@ -269,7 +245,7 @@ def _served(resolved: Resolved, call: Call, waits: Real = 0.0, beside: Pass | No
     """
     engine, layout = resolved.engine, layout_of(resolved.parallel)
     passes = inference_passes(resolved.precision, engine, decodes=call.phase == "decode")
-    graph = _lowered(resolved, call)
+    graph = lowered(resolved, call)
     offload, rows = resolved.parallel.offload, call.batch * (1.0 if call.length is None else call.length)
     depth = real(resolved.model.traits().depth)
     passes = streamed(passes, offload, engine, rows, depth, leading=one(layout.pipeline))
@@ -313,9 +289,10 @@ def _forward(resolved: Resolved) -> list[Stage]:
 
 
 def _prefill(resolved: Resolved) -> list[Stage]:
-    """Build the pass over the prompts, or the mean of several where the engine cuts them into pieces.
+    """Build the pass over the prompts, or the mean of several where the engine cuts them into pieces, and the last, shorter one.
 
-    All sequences of a batch advance together; what a piece's attention sees grows from piece to piece.
+    All sequences of a batch advance together; what a piece's attention sees grows from piece to piece. In a pipeline, which the
+    pieces fill behind each other, they count as equal ones.
     """
     chunk, workload, rule = (
         resolved.engine.schedule.prefill_chunk,
@@ -326,13 +303,27 @@ def _prefill(resolved: Resolved) -> list[Stage]:
     if chunk is None or not resolved.model.decoder_only() or not any_above(tokens, float(chunk)):
         parts = _parts(resolved, rule, real(workload.prompt_length))
         return _served(resolved, _part_of(call_of(resolved, "prefill"), parts), times=parts, parts=parts)
-    passes = maximum(ceil(tokens / chunk), 1.0)
+    if not one(layout_of(resolved.parallel).pipeline):
+        passes = maximum(ceil(tokens / chunk), 1.0)
+        return _pieces(resolved, passes, 1.0, parts=passes if rule == "chunks" else 1.0)
+    whole = maximum(floor(tokens / chunk), 1.0)
+    rest = tokens - whole * chunk
+    stages = _pieces(resolved, whole, 1.0 - rest / tokens)
+    if any_above(rest, 0.0):
+        length = where(rest > 0.0, rest, tokens) / real(workload.micro_batch_size)
+        call = replace(call_of(resolved, "prefill", real(workload.prompt_length)), length=length, chunked=True)
+        stages += _served(resolved, call, times=where(rest > 0.0, 1.0, 0.0 * rest), name="last of prefill")
+    return stages
+
+
+def _pieces(resolved: Resolved, passes: Real, share: Real, parts: Real = 1.0) -> list[Stage]:
+    """Build the mean of so many equal passes over a share of the prompts, their first tokens."""
     lifted = with_context_axis(resolved)
-    prompt = real(lifted.workload.prompt_length)
-    piece = prompt / (passes if isinstance(passes, float) else passes[..., np.newaxis])
+    number, part = (value if is_scalar(value) else value[..., np.newaxis] for value in (passes, share))
+    prompt = real(lifted.workload.prompt_length) * part
+    piece = prompt / number
     call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)
-    follow = rule == "chunks" and not one(layout_of(resolved.parallel).pipeline)
-    return _served(lifted, call, times=passes, averaged=True, parts=passes if follow else 1.0)
+    return _served(lifted, call, times=passes, averaged=True, parts=parts)
 
 
 def _decode(resolved: Resolved, times: Real) -> list[Stage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 import roofsim
 from roofsim.errors import NoDataError, OutputError, SpecError
 from roofsim.output import visible
-from roofsim_evidence.subjects import SUBJECTS, VERBS, call, subject
+from roofsim_evidence.subjects import ORDER, SUBJECTS, VERBS, call, subject
 
 if TYPE_CHECKING:
     from roofsim_evidence.pages import DocsPage
@@ -52,6 +53,10 @@ Sample = Annotated[
 ]
 Output = Annotated[
     Path | None, typer.Option("--output", metavar="FILE", help="Write the result to a file of your own.")
+]
+MaybeName = Annotated[str | None, typer.Argument(metavar="SUBJECT", show_default=False, help="One of `evidence list`.")]
+Refit = Annotated[
+    bool, typer.Option("--all", help="Every fit that writes constants, in its order: kernels, steps, GPUs, widths.")
 ]
 All = Annotated[bool, typer.Option("--all", help="Every page that needs no other package.")]
 Check = Annotated[
@@ -101,16 +106,25 @@ def score(
     _print(call(name, "score", options))
 
 
-@app.command("fit", epilog="evidence fit steps --write")
+@app.command("fit", epilog="evidence fit steps --write\nevidence fit --all --write")
 def fit(
-    name: Name, *, write: Write = False, transfer: Transfer = False, data: Data = None,
-    output: Output = None, sample: Sample = False,
+    name: MaybeName = None, *, everything: Refit = False, write: Write = False, transfer: Transfer = False,
+    data: Data = None, output: Output = None, sample: Sample = False,
 ) -> None:  # fmt: skip
     """Fit the constants of a subject again, and say what they leave over."""
+    if everything == bool(name):
+        raise SpecError("name a subject, or give --all")
     options = {
         "write": write, "transfer": transfer, "data": data, "output": output, "sample": sample,
     }  # fmt: skip
-    _print(call(name, "fit", options))
+    if name is not None:
+        _print(call(name, "fit", options))
+        return
+    if not write or transfer or data is not None or output is not None or sample:
+        raise SpecError("--all goes with --write, and with nothing else: every fit takes what the one before it wrote")
+    for one in ORDER:  # in a process of its own each, since constants are read once
+        typer.echo(f"evidence fit {one} --write")
+        subprocess.run([sys.executable, "-m", "roofsim_evidence", "fit", one, "--write"], check=True)
 
 
 @app.command("page", epilog="evidence page memory exactness\nevidence page --all --check")

@@ -89,6 +89,12 @@ SUBJECTS: Final = {
         document="docs/multi-gpu-accuracy.md",
         constants=("many_gpus.yaml",),
     ),
+    "power": MeasuredSubject(
+        about="the energy of long products (hardware/architectures), in steps that run at the limit of their cards",
+        home="roofsim_evidence.multi_gpu.power_verbs",
+        verbs=("fit",),
+        measurements="multi-gpu.jsonl",
+    ),
     "mlperf-training": MeasuredSubject(
         about="training steps of MLPerf submissions that nothing was, or may be, fitted to",
         home="roofsim_evidence.mlperf_training.verbs",
@@ -110,6 +116,12 @@ SUBJECTS: Final = {
         measurements="inference.jsonl",
         document="docs/inference-accuracy.md",
         constants=("inference_spreads.yaml",),
+    ),
+    "engines": MeasuredSubject(
+        about="constants of inference engines (hardware/engines) that measured passes decide",
+        home="roofsim_evidence.inference.engine_verbs",
+        verbs=("fit",),
+        measurements="inference.jsonl",
     ),
     "external-inference": MeasuredSubject(
         about="measurements of inference that nothing was, or may be, fitted to",
@@ -141,6 +153,12 @@ SUBJECTS: Final = {
         document="docs/exactness.md",
     ),
 }
+
+
+#: The order of fits that write constants: each takes what those before it wrote as given. Kernels come first, from their own
+#: micro-benchmarks; shares of whole steps with the kernels' constants held; the energy of long products with both; steps once
+#: more with that energy; widths of intervals last.
+ORDER: Final = ("kernels", "steps", "power", "steps", "multi-gpu", "inference")
 
 
 def subject(name: str, verb: str) -> MeasuredSubject:

@@ -192,6 +192,8 @@ def training_passes(
         from roofsim.passes.kernels.stored_inputs import StoreActivationInputs
 
         passes.append(StoreActivationInputs())  # before autograd, which reads what is held
+    gathers = _narrow_gathers(precision, engine)
+    passes += gathers  # before autograd, which keeps what is gathered; once adapters read what they read
     if "bias_dropout_add" in engine.fusion.groups:
         passes.append(FuseDropoutAdd())  # before autograd: the library's kernel has a backward of its own
     if recompute.policy == "full":
@@ -216,6 +218,7 @@ def training_passes(
     if "pointwise" in engine.fusion.groups:
         # Last of the step proper: everything that runs is known.
         passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
+    passes += gathers  # of gradients
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
@@ -230,6 +233,15 @@ def _partition(engine: Engine) -> list[Pass]:
     return [Partition(only_layers=engine.fusion.compiled == "layers")]
 
 
+def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:
+    """Return the pass that gathers sequences in the type of narrow operands, where the engine does so."""
+    if precision.operands is None or engine.communication.gather_type == "compute":
+        return []
+    from roofsim.passes.kernels.narrow_gathers import GatherNarrow
+
+    return [GatherNarrow()]
+
+
 def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpose] = frozenset()) -> list[Pass]:
     """Return the passes that put an engine's merged layers in place of those of the model's code.
 
@@ -238,7 +250,7 @@ def _merged_layers(precision: Precision, engine: Engine, latent: frozenset[Purpo
     into = {Purpose.QUERY_KEY_VALUE, *latent} if "qkv" in engine.fusion.groups else set()
     into |= {Purpose.GATE_UP} if "gate_up" in engine.fusion.groups else set()
     passes: list[Pass] = []
-    if into:
+    if into and (precision.operands is None or engine.matmul.narrow_merged):
         passes.append(MergeProjections(into=frozenset(into), weights=_stored(precision)))
     if "gated_activation" in engine.fusion.groups:
         passes.append(GateActivations())  # where a layer is merged, its halves are

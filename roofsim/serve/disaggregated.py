@@ -54,7 +54,7 @@ def _seconds(plan: ServerPlan, message: float) -> float:
 
     resolved, apart = plan.resolved, plan.serving.disaggregated
     assert apart is not None
-    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name)
+    fabric = fabric_of(resolved.system, resolved.gpu, resolved.architecture.name, physics=resolved.constants.physics)
     within = apart.transfer == "node" or (apart.transfer is None and plan.gpus <= resolved.system.gpus_per_node)
     stride = real(resolved.gpus if within else max(resolved.system.gpus_per_node, resolved.gpus))
     transfer = collective_time("send_recv", message, 2.0, stride, fabric)

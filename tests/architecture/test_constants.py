@@ -10,7 +10,9 @@ import pytest
 import yaml
 
 from roofsim.analyze.catalogs import entry
+from roofsim.api import resolve
 from roofsim.errors import SpecError
+from roofsim.evaluate import evaluate
 from roofsim.spec.constants.kernel_models import shipped_models
 from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import evaluated
@@ -149,6 +151,22 @@ def calibrated(tmp_path, **physics):
     path.write_text(yaml.safe_dump({"schema": 1, "gpu": "a100-sxm4-80gb", "physics": physics}), encoding="utf-8")
     workload = {"precision": "bf16", "micro_batch_size": 8, "hardware_gpu": "a100-sxm4-80gb"}
     return evaluated("gpt2-1558m", hardware_calibration=str(path), **workload)
+
+
+def test_constants_of_a_calibration_reach_the_links(tmp_path):
+    """Transfers inside nodes and between them overlap as the scenario's constants say, not as the catalog's."""
+    seconds = []
+    for overlap in (1.0, 4.0):
+        path = tmp_path / f"{overlap}.yaml"
+        path.write_text(
+            yaml.safe_dump({"schema": 1, "gpu": "a100-sxm4-80gb", "physics": {"node_overlap": overlap}}),
+            encoding="utf-8",
+        )
+        workload = {"precision": "bf16", "global_batch_size": 64, "micro_batch_size": 1}
+        hardware = {"system": "dgx-a100", "gpus": 64, "calibration": str(path)}
+        scenario = {"model": "gpt2-1558m", "workload": workload, "hardware": hardware, "parallel": {"data": 64}}
+        seconds.append(float(evaluate(resolve(scenario)).step.step))
+    assert seconds[0] > 1.001 * seconds[1]
 
 
 def test_a_calibration_file_puts_other_constants_in_their_place(tmp_path):

@@ -153,3 +153,24 @@ def test_tokens_are_brought_to_experts_in_as_many_launches_as_stated():
         for number in (3.0, 9.0)
     )
     assert launches(many) - launches(few) == pytest.approx(6.0 * 48.0)
+
+
+@pytest.mark.parametrize("gpu", ["a100-sxm4-80gb", "rtx3090", "p100-pcie-16gb"])
+def test_a_cache_of_wide_types_streams_at_the_rate_of_its_class(gpu):
+    """Nobody measured kernels that read it: the model says that ordinary units stream it, at the bandwidth of attention."""
+    step = evaluated(
+        "llama3.2-1b",
+        hardware_gpu=gpu,
+        phase="decode",
+        precision="fp32",
+        engine="llama.cpp",
+        context_length=16384,
+        batch_size=4,
+    )
+    device, priced = step.device, step.priced[0]
+    places = [place for place, (index, _) in enumerate(priced.works) if isinstance(priced.graph.ops[index], Attention)]
+    assert places
+    for place in places:
+        work, price = priced.works[place][1], priced.prices()[place]
+        streamed = float(work.traffic) / (float(device.bandwidth) * device.bandwidth_share("attention"))
+        assert streamed < float(price.time) - float(price.launch) < 1.5 * streamed

@@ -11,7 +11,7 @@ from roofsim_evidence import pages
 from roofsim_evidence.cli import main
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import checkout, constants, measurements
-from roofsim_evidence.subjects import SUBJECTS, VERBS
+from roofsim_evidence.subjects import ORDER, SUBJECTS, VERBS
 
 
 @pytest.fixture
@@ -113,3 +113,19 @@ def test_pictures_are_drawn_with_the_page(monkeypatch, tmp_path):
 def test_a_template_without_a_value_is_an_error():
     with pytest.raises(Exception, match="'table' is undefined"):
         filled("exactness.md")
+
+
+def test_all_fits_run_in_their_order_and_only_to_be_written(evidence, monkeypatch):
+    ran = []
+    monkeypatch.setattr("roofsim_evidence.cli.subprocess.run", lambda command, check: ran.append((command[-2], check)))
+    assert evidence("fit", "--all", "--write")[0] == 0
+    assert ran == [(name, True) for name in ORDER]
+    assert all("fit" in SUBJECTS[name].verbs for name in ORDER)
+    for arguments, words in (
+        (("--all",), "goes with --write"),
+        ((), "name a subject"),
+        (("steps", "--all"), "or give --all"),
+    ):
+        code, _, error = evidence("fit", *arguments)
+        assert code == 2
+        assert words in error

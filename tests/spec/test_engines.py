@@ -51,6 +51,7 @@ SIZES = {
 #: Another value of every fact, as a scenario may write it.
 OTHER = {
     "attention_unpads": True,
+    "narrow_merged": False,
     "narrow_product_launches": 3.0,
     "narrow_products": "int32",
     "plain_kernels": ["biases"],
@@ -66,6 +67,7 @@ OTHER = {
     },
     "loss_metrics": 1,
     "activation_input_type": "fp8",
+    "gather_type": "operands",
     "parallel_blocks": "two_sums",
     "adapter_type": "fp32",
     "frozen_formats": ["int4"],

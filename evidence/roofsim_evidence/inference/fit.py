@@ -1,6 +1,6 @@
-"""EngineFit engine constants of inference without each card in turn: ``python -m roofsim_evidence.inference.fit``.
+"""Fit constants of engines to the rows that may be fitted: with all cards, or without each in turn.
 
-The shipped constants were set by the same rows with all cards in; this shows how far they carry to a card that nobody measured.
+Without a card, a fit shows how far the constants carry to one that nobody measured.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ FITS: Final = (
     EngineFit(engine="fastertransformer", regime="forward", facts=("host_call_time", "narrow_product_launches")),
     EngineFit(engine="torchscript", regime="forward", facts=("host_call_time",)),
     EngineFit(engine="tensorflow-xla", regime="forward", facts=("host_call_time",)),
+    EngineFit(engine="diffusers-2022", regime="pipeline", facts=("convolution_share",)),
 )
 
 
@@ -85,8 +86,8 @@ def predict(case: Case, fit: EngineFit, values: Array) -> float:
     return float(evaluate(resolve(scenario)).step.step)
 
 
-def fitted_without(card: str, fit: EngineFit, cases: Sequence[Case]) -> Array:
-    """EngineFit the constants to the rows that may be fitted, but those of a card."""
+def fitted_without(card: str | None, fit: EngineFit, cases: Sequence[Case]) -> Array:
+    """Return the constants fitted to the rows that may be fitted, but those of a card; None: to all of them."""
     from scipy.optimize import least_squares
 
     start = shipped_facts(fit)
@@ -109,6 +110,11 @@ def cases_of(fit: EngineFit) -> list[Case]:
         for case in load_inference_cases()
         if case.software == fit.engine and case.regime == fit.regime and case.gpus == 1 and case.quantity == STEP_TIME
     ]
+
+
+def fitted_facts(fit: EngineFit) -> dict[str, float]:
+    """Return the constants of an engine as all cards' rows decide them."""
+    return dict(zip(fit.facts, fitted_without(None, fit, cases_of(fit)).tolist(), strict=True))
 
 
 def write_left_out(report: Callable[[str], None]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.kernels.classes import (
-    architecture_of,
     arithmetic,
     generation,
     matrix_energy,
@@ -22,6 +21,7 @@ from roofsim.cost.kernels.table import NARROW
 from roofsim.output import save_text
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.units import humanize
+from roofsim_evidence.kernels.power import APART
 from roofsim_evidence.places import constants as constants_folder
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.kernels.least_squares import Constants
     from roofsim.calibrate.kernels.scores import GroupErrors
+
+Energies = dict[str, dict[str, float]]
 
 COMMAND: Final = "evidence fit kernels --write"
 KERNELS: Final = f"""\
@@ -113,8 +115,6 @@ BY_ENGINE: Final = (EXPERTS, "gemm", "mla_decode")
 MOST: Final = 1.1
 #: How far beyond the range of a fit a constant is still plausible: medians of rounded numbers.
 BELOW, ABOVE = 0.5, 2.0
-#: Operations that were measured in an engine with constant weights, which draw less power: 5 to 12 % fast when large.
-APART: Final = (("gemm", "vllm"),)
 #: Architecture -> measuring engine -> generation of its attention kernels there (aiconfigurator's collectors).
 GENERATIONS: Final = {
     "ampere-ga100": {"vllm": "flash2", "sglang": "flashinfer", "trtllm": "trtllm"},
@@ -125,17 +125,20 @@ GENERATIONS: Final = {
 }
 
 
-def write_constants(fit: KernelFit, scores: Sequence[GroupErrors]) -> None:
-    """Write kernels.yaml and kernel_models.yaml, a part of it, into the catalog's folder of constants."""
+def write_constants(fit: KernelFit, scores: Sequence[GroupErrors], energies: Energies) -> None:
+    """Write kernels.yaml and kernel_models.yaml, a part of it, into the catalog's folder of constants.
+
+    `energies` are those of matrix units by architecture and width (`matrix_energies`), where power holds products back.
+    """
     folder = constants_folder()
     save_text(folder / "kernels.yaml", kernels_text(fit, scores, head=KERNELS))
-    save_text(folder / "kernel_models.yaml", models_text(fit))
+    save_text(folder / "kernel_models.yaml", models_text(fit, energies))
 
 
-def models_text(fit: KernelFit) -> str:
+def models_text(fit: KernelFit, energies: Energies) -> str:
     """Return what steps are priced with as YAML."""
     tree: dict[str, dict[str, dict[str, dict[str, Constants]]]] = {}
-    for place, constants in _served(fit).items():
+    for place, constants in _served(fit, energies).items():
         op, architecture, kernels, kind = place
         tree.setdefault(op, {}).setdefault(architecture, {}).setdefault(kernels, {})[kind] = constants
     lines = ["meanings:"]
@@ -177,7 +180,7 @@ def _meanings(op: str) -> Iterable[tuple[str, str]]:
         yield parameter.name, f"{{meaning: '{meaning}', unit: {quoted}, range: [{', '.join(ends)}]}}"
 
 
-def _served(fit: KernelFit) -> dict[tuple[str, ...], Constants]:
+def _served(fit: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constants]:
     """Return medians by operation, architecture, kernel generation and arithmetic."""
     gathered: dict[tuple[str, ...], list[Constants]] = {}
     several = _several(fit)
@@ -187,7 +190,7 @@ def _served(fit: KernelFit) -> dict[tuple[str, ...], Constants]:
             continue
         if kind == "fp32" and group.op != "gemm":
             continue
-        constants = _at_full_clock(group, fit.constants(class_of(group.op), group))
+        constants = _at_full_clock(group, fit.constants(class_of(group.op), group), energies)
         if group.op == "gemm" and kind in IN_STEPS:
             constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
@@ -220,12 +223,11 @@ def _card_of(group: Group) -> Group:
     return Group(card(group.gpu).name, "", "", "")
 
 
-def _at_full_clock(group: Group, constants: Constants) -> Constants:
+def _at_full_clock(group: Group, constants: Constants, energies: Energies) -> Constants:
     """Return constants with the compute share at full clock, where the board's power held the measured kernels back."""
-    gpu = card(group.gpu)
-    energy = matrix_energy(group)
-    if group.op not in SUSTAINED or not architecture_of(group).matrix_energy or gpu.tdp is None or energy is None:
+    gpu, own = card(group.gpu), energies.get(generation(group))
+    if group.op not in SUSTAINED or own is None or gpu.tdp is None:
         return dict(constants)
-    drawn = peak(group) * energy / gpu.tdp
+    drawn = peak(group) * matrix_energy(group, own) / gpu.tdp
     exponent = shipped_physics()["clock_power"]
     return constants | {"compute": min(full_clock_share(constants["compute"], drawn, exponent), MOST)}

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import least_squares
 
+from roofsim.calibrate.kernels.scores import load_kernels
 from roofsim.records import dataclass
 from roofsim.spec.constants.kernels import Constants, Deviation
 from roofsim.units import parse
+from roofsim_evidence.kernels.power import best_product
+from roofsim_evidence.kernels.score import measured_file
 from roofsim_evidence.steps.table import FORMATS, StepTable, predict
 
 if TYPE_CHECKING:
@@ -33,10 +37,9 @@ UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
 #: Steps whose host needs more than this share of the measured time say little of the device.
 HOST_SHARE: Final = 0.35
 
-#: Share of the peak, at the clock that the card runs at, that the inner loop of the best product on matrix units reaches, tiles and
-#: waves apart (the best products of A100 reach 0.94 in all: LLMCompass, fp16; those of an H100 0.70 to 0.77 at 700 W);
-#: of ordinary units all of it.
-PRODUCTS: Final = {"fp16": 0.97, "tf32": 0.97}
+#: Formats whose products on matrix units reach no more of the peak, at the clock that the card runs at, than the best that were
+#: measured as single kernels; ordinary units may reach all of it.
+MATRIX: Final = ("fp16", "tf32")
 
 #: Plausible ranges of the shared constants.
 BOUNDS: Final[dict[str, tuple[float, float]]] = {
@@ -224,7 +227,14 @@ def _rates(constants: Constants) -> dict[str, float]:
 
 def _possible(factor: float, share: float, part: str, headroom: float) -> float:
     """Return the factor, held so that no more is reached than the datasheet's rate at the clocks that parts run at."""
-    return min(factor, (1.0 if part == "stream" else PRODUCTS.get(part, 1.0) * headroom) / share)
+    return min(factor, (1.0 if part == "stream" else (best() if part in MATRIX else 1.0) * headroom) / share)
+
+
+@cache
+def best() -> float:
+    """Return the share of the peak at full clock that the best measured products on matrix units reach."""
+    table, _ = load_kernels(measured_file())
+    return best_product(table)
 
 
 def _spread(compute: dict[str, float]) -> dict[str, float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.cost.device import reach
+from roofsim.cost.kernels.sustained import sustained, window
 from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
@@ -33,7 +34,9 @@ class StepTable:
 
     `times` says how often a kernel runs in a step; `at_peak` is its arithmetic in seconds at the dense peak, `moving`
     and `transposed` its traffic in seconds at the full bandwidth, or at that of its kernels where these have `own`; `norm` is
-    the exponent of its corner (0: that of all); `keys` are indices into `names`, -1 for none.
+    the exponent of its corner (0: that of all); `keys` are indices into `names`, -1 for none. `heat` are the joules of the
+    arithmetic of long products in 16 bits (or fewer) and in tf32, 0 where the power limit does not hold a product on its own;
+    `window` is the time over which a card's controller holds the mean power.
     """
 
     measured: Array
@@ -43,6 +46,7 @@ class StepTable:
     youth: Array
     per_unit: Array
     headroom: Array
+    window: Array
     gpus: Any
     architectures: Any
 
@@ -61,6 +65,7 @@ class StepTable:
     energy: Array
     own: Any
     norm: Array
+    heat: Array
 
     def only(self, chosen: Any) -> StepTable:
         """Return the table of some steps, a mask."""
@@ -74,7 +79,18 @@ class StepTable:
         return replace(self, **per_step, **per_kernel | {"step": renumbered[per_kernel["step"]]})
 
 
-_PER_STEP: Final = ("measured", "host", "watts", "process", "youth", "per_unit", "headroom", "gpus", "architectures")
+_PER_STEP: Final = (
+    "measured",
+    "host",
+    "watts",
+    "process",
+    "youth",
+    "per_unit",
+    "headroom",
+    "window",
+    "gpus",
+    "architectures",
+)
 #: Order of number formats, conditions and classes in the tables of indices.
 #: Classes of kernels whose models leave the bandwidth to the constants of steps.
 BY_CLASS: Final = ("attention", "convolution")
@@ -103,6 +119,7 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 ),
                 0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 evaluation.resolved.architecture.clock_headroom,
+                evaluation.resolved.architecture.power_window,
                 gpu.name,
                 gpu.architecture,
             ]
@@ -113,12 +130,12 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
     return StepTable(
         measured=np.array(heads[0]), host=np.array(heads[1]), watts=np.array(heads[2]), process=np.array(heads[3]),
         youth=np.array(heads[4]), per_unit=np.array(heads[5]), headroom=np.array(heads[6]),
-        gpus=np.array(heads[7]), architectures=np.array(heads[8]),
+        window=np.array(heads[7]), gpus=np.array(heads[8]), architectures=np.array(heads[9]),
         step=np.array(columns[0]), times=np.array(columns[1]), floor=np.array(columns[2]), at_peak=np.array(columns[3]),
         moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
         simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
         conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
-        own=np.array(columns[13], dtype=bool), norm=np.array(columns[14]),
+        own=np.array(columns[13], dtype=bool), norm=np.array(columns[14]), heat=np.array(columns[15]),
     )  # fmt: skip
 
 
@@ -155,13 +172,23 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
-                device.attention_share(math.removesuffix("_matrix")) if fused else 0.0,
+                device.attention_share(math.removesuffix("_matrix")) / device.pace if fused else 0.0,
                 ([*ids, 0, 0, 0])[:3],
                 classes.index(work.bandwidth_key),
                 _energies(work, device, math.removesuffix("_matrix"), width, base),
                 own,
                 float(work.norm),
+                _heat(work, device, math),
             ]
+
+
+def _heat(work: KernelWork, device: Device, math: str) -> list[float]:
+    """Return the joules of a long product's arithmetic in 16 bits or fewer, and in tf32 at the energy of 16 bits."""
+    if not work.apart or device.power is None or device.architecture.product_energy is None:
+        return [0.0, 0.0]
+    if math.removesuffix("_matrix") in ("tf32", "fp32"):
+        return [0.0, float(work.heat) * device.constants.energy.tensor16 / device.constants.energy.tf32]
+    return [float(work.heat), 0.0]
 
 
 def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float]:
@@ -211,7 +238,6 @@ def predict(table: StepTable, constants: Constants) -> Array:
         np.where(table.norm > 0.0, table.norm, constants.norm),
     )
     kernels = kernels * (1.0 + constants.immaturity * table.youth)[table.step]
-    device: Array = np.bincount(table.step, table.times * (kernels + table.floor), len(table.measured)).astype(float)
     energy = constants.energy
     root = np.sqrt(table.process)[table.step]
     process = table.process[table.step]
@@ -221,11 +247,29 @@ def predict(table: StepTable, constants: Constants) -> Array:
         fast = np.where(chosen, constants.factors[name], fast)
     joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
     joules = joules + table.energy[:, 3] * energy.byte * root
-    power = np.bincount(table.step, table.times * joules, minlength=len(table.measured)) / table.watts
-    corner = constants.physics["busy_corner"]
-    slowed = throttled(device, power, constants.physics["clock_power"])
-    step: Array = np.asarray(smooth_maximum(smooth_maximum(device, slowed, corner), table.host, corner))
-    return step
+    return _composed(table, constants, kernels + table.floor, joules)
+
+
+def _composed(table: StepTable, constants: Constants, each: Array, joules: Array) -> Array:
+    """Return the seconds of steps from those of each kernel at full clock and its joules, as `roofsim.schedule.step` does."""
+    physics = constants.physics
+    held = np.flatnonzero(table.heat.any(axis=1))
+    step, watts = table.step[held], table.watts[table.step[held]]
+    heat = table.heat[held] @ np.array([1.0, constants.energy.tf32 / constants.energy.tensor16])
+    share = window(each[held], table.window[step])
+    own = sustained(each[held], heat / watts, joules[held] / watts, share, physics["power_corner"])
+
+    def sums(values: Array, rows: Any = slice(None)) -> Array:
+        total: Array = np.bincount(table.step[rows], table.times[rows] * values, len(table.measured)).astype(float)
+        return total
+
+    short = sums(each) - sums(np.asarray(own.alone), held)
+    drawn = sums(joules) / table.watts - sums(np.asarray(own.power), held)
+    slowed = throttled(short, np.maximum(drawn, 0.0), physics["clock_power"])
+    corner = physics["busy_corner"]
+    device = smooth_maximum(short, slowed, corner) + sums(np.asarray(own.held), held)
+    composed: Array = np.asarray(smooth_maximum(device, table.host, corner))
+    return composed
 
 
 def _shares(constants: Constants, level: Deviation) -> list[float]:

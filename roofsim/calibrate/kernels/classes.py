@@ -19,7 +19,7 @@ from roofsim.spec.reading.validate import validate
 from roofsim.units import parse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     import numpy as np
 
@@ -157,10 +157,15 @@ def wide_units() -> float:
     return shipped_physics()["wide_units"]
 
 
-def matrix_energy(group: Group) -> float | None:
-    """Return the joules of a FLOP of a group's arithmetic at full clock; None: nobody knows a peak of it."""
-    gpu, constants = card(group.gpu), shipped()
-    device = device_of(gpu, architecture_of(group), constants, (0.0, 0.0))
+def matrix_energy(group: Group, fitted: Mapping[str, float] | None = None) -> float:
+    """Return the joules of a FLOP of a group's arithmetic at full clock.
+
+    `fitted` are energies of the architecture's matrix units, by width; None: those that its file states.
+    """
+    gpu, constants, architecture = card(group.gpu), shipped(), architecture_of(group)
+    if fitted is not None:
+        architecture = architecture.model_copy(update={"matrix_energy": dict(fitted)})
+    device = device_of(gpu, architecture, constants, (0.0, 0.0))
     bits = {"fp32": "fp32", "tf32": "tf32", "nvfp4": "fp4"}.get(
         group.dtype, "fp8" if group.dtype in EIGHT_BITS else "fp16"
     )
@@ -171,7 +176,7 @@ def matrix_energy(group: Group) -> float | None:
 def power_cap(group: Group) -> float:
     """Return the share of a group's peak that the board's power sustains; 1 when its power is unknown."""
     gpu, energy = card(group.gpu), matrix_energy(group)
-    return 1.0 if gpu.tdp is None or energy is None else power_share(peak(group) * energy / gpu.tdp)
+    return 1.0 if gpu.tdp is None else power_share(peak(group) * energy / gpu.tdp)
 
 
 def per_clock(group: Group) -> float:

@@ -51,7 +51,7 @@ class Attend:
     `one_query` says whether a sequence has one query, `plain` is 1 where each query head has keys of its own, `flops` the
     arithmetic without padding; `backward` asks for the backward kernel, which does so many times the forward's arithmetic and
     moves so many bytes. `factor` is the share of the library's rate that this call reaches, `blocks` how many such calls run one
-    after another.
+    after another, `traffic` the bytes that one moves forward.
     """
 
     sizes: AttentionShape
@@ -61,14 +61,20 @@ class Attend:
     factor: Real = 1.0
     blocks: Real = 1.0
     backward: tuple[Real, Real] | None = None
+    traffic: Real = 0.0
 
 
 class AttentionModel:
-    """Fused attention: one class of kernels for many queries, one for a single query a sequence."""
+    """Fused attention: one class of kernels for many queries, one for a single query a sequence.
+
+    Nobody measured kernels for a single query of a type that matrix units do not take (fp32): these stream the cache.
+    """
 
     def limits(self, shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds a call, as `KernelModel.limits`."""
-        return _decode(shape, math, device, library) if shape.one_query else _prefill(shape, math, device, library)
+        if not shape.one_query:
+            return _prefill(shape, math, device, library)
+        return _decode(shape, math, device, library) if device.rate(math)[1] else _streamed(shape, math, device)
 
 
 ATTENTION: Final = AttentionModel()
@@ -77,10 +83,8 @@ ATTENTION: Final = AttentionModel()
 def price_attention(op: Attention, work: KernelWork, context: Pricing) -> KernelWork:
     """Give a fused attention kernel the rates of its model."""
     shape = _shape(op, work, context)
-    if shape.one_query and not work.on_tensor:
-        return work  # nobody measured kernels that read a cache of wider types: they stream it, on ordinary units
     limits = ATTENTION.limits(shape, work.compute_keys[0].removesuffix("_matrix"), context.device, context.library)
-    return rated(work, context, limits, streams=1.0 if shape.one_query else 0.0)
+    return rated(work, context, limits, streams=1.0 if shape.one_query and work.on_tensor else 0.0)
 
 
 def _kind(shape: Attend, math: str) -> str:
@@ -114,6 +118,15 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     return KernelLimits(compute=compute, memory=memory, floor=numbers["floor"], sharpness=numbers["sharpness"])
 
 
+def _streamed(shape: Attend, math: str, device: Device) -> KernelLimits:
+    """Return the limits of kernels for one query a sequence on ordinary units, which stream the cache as whole steps do."""
+    compute = divide(shape.flops, device.rate(math)[0] * device.constants.factors["vector"])
+    memory = divide(shape.traffic, device.bandwidth * (device.bandwidth_share(CLASS) / device.pace))
+    return KernelLimits(
+        compute=compute, memory=memory, floor=device.architecture.kernel_floor, sharpness=device.constants.norm
+    )
+
+
 def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
     """Return the limits of kernels for many queries, forward or backward."""
     peak, _ = device.rate(math)
@@ -125,8 +138,9 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         share = share * factor_of(device.architecture, "attention_prefill", library.attention)
     else:
         # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
-        # Scores take as long in slower generations, whose products take longer.
-        numbers["softmax"] = numbers["softmax"] * device.attention_factor
+        # Scores take as long in slower generations, whose products take longer; and of these scores as much is hidden as
+        # matrix units stand still for other reasons.
+        numbers["softmax"] = numbers["softmax"] * device.attention_factor**2
         # Of narrower products than those it is stated of, scores take as long: the share of these without scores holds.
         stated, per_clock = _stated_in(math, chip.per_clock, device)
         whole = 1.0 + numbers["softmax"] * per_clock / (2.0 * STATED_WIDTH)
@@ -175,6 +189,7 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
         factor=1.0 if once else _padding(op, work, context),
         blocks=blocks,
         backward=(divide(op.flops(), forward), work.traffic) if op.backward else None,
+        traffic=work.traffic,
     )
 
 

@@ -43,7 +43,7 @@ class ConvolutionModel:
         """Return what bounds one pass, as `KernelModel.limits`."""
         m, n, k, batch = shape.product
         units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
-        left = tile_efficiency(m, n, k, batch, units, tiling_for(device, math))
+        left = tile_efficiency(m, n, k, batch, units, tiling_for(device, math, shape.peak))
         rate = shape.peak * shape.share * library.engine.convolution.share * left
         compute = divide(2.0 * m * n * k * batch, rate)
         memory = divide(shape.traffic, device.bandwidth * (device.bandwidth_share(CLASS) / device.pace))

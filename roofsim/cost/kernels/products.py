@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
-from roofsim.cost.kernels.rated import card, rated, unit_share
+from roofsim.cost.kernels.rated import card, cut_units, rated, unit_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_for, own_rates
 from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
@@ -34,6 +34,9 @@ STREAMING: Final = ("floor", "bandwidth", "fill")
 WIDE: Final = "fp16"
 #: What a library's product changes of a kernel that expands weights itself.
 CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "energy", "norm")
+
+#: Products of which those on ordinary units were measured; matrix units that take them are as fast as these.
+MEASURED_WIDE: Final = ("fp32_matrix", "fp64_matrix")
 
 Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
 
@@ -80,6 +83,7 @@ class ProductModel:
         tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
         peak = shapes[0].peak
         peak = device.product_rate(math, half=library.half_accumulation)[0] if peak is None else peak
+        tiling = fed(tiling, math, peak, device)
         share = compute_share(measured_share if math in own_rates() else None, math, peak, device)
         shares = [share * shape.factor for shape in shapes]
         sizes = [(shape.m, shape.n, shape.k, shape.batch, *shape.itemsizes) for shape in shapes]
@@ -102,6 +106,15 @@ def compute_share(measured: float | None, math: str, peak: Real, device: Device)
     if measured is None:
         return device.compute_share(device.share_key(math)) / device.pace
     return unit_share(measured, math, peak, device)
+
+
+def fed(tiling: Tiling, math: str, peak: Real, device: Device) -> Tiling:
+    """Return how kernels cut a product on a card whose matrix units do fewer FLOP per clock than their architecture's.
+
+    Operands come to such units as fast as to others, so that they wait the less for them, and for the first of a tile.
+    """
+    cut = 1.0 if device.share_key(math) in MEASURED_WIDE or not device.rate(math)[1] else cut_units(math, peak, device)
+    return replace(tiling, thinness=tiling.thinness / cut, ramp=tiling.ramp / cut)
 
 
 def price_products(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
@@ -132,14 +145,14 @@ def _cut(work: KernelWork, context: Pricing) -> KernelWork:
     if work.product is None or units is None:
         return work
     math = work.compute_keys[0].removesuffix("_matrix")
-    left = tile_efficiency(*work.product, real(units), tiling_for(context.device, math))
+    left = tile_efficiency(*work.product, real(units), tiling_for(context.device, math, work.flop_peak))
     return replace(work, compute_share=work.compute_share * left, tiling=left)
 
 
-def tiling_for(device: Device, math: str) -> Tiling:
-    """Return how a library cuts products of a number format on a card."""
+def tiling_for(device: Device, math: str, peak: Real) -> Tiling:
+    """Return how a library cuts products of a number format on a card, at the dense FLOP/s of its arithmetic."""
     _, numbers = constants_for(device, "gemm", None, arithmetic_of(math))
-    return Tiling(**{name: numbers[name] for name in TILING})
+    return fed(Tiling(**{name: numbers[name] for name in TILING}), math, peak, device)
 
 
 def _from_library(op: Matmul, context: Pricing) -> bool:

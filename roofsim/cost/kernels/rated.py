@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 
-#: Products that the same units do in narrow formats while they do one of 16 bits.
-WIDTHS: Final = {"fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
+#: Products that the same units do in other formats while they do one of 16 bits.
+WIDTHS: Final = {"tf32": 0.5, "fp8": 2.0, "int8": 2.0, "fp6": 2.0, "fp4": 4.0, "int4": 4.0}
 
 
 def card(device: Device, peak: Real) -> Silicon:
@@ -39,12 +39,18 @@ def unit_share(share: float, math: str, peak: Real, device: Device) -> Real:
     989 TFLOP/s; GeForce cards, half of their rate); they reach the same FLOP a clock, up to what the best kernels make of a
     peak.
     """
+    cut = cut_units(math, peak, device)
+    best = device.constants.physics["best_of_cut_units"]
+    return where(cut > 1.0, np.maximum(np.minimum(share * cut, best), share), share)
+
+
+def cut_units(math: str, peak: Real, device: Device) -> Real:
+    """Return how many times fewer FLOP per clock a card's units do than their architecture's; 1 unless they count as cut."""
     full, physics = device.architecture.flops_per_clock, device.constants.physics
     if full is None or device.compute_units is None or device.clock is None:
-        return share
+        return 1.0
     cut = full * WIDTHS.get(math, 1.0) * device.compute_units * device.clock / peak
-    best = physics["best_of_cut_units"]
-    return where(cut > physics["cut_units"], np.maximum(np.minimum(share * cut, best), share), share)
+    return where(cut > physics["cut_units"], cut, 1.0 + 0.0 * cut)
 
 
 def rated(work: KernelWork, context: Pricing, limits: KernelLimits, *, streams: Real = 0.0) -> KernelWork:

@@ -20,7 +20,6 @@ from roofsim.errors import NoDataError, did_you_mean
 from roofsim.numeric import Real, ceil, divide, floor, maximum, minimum, real, smooth_shares, where
 from roofsim.points import anywhere
 from roofsim.records import dataclass
-from roofsim.spec.constants.physics import shipped_physics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -223,7 +222,7 @@ def _ring(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
     point = task.kind == "send_recv"
     latency = latency + crossings * (fabric.network.step + (fabric.network.point if point else 0.0))
     outside = _outside(task, fabric, size, fabric.network.point_efficiency if point else 1.0)
-    return _time(_launch(fabric, tier), latency, inside, outside, fabric.shared.corner)
+    return _over(fabric, tier, latency, inside, outside)
 
 
 def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
@@ -235,7 +234,7 @@ def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
         inside = minimum(inside, task.within * _switch_transfer(task, tier, tier.switch) + tier.switch.launch)
     latency = latency + task.crossing * 2.0 * real(np.log2(maximum(task.nodes, 1.0))) * fabric.network.step
     outside = _outside(task, fabric, 2.0 * task.message * (task.nodes - 1.0) / task.nodes, fabric.shared.tree)
-    return _time(_launch(fabric, tier), latency, inside, outside, fabric.shared.corner)
+    return _over(fabric, tier, latency, inside, outside)
 
 
 def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
@@ -254,7 +253,7 @@ def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
     network = fabric.network
     far_step = real(np.sqrt(maximum(task.nodes - 1.0, 0.0))) * network.step + network.point
     outside = _outside(task, fabric, far, network.point_efficiency)
-    return _time(_launch(fabric, tier), latency + task.crossing * far_step, inside, outside, fabric.shared.corner)
+    return _over(fabric, tier, latency + task.crossing * far_step, inside, outside)
 
 
 def _in_switch(task: _Task, tier: Tier, switch: SwitchConstants) -> CollectiveTime:
@@ -320,9 +319,19 @@ def _lesser(a: Real, b: Real, norm: float) -> Real:
     return lesser
 
 
-def _time(launch: Real, latency: Real, inside: Real, outside: Real, corner: float) -> CollectiveTime:
-    """Put the parts of an algorithm together: a launch, then latency and transfer at the same time."""
-    wire, near = smooth_shares(inside, outside, shipped_physics()["node_overlap"])
+def _over(fabric: Fabric, tier: Tier | None, latency: Real, inside: Real, outside: Real) -> CollectiveTime:
+    """Put the parts of an algorithm over the links of a cluster together."""
+    return _time(_launch(fabric, tier), latency, inside, outside, fabric.shared.corner, fabric.node_overlap)
+
+
+def _time(
+    launch: Real, latency: Real, inside: Real, outside: Real, corner: float, overlap: float = 1.0
+) -> CollectiveTime:
+    """Put the parts of an algorithm together: a launch, then latency and transfer at the same time.
+
+    `corner` and `overlap` are the exponents of the soft maximum of both, and of transfers inside nodes and between them.
+    """
+    wire, near = smooth_shares(inside, outside, overlap)
     body, waiting = smooth_shares(latency, wire, corner)
     moved = (1.0 - waiting) * body
     return CollectiveTime(

@@ -12,6 +12,7 @@ from roofsim.graph.topology import NodeShape, build
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass, replace
 from roofsim.spec.constants.links import shipped_links
+from roofsim.spec.constants.physics import shipped_physics
 
 if TYPE_CHECKING:
     from roofsim.spec.constants.links import (
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
         SharedConstants,
         SwitchConstants,
     )
+    from roofsim.spec.constants.physics import Physics
     from roofsim.spec.hardware.schema import Gpu, System
 
 #: Numbers of GPUs for which the rings of a large node are found; between them they are interpolated.
@@ -87,6 +89,8 @@ class Fabric:
         What the network achieves.
     host_bandwidth, host_latency
         Bytes per second that copies between a GPU and its host reach, one direction (0: unknown), and their seconds.
+    node_overlap
+        Exponent of the soft maximum of transfer inside nodes and between them.
     """
 
     gpus_per_node: Real
@@ -97,6 +101,7 @@ class Fabric:
     shared: SharedConstants
     host_bandwidth: Real
     host_latency: Real
+    node_overlap: float
     shares_nics: bool = True
     """Whether groups of a node share its NICs; always, but in an ablation."""
 
@@ -116,7 +121,9 @@ class Fabric:
         )  # fmt: skip
 
 
-def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | None = None) -> Fabric:
+def fabric_of(
+    system: System, gpu: Gpu, architecture_name: str, links: Links | None = None, *, physics: Physics | None = None
+) -> Fabric:
     """Gather the numbers of a system's links; a bandwidth that nobody states is 0.
 
     Parameters
@@ -125,6 +132,8 @@ def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | N
         Unused so far: constants belong to kinds of links.
     links
         Constants; None: those of the catalog.
+    physics
+        Constants that belong to no kind of links; None: those of the catalog.
 
     Raises
     ------
@@ -143,6 +152,7 @@ def fabric_of(system: System, gpu: Gpu, architecture_name: str, links: Links | N
         shared=constants.shared,
         host_bandwidth=real(host) * constants.host.efficiency,
         host_latency=constants.host.latency,
+        node_overlap=(shipped_physics() if physics is None else physics)["node_overlap"],
     )
 
 

@@ -104,6 +104,10 @@ class MatmulFacts(Facts):
         description="What GEMMs of 8-bit operands write, in inference: 16 bits, beside kernels that convert each input; or "
         "int32 or 8 bits, which the kernels between GEMMs read, to write 8 bits.",
     )
+    narrow_merged: bool = Field(
+        default=True,
+        description="Whether projections that are one GEMM in 16 bits (fusion.groups) are one of 8-bit operands too.",
+    )
     narrow_product_launches: Annotated[float, Field(ge=1.0, le=10.0)] = Field(
         default=1.0,
         description="Launches that the host's time for a GEMM of 8-bit operands counts as, in inference.",

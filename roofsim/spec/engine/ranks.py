@@ -62,6 +62,11 @@ class CommunicationFacts(Facts):
         default="again",
         description="What backward reads of a sequence that was gathered for a split region: gathered again, or saved.",
     )
+    gather_type: Literal["compute", "operands"] = Field(
+        default="compute",
+        description="Type in which tensor ranks gather sequences, and gradients, for narrow GEMMs: that of activations, or that of "
+        "the GEMMs' operands, in which they are then kept for backward.",
+    )
     parallel_blocks: Literal["one_sum", "two_sums"] = Field(
         default="one_sum",
         description="How tensor ranks add up a layer whose attention and MLP read the same input: what each rank has of both at "

@@ -191,18 +191,35 @@ def gemm_limits(shape: GemmShape, silicon: Silicon, constants: GemmConstants) ->
     cost, blocks, partial = _candidates(shape.m, shape.n, shape.k, shape.batch, units, constants.tiling)
     rate = np.asarray(silicon.peak * constants.compute * _reference(constants.tiling)) / (2.0 * units)
     compute = cost / _column(rate)
-    traffic = shape.traffic()
-    bandwidth = silicon.bandwidth * constants.bandwidth
-    bandwidth = bandwidth * resident_bandwidth(traffic, silicon.cache, constants.cache_speedup, constants.cache_reach)
-    filled = np.minimum(1.0, _column(constants.fill) * blocks / _column(units))
-    moved = _column(traffic) + partial * _column(shape.batch * shape.m * shape.n * 4.0)
-    memory = moved / (_column(bandwidth) * filled)
+    memory = _moving(shape, silicon, constants, blocks / np.ceil(_column(shape.m) / _HEIGHT), partial)
     together = corner(compute, memory, _column(constants.sharpness))
     compute, memory = np.broadcast_arrays(compute, memory)
     best = together.argmin(axis=-1)[..., None]
     chosen = (np.take_along_axis(np.broadcast_to(limit, together.shape), best, axis=-1) for limit in (compute, memory))
     first, second = (limit[..., 0] for limit in chosen)
     return first, second
+
+
+def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside: Array, partial: Array) -> Array:
+    """Return the seconds of traffic with each tile and split (last axis), of which `beside` blocks lie beside each other.
+
+    Blocks that do not fill the card draw a part of its bandwidth. A row of blocks more draws more, but a product takes no less
+    time for a row more: no longer, that is, than one with the next row of blocks, or with so many that they fill the card.
+    """
+    units = _column(np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.m.shape))
+    m, n, k, batch = (_column(size) for size in (shape.m, shape.n, shape.k, shape.batch))
+    drawn = _column(constants.fill) * beside / units
+    full = np.maximum(m, (np.ceil(1.0 / drawn) - 1.0) * _HEIGHT + 1.0)
+    weights = batch * k * n * _column(shape.itemsize_b)
+    a_row = batch * (k * _column(shape.itemsize_a) + n * _column(shape.itemsize_c))
+    bandwidth, cache = _column(silicon.bandwidth * constants.bandwidth), _column(silicon.cache)
+    fastest = np.inf
+    for rows in (m, np.ceil(m / _HEIGHT) * _HEIGHT + 1.0, full):
+        filled = np.minimum(1.0, drawn * np.ceil(rows / _HEIGHT))
+        traffic = weights + a_row * rows
+        held = resident_bandwidth(traffic, cache, _column(constants.cache_speedup), _column(constants.cache_reach))
+        fastest = np.minimum(fastest, (traffic + partial * (batch * rows * n * 4.0)) / (bandwidth * held * filled))
+    return np.asarray(fastest)
 
 
 def conversion_time(shape: GemmShape, silicon: Silicon, constants: GemmConstants) -> Array:

@@ -1,0 +1,64 @@
+"""Laws of matrix products: a larger one takes no less time, units that were cut down wait less for their operands."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
+from roofsim.cost.kernels.models.silicon import Silicon
+from roofsim.cost.kernels.products import fed
+from roofsim.cost.kernels.table import TILING, constants_of
+from tests.scenarios import evaluated
+
+#: Architecture -> compute units, dense FLOP/s, bytes per second, bytes of cache of a card.
+CARDS = {
+    "volta": (80.0, 125e12, 0.9e12, 6e6),
+    "turing": (40.0, 65e12, 0.32e12, 4e6),
+    "ampere-ga100": (108.0, 312e12, 2.0e12, 40e6),
+    "ampere-ga10x": (84.0, 150e12, 0.7e12, 6e6),
+    "ada": (128.0, 165e12, 1.0e12, 72e6),
+    "hopper": (132.0, 989e12, 3.35e12, 50e6),
+    "blackwell": (148.0, 2.25e15, 8e12, 126e6),
+}
+SIZES = st.sampled_from([16.0, 96.0, 1024.0, 3072.0, 4096.0, 14336.0, 50257.0])
+
+
+def product_seconds(architecture, m, n, k):
+    """Return the seconds of products on a card of an architecture, with its constants."""
+    units, peak, bandwidth, cache = CARDS[architecture]
+    _, stated = constants_of("gemm", architecture, None, "16-bit")
+    numbers = dict(stated) | {"compute": 0.9}
+    tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
+    m, n, k, two = np.broadcast_arrays(*(np.asarray(size, dtype=float) for size in (m, n, k, 2.0)))
+    sizes = GemmShape(m=m, n=n, k=k, batch=np.ones_like(two), itemsize_a=two, itemsize_b=two, itemsize_c=two)
+    silicon = Silicon(compute_units=units, peak=peak, bandwidth=bandwidth, cache=cache, per_clock=1024.0)
+    return gemm_time(sizes, silicon, GemmConstants(tiling=tiling, **numbers))
+
+
+@settings(max_examples=60)
+@given(architecture=st.sampled_from(sorted(CARDS)), columns=SIZES, depth=SIZES, first=st.integers(1, 4000))
+def test_a_product_takes_no_less_time_for_a_row_more(architecture, columns, depth, first):
+    seconds = product_seconds(architecture, np.arange(first, first + 300, dtype=float), columns, depth)
+    assert np.all(np.diff(seconds) >= -2e-3 * seconds[1:])  # what a cache keeps of a few rows more
+
+
+@settings(max_examples=30)
+@given(architecture=st.sampled_from(sorted(CARDS)), other=SIZES, depth=SIZES, rows=st.integers(1, 4000))
+def test_a_row_more_costs_a_row_of_tiles_at_most(architecture, other, depth, rows):
+    """Twice the rows are a product beside itself: of one row more, no more than that is asked."""
+    one, more, twice = product_seconds(architecture, [float(rows), rows + 1.0, 2.0 * rows], other, depth)
+    assert more <= max(2.0 * one, twice) * (1.0 + 1e-9)
+
+
+def test_units_that_were_cut_down_wait_less_for_operands():
+    """A GeForce card adds in fp32 at half the rate of its architecture's units; its shared memory is as fast."""
+    tiling = Tiling(thinness=0.3, ramp=80.0)
+    half = evaluated("gpt2-124m", hardware_gpu="rtx3090", phase="forward", precision="fp16").device
+    full = evaluated("gpt2-124m", hardware_gpu="a40", phase="forward", precision="fp16").device
+    slow, fast = (fed(tiling, "fp16", device.rate("fp16")[0], device) for device in (half, full))
+    assert fast == tiling
+    assert (slow.thinness, slow.ramp) == pytest.approx((0.15, 40.0), rel=0.02)
+    assert fed(tiling, "fp32", half.rate("fp32")[0], half) == tiling

@@ -1,0 +1,48 @@
+"""What power leaves of long products: energies follow from measured rates, and the files hold what follows."""
+
+from __future__ import annotations
+
+import pytest
+
+from roofsim.calibrate.kernels.classes import architecture_of
+from roofsim.calibrate.kernels.scores import load_kernels
+from roofsim.calibrate.kernels.table import Group
+from roofsim.spec.constants.kernels import shipped
+from roofsim.spec.constants.physics import shipped_physics
+from roofsim_evidence.kernels.power import best_product, energies_text, held_back, long_products, matrix_energies
+from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.steps.fit import MATRIX
+
+
+@pytest.fixture(scope="module")
+def table():
+    return load_kernels(measured_file())[0]
+
+
+def test_the_files_of_architectures_hold_the_energies_that_follow(table):
+    energies = held_back(table)
+    assert {"ada", "ampere-ga10x"} <= set(energies)
+    for name, each in energies.items():
+        architecture = architecture_of(Group({"ada": "L40S", "ampere-ga10x": "A40"}[name], "gemm", "bf16", ""))
+        assert architecture.matrix_energy == pytest.approx(each, rel=5e-3), name
+
+
+def test_an_energy_holds_products_to_what_was_measured(table):
+    """At full clock a product would draw more than the board may: the clock that is left gives the measured rate."""
+    full, exponent = best_product(table), shipped_physics()["clock_power"]
+    energy = matrix_energies(table)["ampere-ga100"]["16-bit"]
+    drawn = full * 312e12 * energy / 400.0
+    measured = max(
+        share for group, share in long_products(table) if group.gpu == "a100-sxm4-80gb" and group.engine == "trtllm"
+    )
+    assert full * drawn ** (-1.0 / exponent) == pytest.approx(measured, rel=0.05)
+    assert "pJ" in energies_text({"16-bit": energy})
+
+
+def test_no_share_of_a_step_exceeds_the_best_measured_product(table):
+    constants, most = shipped(), best_product(table)
+    for name in MATRIX:
+        assert constants.compute[name] <= most * 1.0001
+    for gpu, deviation in constants.gpus.items():
+        if gpu.startswith(("a100", "h100")):
+            assert constants.compute["fp16"] * deviation.compute.get("fp16", 1.0) <= most * 1.001, gpu
