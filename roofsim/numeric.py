@@ -67,11 +67,20 @@ def smooth_shares(a: Real, b: Real, norm: Real) -> tuple[Real, Real]:
     >>> smooth_shares(2.0, 2.0, 1.0)
     (4.0, 0.5)
     """
+    if type(a) is float and type(b) is float and type(norm) is float:
+        return _smooth_shares(a, b, norm)
     larger = maximum(a, b)
     ratio = divide(minimum(a, b), where(larger > 0.0, larger, 1.0 + 0.0 * larger))
     lesser = ratio**norm
     total: Real = larger * (1.0 + lesser) ** (1.0 / norm)
     return total, where(a >= b, 1.0 / (1.0 + lesser), lesser / (1.0 + lesser))
+
+
+def _smooth_shares(a: float, b: float, norm: float) -> tuple[float, float]:
+    larger, smaller = (a, b) if a >= b else (b, a)
+    lesser = 0.0 if smaller == 0.0 else (smaller / larger) ** norm
+    total: float = larger * (1.0 + lesser) ** (1.0 / norm)
+    return total, (1.0 if a >= b else lesser) / (1.0 + lesser)
 
 
 def minimum(a: Real, b: Real) -> Real:

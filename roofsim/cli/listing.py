@@ -25,7 +25,7 @@ What = Annotated[
 
 def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> None:
     """List the models, GPUs, systems, engines and architectures of the catalog, or families, schedules and plug-ins."""
-    from roofsim.analyze.catalogs import catalog_rows, overview_rows
+    from roofsim.analyze.listed import catalog_rows, overview_rows
     from roofsim.errors import Problem, UnknownNameError, did_you_mean
 
     if what is None:

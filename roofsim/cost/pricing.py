@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -12,7 +13,7 @@ from roofsim.cost.device import reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import FIELDS, MOST_ELEMENTS, KernelStack, is_of_points, rows_of, settled, stacks_of, sums
+from roofsim.cost.stacks import MOST_ELEMENTS, NUMBERS_OF, KernelStack, is_of_points, rows_of, settled, stacks_of, sums
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import Real, is_scalar, minimum, where
@@ -161,9 +162,8 @@ class PricedGraph:
         around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
         works, ops = [work for _, work in self.works], graph.ops
         kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
-        numbers = (getattr(work, name) for work in works for name in FIELDS)
         card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
-        self._of_points = is_of_points([*around, *self.counts, *numbers, *card])
+        self._of_points = is_of_points(chain(around, self.counts, card, *map(NUMBERS_OF, works)))
         self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
         self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
         self._made: dict[str, Any] = {}
@@ -210,8 +210,7 @@ class PricedGraph:
         launches: dict[int, Real] = {}
         for index, work in self.works:
             launches[index] = launches.get(index, 0.0) + work.launches
-        costs = (_merged(op, prices.get(index, [])) for index, op in enumerate(self.graph.ops))
-        return [replace(cost, launches=launches.get(index, 0.0)) for index, cost in enumerate(costs)]
+        return [_merged(op, launches.get(index, 0.0), prices.get(index, [])) for index, op in enumerate(self.graph.ops)]
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -384,7 +383,7 @@ def _attends(op: AbstractOp) -> bool:
     return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
-def _merged(op: AbstractOp, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
+def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
     """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
     sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
     for cost, held, drawn in prices:
@@ -393,4 +392,4 @@ def _merged(op: AbstractOp, prices: list[tuple[KernelCost, Real, Real]]) -> OpCo
         for part in PARTS:
             sums[part] = sums[part] + getattr(cost, part)
     bound = prices[0][0].bound if prices else 0.0
-    return OpCost(op=op, bound=bound, **sums)
+    return OpCost(op=op, bound=bound, launches=launches, **sums)

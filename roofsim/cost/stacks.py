@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -10,7 +11,7 @@ from roofsim.points import Points, like
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import Phase
@@ -21,6 +22,9 @@ FIELDS: Final = (
     "flops", "flop_peak", "compute_share", "traffic", "bandwidth_share", "launches", "on_tensor", "energy", "load", "limit",
     "floor", "norm", "heat", "apart",
 )  # fmt: skip
+#: The numbers of a kernel, in that order.
+NUMBERS_OF: Final = attrgetter(*FIELDS)
+_PLAIN: Final = frozenset({float, bool})
 #: Numbers of one expression: as many as stay in a processor's cache.
 MOST_ELEMENTS: Final = 65_536
 #: Numbers from which on sums of runs are faster one by one than in one call.
@@ -106,8 +110,12 @@ def stacks_of(
     order = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
     groups: dict[tuple[int, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
-        row = (not np.any(work.apart), order[kind], *_numbers(work))
-        groups.setdefault(_shape(work, count, around), {}).setdefault(row, []).append(place)
+        numbers = NUMBERS_OF(work)
+        if type(count) is float and _PLAIN.issuperset(map(type, numbers)):
+            shape, row = around, (not work.apart, order[kind], *numbers)
+        else:
+            shape, row = _shape(numbers, count, around), (not np.any(work.apart), order[kind], *_told_apart(numbers))
+        groups.setdefault(shape, {}).setdefault(row, []).append(place)
     return [_stack(works, kinds, shape, rows) for shape, rows in groups.items()]
 
 
@@ -128,25 +136,26 @@ def _stack(
     )
 
 
-def _numbers(work: KernelWork) -> tuple[Any, ...]:
+def _told_apart(numbers: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return what makes two kernels of a shape equal."""
-    values = (getattr(work, name) for name in FIELDS)
-    return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in values)
+    return tuple((value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value for value in numbers)
 
 
-def _shape(work: KernelWork, count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
-    numbers = [count, *(getattr(work, name) for name in FIELDS)]
-    shapes = {value.shape for value in numbers if isinstance(value, np.ndarray)} | {around}
+def _shape(numbers: tuple[Any, ...], count: Real, around: tuple[int, ...]) -> tuple[int, ...]:
+    shapes = {value.shape for value in (count, *numbers) if isinstance(value, np.ndarray)} | {around}
     return np.broadcast_shapes(*shapes) if len(shapes) > 1 else around
 
 
 def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
-    columns: dict[str, Any] = {name: _column([getattr(work, name) for work in works], rank) for name in FIELDS}
+    by_field = zip(FIELDS, zip(*map(NUMBERS_OF, works), strict=True), strict=True)
+    columns: dict[str, Any] = {name: _column(values, rank) for name, values in by_field}
     return replace(works[0], **columns)
 
 
 def _column(values: Sequence[Any], rank: int) -> Array:
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
+    arrays = (
+        [] if _PLAIN.issuperset(map(type, values)) else [value for value in values if isinstance(value, np.ndarray)]
+    )
     if not arrays:
         column: Array = np.array(values)
         return column.reshape(len(values), *(1,) * rank) if rank else column
@@ -155,9 +164,9 @@ def _column(values: Sequence[Any], rank: int) -> Array:
     return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
 
 
-def is_of_points(values: Sequence[Any]) -> bool:
+def is_of_points(values: Iterable[Any]) -> bool:
     """Tell whether any of some numbers are those of several points."""
-    return any(isinstance(value, Points) for value in values)
+    return Points in map(type, values)
 
 
 def sums(values: Any, counts: Array, starts: list[int]) -> Any:

@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
 
 def rewired(op: AbstractOp, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
-    """Return `op` with each tensor replaced by its twin; outputs that are views follow their storage."""
+    """Return `op` with each tensor replaced by its twin, itself where it has none; outputs that are views follow their storage."""
     if isinstance(op, Fused):
         return _rewired_parts(op, twin)
+    views = (tensor.base for tensor in op.outputs if tensor.base is not None)
+    if not any(tensor in twin for tensor in (*op.inputs, *op.holds, *views)):
+        return op
     inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
     holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
     outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)

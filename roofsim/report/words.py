@@ -1,11 +1,12 @@
-"""Say what was asked and what was found in words; amounts look as `roofsim.units` decides."""
+"""Say what was asked and what was found in words; amounts look as `roofsim.units` decides.
+
+Lists of catalogs use these words: what only results need is imported where it is used.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.throughput import counted_in
-from roofsim.spec.model.registry import family_schema
 from roofsim.units import binary_bytes as gibibytes
 from roofsim.units import count, dollars, duration, humanize, parameters, percent
 from roofsim.units import duration as seconds
@@ -136,6 +137,8 @@ def unit_of(result: Result) -> str:
     scenario = result.scenario
     prefix = "usd_per_million_"
     unit = next((key for key in result.cost if key.startswith(prefix)), f"{prefix}tokens").removeprefix(prefix)
+    from roofsim.analyze.throughput import counted_in
+
     return counted_in(unit, scenario["model"]["family"], scenario["workload"]["phase"])
 
 
@@ -221,6 +224,8 @@ def _batch_words(workload: dict[str, Any], family: str, replicas: int) -> str:
 
 def _sample_words(workload: dict[str, Any], family: str, *, one: bool) -> tuple[str, str]:
     """Return what stands between a number of samples and what each of them is, and that."""
+    from roofsim.spec.model.registry import family_schema
+
     length, phase, plural = workload["sequence_length"], workload["phase"], "" if one else "s"
     encoded = f"{count(length)} encoder positions, " if length and family_schema(family).encodes else ""
     if phase in ("prefill", "generate"):

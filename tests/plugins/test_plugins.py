@@ -13,7 +13,8 @@ import pytest
 
 import roofsim
 from roofsim import plugins
-from roofsim.analyze.catalogs import catalog_rows, entry, json_schema
+from roofsim.analyze.catalogs import entry, json_schema
+from roofsim.analyze.listed import catalog_rows
 from roofsim.analyze.plugins import plugin_rows
 from roofsim.analyze.protocols import family_rows, schedule_rows
 from roofsim.errors import PluginError, SpecError, UnknownNameError

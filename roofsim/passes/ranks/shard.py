@@ -348,7 +348,8 @@ def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
     result: Body = []
     for op in body:
         new = rewired(op, env)
-        new = replace(new, outputs=tuple(env.get(tensor, tensor) for tensor in new.outputs))
+        if any(tensor in env for tensor in new.outputs):
+            new = replace(new, outputs=tuple(env.get(tensor, tensor) for tensor in new.outputs))
         env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         result.append(new)
     return result
