@@ -24,7 +24,7 @@ $(VENV)/.test: $(VENV)/.run evidence/pyproject.toml
 demo: $(VENV)/.run  ## answer the example scenario
 	$(BIN)/roofsim run gpt.yaml --gpu a100
 
-test: $(VENV)/.test  ## run lint, types, import rules and the test suite
+test: $(VENV)/.test  ## run lint, types of the package and of the tests, import rules and the test suite
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

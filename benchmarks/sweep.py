@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import roofsim
-from roofsim.cost import pricing
+from roofsim.cost import priced_kernels
 
 #: Layouts and batches of llama3-70b on up to 512 GPUs.
 SCENARIO = {
@@ -32,10 +32,10 @@ class _Counted:
 
     def __init__(self) -> None:
         self.elements = 0
-        self._own = pricing.price
+        self._own = priced_kernels.price
 
     def __enter__(self) -> _Counted:
-        pricing.price = self._price
+        priced_kernels.price = self._price
         return self
 
     def _price(self, *numbers: Any) -> Any:
@@ -44,7 +44,7 @@ class _Counted:
         return price
 
     def __exit__(self, *_: object) -> None:
-        pricing.price = self._own
+        priced_kernels.price = self._own
 
 
 def measure() -> dict[str, float]:

@@ -10,9 +10,9 @@ import numpy as np
 from roofsim.cost.host.copies import HostPath, host_flows, host_path
 from roofsim.cost.host.feed import feed
 from roofsim.cost.kernels.engine import device_for, issue_times, pricing_of
-from roofsim.cost.kernels.sustained import Sustained
 from roofsim.cost.links.communication import Messages, Traffic
-from roofsim.cost.pricing import PassCost, PricedGraph, Scales
+from roofsim.cost.pricing import totals_of
+from roofsim.cost.scales import Scales
 from roofsim.graph.base import Phase
 from roofsim.graph.tensor import DTYPES
 from roofsim.lower.shares import one
@@ -21,7 +21,7 @@ from roofsim.memory.networks import beside_networks
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.numeric import any_above, is_scalar, maximum, real
 from roofsim.program import Program, Stage
-from roofsim.records import dataclass, field, fields, replace
+from roofsim.records import dataclass, field, replace
 from roofsim.schedule.host import HostShown, host_shown
 from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
@@ -35,6 +35,7 @@ from roofsim.structures import priced_of, profile_of, program_of
 
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
+    from roofsim.cost.pricing import PassCost, PricedGraph
     from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array, Real
@@ -96,7 +97,7 @@ class Evaluation(Unpriced):
     @property
     def pace(self) -> int:
         """Place of the kind of stage that sets the pace of a training pipeline."""
-        return self.paces[0] if self.paces else 0
+        return int(self.paces[0]) if self.paces else 0
 
     def own_step(self, place: int) -> StepTime:
         """Return the step whose clock and host the kernels of a stage share: that of its phase."""
@@ -119,7 +120,7 @@ def evaluate(resolved: Resolved, *, with_curve: bool = False, program: Program |
     `program` takes the place of the scenario's own. Returns seconds; raises `NoDataError` where a rate is not stated.
     """
     program = program_of(resolved) if program is None else program
-    priced = tuple(_priced(resolved, stage) for stage in program.stages)
+    priced = _priced(resolved, program.stages)
     step, paces, phases = _steps_of(resolved, program, priced, Scales())
     return Evaluation(
         resolved=resolved,
@@ -143,10 +144,15 @@ def idle_bytes(resolved: Resolved) -> Real:
     return idle * DTYPES[resolved.precision.parameters].itemsize
 
 
-def _priced(resolved: Resolved, stage: Stage) -> PricedGraph:
-    """Price one stage; a decode may be launched in another way than the rest."""
-    resolved = with_context_axis(resolved) if stage.averaged else resolved
-    return priced_of(stage.graph, pricing_of(resolved, resolved.gpu, stage.phase))
+def _priced(resolved: Resolved, stages: tuple[Stage, ...]) -> tuple[PricedGraph, ...]:
+    """Price stages, those of a phase together; a decode may be launched in another way than the rest."""
+    priced: dict[int, PricedGraph] = {}
+    for phase, averaged in dict.fromkeys((stage.phase, stage.averaged) for stage in stages):
+        places = [place for place, one in enumerate(stages) if (one.phase, one.averaged) == (phase, averaged)]
+        own = with_context_axis(resolved) if averaged else resolved
+        graphs = [stages[place].graph for place in places]
+        priced |= zip(places, priced_of(graphs, pricing_of(own, own.gpu, phase)), strict=True)
+    return tuple(priced[place] for place in range(len(stages)))
 
 
 def step_of(
@@ -250,10 +256,11 @@ def stage_costs(
     resolved: Resolved, program: Program, priced: tuple[PricedGraph, ...], scales: Scales
 ) -> tuple[list[PassCost], list[Exposed]]:
     """Return what one run of each stage takes, and what it shows of communication (nothing where there is none)."""
-    costs = []
-    for stage, graph in zip(program.stages, priced, strict=True):
-        cost = graph.totals(scales.with_context_axis()) if stage.averaged else graph.totals(scales)
-        costs.append(_scheduled(_averaged(cost) if stage.averaged else cost, stage, scales))
+    totals = totals_of(priced, [scales.with_context_axis() if stage.averaged else scales for stage in program.stages])
+    costs = [
+        _scheduled(cost.mapped(mean_over_contexts) if stage.averaged else cost, stage, scales)
+        for stage, cost in zip(program.stages, totals, strict=True)
+    ]
     return costs, _shown(resolved, program, list(zip(program.stages, priced, strict=True)), costs, scales)
 
 
@@ -370,23 +377,6 @@ def _scheduled(cost: PassCost, stage: Stage, scales: Scales) -> PassCost:
     overhead = stage.overhead / scales.host_issue_rate
     forward["launch"] = forward["launch"] + overhead
     return replace(cost, device=cost.device | {"forward": forward}, overhead=overhead)
-
-
-def _averaged(cost: PassCost) -> PassCost:
-    """Average a price over its last axis, the contexts of a decode."""
-    device = {
-        phase: {part: mean_over_contexts(value) for part, value in parts.items()}
-        for phase, parts in cost.device.items()
-    }
-    host, power, attention = (
-        {phase: mean_over_contexts(value) for phase, value in part.items()}
-        for part in (cost.host, cost.power, cost.attention)
-    )
-    apart = {
-        phase: Sustained(**{each.name: mean_over_contexts(getattr(one, each.name)) for each in fields(Sustained)})
-        for phase, one in cost.sustained.items()
-    }
-    return replace(cost, device=device, host=host, power=power, sustained=apart, attention=attention)
 
 
 def mean_over_contexts(value: Real) -> Real:

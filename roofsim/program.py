@@ -319,7 +319,7 @@ def _prefill(resolved: Resolved) -> list[Stage]:
 def _pieces(resolved: Resolved, passes: Real, share: Real, parts: Real = 1.0) -> list[Stage]:
     """Build the mean of so many equal passes over a share of the prompts, their first tokens."""
     lifted = with_context_axis(resolved)
-    number, part = (value if is_scalar(value) else value[..., np.newaxis] for value in (passes, share))
+    number, part = (value if is_scalar(value) else value[..., np.newaxis] for value in (passes, share))  # type: ignore[index]
     prompt = real(lifted.workload.prompt_length) * part
     piece = prompt / number
     call = replace(call_of(lifted, "prefill", _contexts(piece, prompt, PIECE_POINTS)), length=piece, chunked=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 
-from roofsim.cost.pricing import PricedGraph
+from roofsim.cost.pricing import PricedGraph, priced_together
 from roofsim.kept import Kept, NoKeyError, key_of
 from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.passes.manager import written_from
@@ -14,7 +14,7 @@ from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
 
     from roofsim.cost.kernels.work import Pricing
     from roofsim.graph.opgraph import OpGraph
@@ -80,16 +80,16 @@ def profile_of(graph: OpGraph) -> MemoryProfile:
     return known
 
 
-def priced_of(graph: OpGraph, pricing: Pricing) -> PricedGraph:
-    """Return the kernels of a graph on a device; of a graph that is kept, those of the device it was priced on last."""
+def priced_of(graphs: Sequence[OpGraph], pricing: Pricing) -> list[PricedGraph]:
+    """Return the kernels of graphs on a device; of graphs that are kept, those of the device they were priced on last."""
     try:
         key = key_of(pricing)
     except NoKeyError:  # hardware numbers are arrays
-        return PricedGraph(graph, pricing)
-    last: tuple[object, PricedGraph] | None = graph.kept.get("priced")
-    if last is None or last[0] != key:
-        last = graph.kept["priced"] = key, PricedGraph(graph, pricing)
-    return last[1]
+        return priced_together(graphs, pricing)
+    if any(graph.kept.get("priced", (None,))[0] != key for graph in graphs):
+        for graph, priced in zip(graphs, priced_together(graphs, pricing), strict=True):
+            graph.kept["priced"] = key, priced
+    return [graph.kept["priced"][1] for graph in graphs]
 
 
 def forget() -> None:

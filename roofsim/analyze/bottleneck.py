@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.analyze.sensitivity import RATES, both_sides, central, elasticities, priced_at, unwrapped
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:

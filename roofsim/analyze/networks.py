@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from roofsim.analyze.bottleneck import bound_of
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import stage_costs, step_of
 from roofsim.graph.base import HEAVY_KINDS
 from roofsim.records import replace

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.ops import kernel_row
 from roofsim.analyze.shares import made_of
 from roofsim.cost.links.communication import FREE
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.errors import GraphError, Problem, SpecError, did_you_mean
 from roofsim.evaluate import host_path_of, messages_of
 from roofsim.graph.diagram import add_ops, empty, is_node, part_of, shape_text

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.evaluate import mean_over_contexts, stage_costs, ways_of
 from roofsim.graph.base import Kind, Phase

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.analyze.utilization import flops_of
 from roofsim.cost.links.communication import FREE
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import host_path_of, mean_over_contexts, messages_of
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective, GroupedMatmul, HostCompute, HostTransfer, HostUpdate

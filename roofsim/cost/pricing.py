@@ -2,80 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
-from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from roofsim.cost.device import reach
-from roofsim.cost.kernels.ops import kernels_of_all
-from roofsim.cost.kernels.roofline import KernelCost, price
-from roofsim.cost.kernels.sustained import Sustained, sustained, window
-from roofsim.cost.stacks import MOST_ELEMENTS, NUMBERS_OF, KernelStack, is_of_points, rows_of, settled, stacks_of, sums
-from roofsim.graph.base import Kind
-from roofsim.graph.ops import Fused
-from roofsim.numeric import Real, is_scalar, minimum, where
+from roofsim.cost.kernels.sustained import Sustained, sustained
+from roofsim.cost.priced_kernels import PricedKernels, Remembered
+from roofsim.cost.scales import Scales
+from roofsim.cost.stacks import sums
+from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Sequence
 
-    from roofsim.cost.kernels.work import KernelWork, Pricing
+    from roofsim.cost.kernels.roofline import KernelCost
+    from roofsim.cost.kernels.work import Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
-    from roofsim.numeric import Array
-
-T = TypeVar("T")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scales:
-    """Factors on the rates of the hardware: 1 is the card as it is.
-
-    Floats, or arrays whose own axes stand in front of those of the points that they scale: (n,) for one configuration, (n, 1) or
-    (n, points) for several.
-    """
-
-    tensor_flops: Real = 1.0
-    vector_flops: Real = 1.0
-    memory_bandwidth: Real = 1.0
-    launch_rate: Real = 1.0
-    host_issue_rate: Real = 1.0
-    power: Real = 1.0
-    intra_node_link: Real = 1.0
-    inter_node_link: Real = 1.0
-    host_link: Real = 1.0
-    host_memory: Real = 1.0
-    host_compute: Real = 1.0
-    storage: Real = 1.0
-
-    @classmethod
-    def resources(cls) -> tuple[str, ...]:
-        """Return the names of the time-like resources."""
-        return tuple(field.name for field in fields(cls))
-
-    @property
-    def is_one(self) -> bool:
-        """Whether it is the card as it is."""
-        return all(type(value) is float and value == 1.0 for value in self.__dict__.values())
-
-    @property
-    def rank(self) -> int:
-        """Number of axes."""
-        return max(np.ndim(getattr(self, name)) for name in self.resources())
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return int(np.prod(np.broadcast_shapes(*(np.shape(getattr(self, name)) for name in self.resources()))))
-
-    def with_context_axis(self) -> Scales:
-        """Return the same factors for numbers with one more axis behind their own, that of contexts."""
-        factors = {name: getattr(self, name) for name in self.resources()}
-        return replace(self, **{name: one[..., np.newaxis] for name, one in factors.items() if not is_scalar(one)})
+    from roofsim.numeric import Array, Real
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,70 +86,61 @@ class PassCost:
             total = total + self.device_time(phase) + drawn * stretch
         return total
 
+    def mapped(self, change: Callable[[Real], Real]) -> PassCost:
+        """Return the cost with each of its numbers changed, such as to their mean over contexts."""
+        device = {phase: {part: change(value) for part, value in parts.items()} for phase, parts in self.device.items()}
+        host, power, attention = (
+            {phase: change(value) for phase, value in part.items()} for part in (self.host, self.power, self.attention)
+        )
+        apart = {
+            phase: Sustained(**{each.name: change(getattr(one, each.name)) for each in fields(Sustained)})
+            for phase, one in self.sustained.items()
+        }
+        return replace(self, device=device, host=host, power=power, sustained=apart, attention=attention)
+
     def sustained_in(self, phase: str) -> Sustained:
         """Return what long products of a phase are held to."""
         return self.sustained.get(phase, Sustained())
 
 
-PARTS = ("compute", "memory_bandwidth", "launch")
-
-
 class PricedGraph:
-    """The kernels of a graph on a device. Pricing again with other `Scales` costs a few array expressions."""
+    """The kernels of a graph on a device. Pricing again with other `Scales` costs a few array expressions.
 
-    def __init__(self, graph: OpGraph, context: Pricing) -> None:
+    `together` prices its kernels with those of other graphs, of which it is the one whose ops begin at `first`.
+    """
+
+    def __init__(self, graph: OpGraph, context: Pricing, together: PricedKernels | None = None, first: int = 0) -> None:
         self.graph = graph
         self.context = context
-        self.works = kernels_of_all(graph.ops, context)
-        idle = context.mechanisms.idle
-        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in graph.ops]
-        device = context.device
-        around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
-        works, ops = [work for _, work in self.works], graph.ops
-        kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
-        card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
-        self._of_points = is_of_points(chain(around, self.counts, card, *map(NUMBERS_OF, works)))
-        self._stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
-        self._small = sum(len(stack.places) * math.prod(stack.shape) for stack in self._stacks) <= MOST_ELEMENTS
-        self._made: dict[str, Any] = {}
-        self._corner = context.device.constants.physics["power_corner"]
-        holds = self._holds_products()
-        self._windows = [self._window(stack) if holds and stack.apart else None for stack in self._stacks]
-
-    def _holds_products(self) -> bool:
-        """Tell whether long products are held to the card's power on their own: not where nobody measured steps of such."""
-        device = self.context.device
-        return device.power is not None and device.architecture.product_energy is not None
-
-    def _window(self, stack: KernelStack) -> Array:
-        """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
-        shares = [
-            np.where(work.apart & alone, window(cost.time, mean), 0.0)
-            for _, work, cost in self._priced(stack, Scales())
-        ]
-        return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
+        self.together = PricedKernels(graph.ops, context) if together is None else together
+        last = first + len(graph.ops)
+        self._own = [place for place, (index, _) in enumerate(self.together.works) if first <= index < last]
+        self.works = [(self.together.works[place][0] - first, self.together.works[place][1]) for place in self._own]
+        self.counts = self.together.counts[first:last]
+        self._made = Remembered(self.together.small)
 
     @cached_property
     def _times(self) -> list[Array]:
-        """How often the kernels of each stack run."""
-        counts = [self.counts[index] for index, _ in self.works]
-        return [stack.times(counts) for stack in self._stacks]
+        """How often the kernels of each stack run: those of other graphs never."""
+        counts: list[Real] = [0.0] * len(self.together.works)
+        for place, (index, _) in zip(self._own, self.works, strict=True):
+            counts[place] = self.counts[index]
+        return [stack.times(counts) for stack in self.together.stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
 
     def per_op(self) -> list[OpCost]:
         """Return the cost of one launch of every op, in program order."""
-        return self._once("ops", self._costs_of_ops)
+        return self._made.once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
         prices: dict[int, list[tuple[KernelCost, Real, Real]]] = {}
-        watts, windows = self._watts(Scales()), self._window_of_each()
-        for place, ((index, work), cost) in enumerate(zip(self.works, self.prices(), strict=True)):
+        watts, windows, corner = self.together.watts(Scales()), self.together.window_of_each(), self.together.corner
+        for place, (index, work), cost in zip(self._own, self.works, self.prices(), strict=True):
             held: Real = 0.0
             drawn: Real = 0.0 if watts is None else work.energy / watts
             if watts is not None and place in windows:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place], self._corner)
+                own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
                 held, drawn = own.held - own.alone, drawn - own.power
             prices.setdefault(index, []).append((cost, held, drawn))
         launches: dict[int, Real] = {}
@@ -214,56 +150,8 @@ class PricedGraph:
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
-        return self._once("prices", self._prices_of_kernels)
-
-    def _prices_of_kernels(self) -> list[KernelCost]:
-        names = ("time", "compute", "memory_bandwidth", "launch", "bound")
-        prices: dict[int, KernelCost] = {}
-        for stack in self._stacks:
-            for part, _, cost in self._priced(stack, Scales()):
-                size = len(stack.places[part])
-                columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self._of_points) for name in names]
-                prices |= stack.spread([KernelCost(*values) for values in zip(*columns, strict=True)], part.start)
-        return [prices[place] for place in range(len(self.works))]
-
-    def _window_of_each(self) -> dict[int, Real]:
-        """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
-        windows: dict[int, Real] = {}
-        for stack, shares in zip(self._stacks, self._windows, strict=True):
-            if shares is not None:
-                windows |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self._of_points))
-        return windows
-
-    def _priced(self, stack: KernelStack, scales: Scales) -> Iterator[tuple[slice, KernelWork, KernelCost]]:
-        """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
-        slices = ((part, work, self._price(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
-        yield from self._once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
-
-    def _once(self, name: str, make: Callable[[], T]) -> T:
-        """Return what was made of the card as it is, or make it; what is large is made anew, so that memory stays bounded."""
-        if not self._small:
-            return make()
-        if name not in self._made:
-            self._made[name] = make()
-        made: T = self._made[name]
-        return made
-
-    def _price(self, work: KernelWork, scales: Scales) -> KernelCost:
-        device = self.context.device
-        compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
-        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
-        given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
-        allowed = work.limit * scales.vector_flops
-        floor = np.asarray(device.architecture.kernel_floor)
-        return price(
-            work.flops,
-            work.flop_peak * work.compute_share * compute_scale,
-            work.traffic,
-            minimum(given, allowed),
-            (work.launches * floor + work.floor) / scales.launch_rate,
-            np.where(np.asarray(work.norm) > 0.0, work.norm, device.constants.norm),  # type: ignore[arg-type]
-            where(given > allowed, 1.0, 1.0 - reached * reached),
-        )
+        prices = self.together.prices()
+        return [prices[place] for place in self._own]
 
     def seconds_by_class(self) -> dict[str, Real]:
         """Return the device seconds of one pass by class of kernel, launch floors apart."""
@@ -284,89 +172,70 @@ class PricedGraph:
 
     def totals(self, scales: Scales | None = None) -> PassCost:
         """Return the seconds of one pass by phase; arrays in `scales` give one pass for each of their elements."""
-        scales = Scales() if scales is None else scales
-        by_phase: dict[Phase, _Sums] = {}
-        watts, rank = self._watts(scales), scales.rank
-        for stack, times, shares in zip(self._stacks, self._times, self._windows, strict=True):
-            room = (1,) * max(rank - len(stack.shape), 0)
-            often = times.reshape(len(times), *room, *times.shape[1:])
-            for part, work, cost in self._priced(stack, scales):
-                starts, kinds = stack.runs(part)
-                for phase, _ in kinds:
-                    by_phase.setdefault(phase, _Sums())
-                _add(by_phase, kinds, _columns(work, cost, often[part], watts, starts))
-                apart = min(stack.apart - part.start, len(often[part]))
-                if watts is not None and shares is not None and apart > 0:
-                    share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
-                    begin = [start for start in starts if start < apart]
-                    _hold(
-                        by_phase, kinds, _held(work, cost.time, often[part], watts, share, apart, begin, self._corner)
-                    )
-        of_points = self._of_points and rank == 0
-        return _pass_cost(
-            {phase: sums.settled(of_points=of_points) for phase, sums in by_phase.items()},
-            {phase: self.context.device.host_time(phase) / scales.host_issue_rate for phase in by_phase},
-            self.context.device.constants.physics,
+        return _totals([self], Scales() if scales is None else scales)[0]
+
+    def sums(self) -> dict[Phase, Sums]:
+        """Return a sum, of nothing yet, for each of its phases."""
+        return {phase: Sums() for phase in dict.fromkeys(self.graph.ops[index].phase for index, _ in self.works)}
+
+    def often(self, place: int, room: tuple[int, ...]) -> Array:
+        """Return how often the kernels of a stack run, with room for axes of scales behind the first."""
+        times = self._times[place]
+        return times.reshape(len(times), *room, *times.shape[1:])
+
+
+def totals_of(graphs: Sequence[PricedGraph], scales: Sequence[Scales]) -> list[PassCost]:
+    """Return `PricedGraph.totals` of graphs, each on its scales; those that were priced together have the same."""
+    together: dict[PricedKernels, list[int]] = {}
+    for place, graph in enumerate(graphs):
+        together.setdefault(graph.together, []).append(place)
+    totals: dict[int, PassCost] = {}
+    for places in together.values():
+        totals |= zip(places, _totals([graphs[place] for place in places], scales[places[0]]), strict=True)
+    return [totals[place] for place in range(len(graphs))]
+
+
+def _totals(graphs: Sequence[PricedGraph], scales: Scales) -> list[PassCost]:
+    """Return the totals of graphs that were priced together: every kernel is priced once."""
+    kernels, costs = graphs[0].together, [graph.sums() for graph in graphs]
+    watts, rank = kernels.watts(scales), scales.rank
+    for place, (stack, shares) in enumerate(zip(kernels.stacks, kernels.windows, strict=True)):
+        room = (1,) * max(rank - len(stack.shape), 0)
+        often = [graph.often(place, room) for graph in graphs]
+        for part, work, cost in kernels.priced(stack, scales):
+            starts, kinds = stack.runs(part)
+            numbers = numbers_of(work, cost, watts)
+            for times, by_phase in zip(often, costs, strict=True):
+                add(by_phase, kinds, {name: sums(value, times[part], starts) for name, value in numbers.items()})
+            apart = min(stack.apart - part.start, len(often[0][part]))
+            if watts is None or shares is None or apart <= 0:
+                continue
+            share = shares[part].reshape(len(shares[part]), *room, *stack.shape)
+            own, begin = held_of(work, cost, watts, share, apart, kernels.corner), [at for at in starts if at < apart]
+            for times, by_phase in zip(often, costs, strict=True):
+                rows = times[part][:apart]
+                hold(by_phase, kinds, {name: sums(value, rows, begin) for name, value in own.items()})
+    of_points, device = kernels.of_points and rank == 0, kernels.context.device
+    return [
+        _pass_cost(
+            {phase: one.settled(of_points=of_points) for phase, one in by_phase.items()},
+            {phase: device.host_time(phase) / scales.host_issue_rate for phase in by_phase},
+            device.constants.physics,
         )
-
-    def _watts(self, scales: Scales) -> Any:
-        power = self.context.device.power
-        return None if power is None else np.asarray(power) * scales.power
+        for by_phase in costs
+    ]
 
 
-def _columns(work: KernelWork, cost: KernelCost, times: Array, watts: Any, starts: list[int]) -> dict[str, Any]:
-    """Return the sums of runs of kernels, each kernel so many times: (runs, ...)."""
-    columns = {name: sums(getattr(cost, name), times, starts) for name in PARTS}
-    columns["launches"] = sums(work.launches, times, starts)
-    columns["attention"] = sums(cost.time, times, starts)
-    if watts is not None:
-        columns["power"] = sums(work.energy / watts, times, starts)
-    return columns
+def priced_together(graphs: Sequence[OpGraph], context: Pricing) -> list[PricedGraph]:
+    """Return graphs that run in the same way on one device: their kernels are priced in one go, equal ones once."""
+    kernels, first, priced = PricedKernels([op for graph in graphs for op in graph.ops], context), 0, []
+    for graph in graphs:
+        priced.append(PricedGraph(graph, context, kernels, first))
+        first += len(graph.ops)
+    return priced
 
 
-def _held(
-    work: KernelWork, time: Any, times: Array, watts: Any, share: Array, apart: int, starts: list[int], corner: float
-) -> dict[str, Any]:
-    """Return what long products are held to by their own power, summed over runs of the first `apart` kernels."""
-    rows = slice(0, apart)
-    own = sustained(time[rows], work.heat[rows] / watts, work.energy[rows] / watts, share[rows], corner)  # type: ignore[index]
-    return {one.name: sums(getattr(own, one.name), times[rows], starts) for one in fields(Sustained)}
-
-
-def _add(by_phase: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
-    for place, (phase, attends) in enumerate(kinds):
-        parts = by_phase[phase].parts
-        for name, values in columns.items():
-            if attends or name != "attention":
-                parts[name] = parts[name] + values[place]
-
-
-def _hold(by_phase: dict[Phase, _Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:
-    for place in range(len(columns["held"])):
-        own = by_phase[kinds[place][0]]
-        more = Sustained(**{name: values[place] for name, values in columns.items()})
-        own.apart = more if own.apart is None else own.apart.plus(more)
-
-
-@dataclass(kw_only=True)
-class _Sums:
-    """Sums over the kernels of a phase."""
-
-    parts: dict[str, Any] = field(
-        default_factory=lambda: dict.fromkeys((*PARTS, "launches", "power", "attention"), 0.0)
-    )
-    apart: Sustained | None = None
-
-    def settled(self, *, of_points: bool) -> _Sums:
-        """Return the sums as floats, or arrays of the kind of their parts."""
-        parts = {name: settled(value, of_points=of_points) for name, value in self.parts.items()}
-        if self.apart is None:
-            return _Sums(parts=parts)
-        kept = {one.name: settled(getattr(self.apart, one.name), of_points=of_points) for one in fields(Sustained)}
-        return _Sums(parts=parts, apart=Sustained(**kept))
-
-
-def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
+def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physics) -> PassCost:
     """Return sums by phase as a cost; `issue` are the host's seconds per launch."""
     return PassCost(
         device={str(phase): {part: of_phase.parts[part] for part in PARTS} for phase, of_phase in sums.items()},
@@ -376,11 +245,6 @@ def _pass_cost(sums: dict[Phase, _Sums], issue: dict[Phase, Real], physics: Phys
         attention={str(phase): of_phase.parts["attention"] for phase, of_phase in sums.items()},
         physics=physics,
     )
-
-
-def _attends(op: AbstractOp) -> bool:
-    """Tell whether an op is a fused attention kernel, or the operator around one."""
-    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
 
 
 def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:

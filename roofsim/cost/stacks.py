@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.points import Points, like
+from roofsim.cost.columns import PLAIN, column
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import Phase
@@ -24,7 +24,6 @@ FIELDS: Final = (
 )  # fmt: skip
 #: The numbers of a kernel, in that order.
 NUMBERS_OF: Final = attrgetter(*FIELDS)
-_PLAIN: Final = frozenset({float, bool})
 #: Numbers of one expression: as many as stay in a processor's cache.
 MOST_ELEMENTS: Final = 65_536
 #: Numbers from which on sums of runs are faster one by one than in one call.
@@ -87,7 +86,7 @@ class KernelStack:
 
     def times(self, counts: Sequence[Real]) -> Array:
         """Return how often the kernels of each row run, from how often each of the graph's does."""
-        return _column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
+        return column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
 
 
 def _with_room(column: Array, room: tuple[int, ...]) -> Array:
@@ -111,7 +110,7 @@ def stacks_of(
     groups: dict[tuple[int, ...], dict[tuple[Any, ...], list[int]]] = {}
     for place, (work, count, kind) in enumerate(zip(works, counts, kinds, strict=True)):
         numbers = NUMBERS_OF(work)
-        if type(count) is float and _PLAIN.issuperset(map(type, numbers)):
+        if type(count) is float and PLAIN.issuperset(map(type, numbers)):
             shape, row = around, (not work.apart, order[kind], *numbers)
         else:
             shape, row = _shape(numbers, count, around), (not np.any(work.apart), order[kind], *_told_apart(numbers))
@@ -148,25 +147,8 @@ def _shape(numbers: tuple[Any, ...], count: Real, around: tuple[int, ...]) -> tu
 
 def _stacked(works: list[KernelWork], rank: int) -> KernelWork:
     by_field = zip(FIELDS, zip(*map(NUMBERS_OF, works), strict=True), strict=True)
-    columns: dict[str, Any] = {name: _column(values, rank) for name, values in by_field}
+    columns: dict[str, Any] = {name: column(values, rank) for name, values in by_field}
     return replace(works[0], **columns)
-
-
-def _column(values: Sequence[Any], rank: int) -> Array:
-    arrays = (
-        [] if _PLAIN.issuperset(map(type, values)) else [value for value in values if isinstance(value, np.ndarray)]
-    )
-    if not arrays:
-        column: Array = np.array(values)
-        return column.reshape(len(values), *(1,) * rank) if rank else column
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    stacked = np.stack([np.broadcast_to(np.asarray(value), shape) for value in values])
-    return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
-
-
-def is_of_points(values: Iterable[Any]) -> bool:
-    """Tell whether any of some numbers are those of several points."""
-    return Points in map(type, values)
 
 
 def sums(values: Any, counts: Array, starts: list[int]) -> Any:
@@ -176,19 +158,3 @@ def sums(values: Any, counts: Array, starts: list[int]) -> Any:
         return np.add.reduceat(weighted, starts, axis=0)
     ends = [*starts[1:], len(weighted)]
     return [weighted[start:end].sum(axis=0) for start, end in zip(starts, ends, strict=True)]
-
-
-def settled(value: Any, *, of_points: bool) -> Any:
-    """Return a sum as a float, or as an array of the kind that its parts were."""
-    if np.ndim(value) == 0:
-        return float(value)
-    return like(value, np.zeros(1).view(Points)) if of_points else value
-
-
-def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
-    """Return the numbers of each kernel of a stack on its own."""
-    array = np.broadcast_to(np.asarray(values), (count, *shape))
-    if not shape:
-        rows: list[Any] = array.tolist()
-        return rows
-    return [settled(row, of_points=of_points) for row in array]

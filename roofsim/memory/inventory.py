@@ -10,10 +10,10 @@ from roofsim.memory.profile import (
     ALLOCATION_GRANULE,
     CATEGORY_OF,
     Liveness,
-    TensorStorage,
     from_the_start,
     last_of,
 )
+from roofsim.memory.storages import TensorStorage
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:

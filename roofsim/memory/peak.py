@@ -1,4 +1,4 @@
-"""Keep the fullest of the instants of a walk, in all and by phase, elementwise for arrays."""
+"""Find the fullest of the instants of a walk, in all and by phase, elementwise for arrays; only the few that can be it are kept."""
 
 from __future__ import annotations
 
@@ -9,55 +9,120 @@ import numpy as np
 from roofsim.graph.base import Phase
 from roofsim.graph.component import Purpose
 from roofsim.numeric import Real, is_scalar, maximum, where
+from roofsim.points import like
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from roofsim.graph.base import AbstractOp
 
 
 @dataclass
-class Peak:
-    """The largest total so far, with what was alive then; elementwise for arrays."""
+class Instant:
+    """What is alive when an op runs.
+
+    Attributes
+    ----------
+    number
+        Its place in the order of a walk.
+    live
+        Gives the bytes by category: worked out only of those that are the fullest.
+    """
+
+    number: int
+    op: AbstractOp
+    live: Callable[[], dict[str, Real]]
+
+
+@dataclass
+class Fullest:
+    """The instant with the largest total so far, of equal ones the first; elementwise for arrays.
+
+    Attributes
+    ----------
+    number
+        Which instant it is: one number, or one for each element.
+    instants
+        Those that were the fullest of some element when they came.
+    """
 
     total: Real = -1.0
-    live: dict[str, Real] = field(default_factory=dict)
-    op: str = ""
-    phase: str = ""
-    by_phase: dict[str, Real] = field(default_factory=dict)
-    phase_live: dict[str, dict[str, Real]] = field(default_factory=dict)
-    phase_ops: dict[str, str] = field(default_factory=dict)
-    in_loss: Real = 0.0
-    """The largest total while the loss's gradient is taken."""
+    number: Any = -1
+    instants: list[Instant] = field(default_factory=list)
 
-    def offer(self, live: dict[str, Real], op: AbstractOp) -> None:
-        """Take note of what is alive when an op runs."""
-        total: Real = 0.0
-        for amount in live.values():
-            total = total + amount
-        phase = str(op.phase)
-        if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
-            self.in_loss = maximum(self.in_loss, total)
-        self._offer_to_phase(phase, total, live, op)
+    def offer(self, total: Real, instant: Instant) -> None:
+        """Take note of an instant, if it is fuller than those before in any element."""
         higher: Any = total > self.total
-        first = bool(higher) if is_scalar(total, self.total) else bool(np.ravel(higher)[0])
-        if first:
-            self.op, self.phase = op.name, phase
         if is_scalar(total, self.total):
-            if first:
-                self.total, self.live = total, dict(live)
+            if higher:
+                self.total, self.number, self.instants = total, instant.number, [instant]
+            return
+        higher = np.asarray(higher)
+        if higher.all():
+            self.number, self.instants = np.full(higher.shape, instant.number), [instant]
+        elif higher.any():
+            self.number = np.where(higher, instant.number, self.number)
+            self.instants.append(instant)
+        else:
             return
         self.total = maximum(self.total, total)
-        self.live = {name: where(higher, amount, self.live.get(name, 0.0)) for name, amount in live.items()}
 
-    def _offer_to_phase(self, phase: str, total: Real, live: dict[str, Real], op: AbstractOp) -> None:
-        before = self.by_phase.get(phase, -1.0)
-        higher: Any = total > before
-        self.by_phase[phase] = maximum(before, total)
-        if is_scalar(total, before):
-            if higher:
-                self.phase_live[phase], self.phase_ops[phase] = dict(live), op.name
-            return
-        if bool(np.ravel(higher)[0]):
-            self.phase_ops[phase] = op.name
-        earlier = self.phase_live.get(phase, {})
-        self.phase_live[phase] = {name: where(higher, amount, earlier.get(name, 0.0)) for name, amount in live.items()}
+    def merge(self, other: Fullest) -> None:
+        """Take note of what another walk over the same elements found."""
+        higher: Any = (other.total > self.total) | ((other.total == self.total) & (other.number < self.number))
+        self.number = np.where(higher, other.number, self.number)
+        self.total = maximum(self.total, other.total)
+        self.instants = [*self.instants, *other.instants]
+
+    def first(self) -> Instant:
+        """Return the fullest instant of the first element."""
+        number = int(np.ravel(self.number)[0])
+        return next(instant for instant in self.instants if instant.number == number)
+
+    def live(self) -> dict[str, Real]:
+        """Return the bytes by category at the fullest instant."""
+        if is_scalar(self.total):
+            return self.first().live()
+        shape, numbers = np.shape(self.total), np.asarray(self.number)
+        present = set(np.unique(numbers).tolist())
+        fullest, *others = [instant for instant in self.instants if instant.number in present]
+        parts = {name: _filled(amount, shape, self.total) for name, amount in fullest.live().items()}
+        for instant in others:
+            here = numbers == instant.number
+            parts = {name: where(here, amount, parts[name]) for name, amount in instant.live().items()}
+        return {name: like(amount, self.total) for name, amount in parts.items()}
+
+
+def _filled(amount: Real, shape: tuple[int, ...], total: Real) -> Real:
+    filled: Real = like(np.broadcast_to(np.asarray(amount), shape), total)
+    return filled
+
+
+class Peak:
+    """The fullest instants of a walk, by phase."""
+
+    def __init__(self) -> None:
+        self.phases: dict[str, Fullest] = {}
+        self.count = 0
+        self.in_loss: Real = 0.0
+        """The largest total while the loss's gradient is taken."""
+
+    def offer(self, total: Real, op: AbstractOp, live: Callable[[], dict[str, Real]]) -> None:
+        """Take note of how much is alive when an op runs, and of what it is."""
+        if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
+            self.in_loss = maximum(self.in_loss, total)
+        self.phases.setdefault(str(op.phase), Fullest()).offer(total, Instant(self.count, op, live))
+        self.count += 1
+
+    def whole(self) -> Fullest:
+        """Return the fullest instant of all phases."""
+        whole: Fullest | None = None
+        for fullest in self.phases.values():
+            if whole is None:
+                whole = Fullest(fullest.total, fullest.number, fullest.instants)
+            elif is_scalar(whole.total, fullest.total):
+                whole = max(whole, fullest, key=lambda one: (one.total, -one.number))
+            else:
+                whole.merge(fullest)
+        return Fullest() if whole is None else whole

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from roofsim.graph.base import AbstractOp, Block, Phase
-from roofsim.graph.ops import Cast, Collective
+from roofsim.graph.ops import Cast
 from roofsim.graph.tensor import Role, Tensor
 from roofsim.memory.peak import Peak
+from roofsim.memory.storages import COMPUTE, STREAMS, TensorStorage, stream_of
 from roofsim.numeric import Real, is_scalar, maximum, round_up, where
 from roofsim.records import dataclass
 
@@ -34,6 +36,8 @@ CATEGORY_OF: Final = {
     Role.INPUT: "activations",
     Role.COMMUNICATION: "communication_buffers",
 }
+#: An instant of a walk: the op that runs, what is alive in all, and by category.
+_At = tuple[AbstractOp, Real, dict[str, Real]]
 #: What a tensor between ops may be: kept for backward, or not.
 _TWO_KINDS: Final = {"activations", "temporary"}
 
@@ -78,23 +82,6 @@ class MemoryProfile:
 
 
 _WEIGHTS: Final = (Role.PARAMETER, Role.COMMUNICATION)
-#: Streams that allocate: kernels', that of gathers, that of reductions (FSDP runs each on one of its own).
-COMPUTE, GATHER, REDUCE = STREAMS = ("compute", "gather", "reduce")
-
-
-@dataclass(eq=False)
-class TensorStorage:
-    """One storage: where it is born, where it dies, and as what it counts."""
-
-    root: Tensor
-    category: str
-    size: Real
-    born: int
-    last: int
-    last_block: Block | None
-    saved: bool = False
-    held: bool = False
-    stream: str = COMPUTE
 
 
 def profile(graph: OpGraph, *, with_curve: bool = False, granule: float = ALLOCATION_GRANULE) -> MemoryProfile:
@@ -114,19 +101,6 @@ def peaks_of_streams(graph: OpGraph) -> list[Real]:
         walk.stream = stream
         peaks.append(walk.run(with_curve=False).peak)
     return peaks
-
-
-def _stream_of(op: AbstractOp, root: Tensor) -> str:
-    """Return the stream that allocates what a data-parallel collective makes.
-
-    FSDP gathers into a flat buffer and reduces into a shard on streams of their own; the whole parameters that are copied
-    out, and what is copied in to be reduced, are the kernels' stream's (torch.distributed.fsdp, _fsdp_collectives.py).
-    """
-    if not isinstance(op, Collective) or op.group_of not in ("data", "replica"):
-        return COMPUTE
-    if op.function == "all_gather":
-        return COMPUTE if root in op.whole else GATHER
-    return REDUCE if op.function == "reduce_scatter" and root.role is Role.GRADIENT else COMPUTE
 
 
 def from_the_start(tensor: Tensor, reader: AbstractOp) -> Real:
@@ -197,9 +171,7 @@ class Liveness:
             if not (root.persistent or root.off_device or root in storages):
                 category = CATEGORY_OF.get(root.role, "temporary")
                 size = root.numel * root.dtype.itemsize
-                storages[root] = TensorStorage(
-                    root, category, size, index, index, op.block, stream=_stream_of(op, root)
-                )
+                storages[root] = TensorStorage(root, category, size, index, index, op.block, stream=stream_of(op, root))
 
     def _mark_saved(self, storage: TensorStorage) -> None:
         if self.graph.ops[storage.born].phase is not Phase.FORWARD:
@@ -275,16 +247,18 @@ class Liveness:
                     self._add(live, storage, -1.0)
             if body[-1].phase is Phase.FORWARD:
                 forward_end, forward_index = dict(live), index
+        whole, phases = peak.whole(), peak.phases
+        op = whole.first().op
         return MemoryProfile(
-            peak=peak.total,
-            components=dict(peak.live.items()),
+            peak=whole.total,
+            components=whole.live(),
             saved_activations=self._saved(),
-            peak_op=peak.op,
-            peak_phase=peak.phase,
+            peak_op=op.name,
+            peak_phase=str(op.phase),
             curve=curve,
-            phase_peaks=peak.by_phase,
-            phase_live=peak.phase_live,
-            phase_ops=peak.phase_ops,
+            phase_peaks={name: fullest.total for name, fullest in phases.items()},
+            phase_live={name: fullest.live() for name, fullest in phases.items()},
+            phase_ops={name: fullest.first().op.name for name, fullest in phases.items()},
             loss_peak=peak.in_loss,
             forward_end=forward_end,
             weight_copies=self._weight_copies(forward_index),
@@ -303,24 +277,31 @@ class Liveness:
         """Return the bytes that the allocator hands out for a size."""
         return size if self.granule <= 1.0 else round_up(size, self.granule)
 
-    def _add(self, live: dict[str, Real], storage: TensorStorage, sign: Real) -> None:
+    def _add(self, live: dict[str, Real], storage: TensorStorage, sign: Real) -> Real:
+        """Add so many copies of a storage to what is alive; return their bytes."""
         if self.stream not in (None, storage.stream):
-            return
-        live[storage.category] = live[storage.category] + sign * self.rounded(storage.size)
+            return 0.0
+        if storage.rounded is None:
+            storage.rounded = self.rounded(storage.size)
+        more: Real = sign * storage.rounded
+        live[storage.category] = live[storage.category] + more
+        return more
 
-    def _body(self, live: dict[str, Real], indices: range) -> list[tuple[AbstractOp, dict[str, Real]]]:
+    def _body(self, live: dict[str, Real], indices: range) -> list[_At]:
         """Run one iteration; `live` becomes its end, the returned points are its instants of allocation."""
-        points = []
+        points: list[_At] = []
+        total = _total(live)
         for index in indices:
             for storage in self.births.get(index, ()):
-                self._add(live, storage, 1.0)
-            points.append((self.graph.ops[index], dict(live)))
+                total = total + self._add(live, storage, 1.0)
+            points.append((self.graph.ops[index], total, dict(live)))
             for storage in self.deaths.get(index, ()):
-                self._add(live, storage, -self.copies_freed(storage, index))
+                total = total + self._add(live, storage, -self.copies_freed(storage, index))
             for tensor in self.late_buffers.get(index, ()):
                 # Without earlier micro batches there is no buffer yet: the first gradient becomes it.
                 absent = 1.0 - from_the_start(tensor, self.graph.ops[index])
-                live["gradients"] = live["gradients"] + absent * self.rounded(tensor.numel * tensor.dtype.itemsize)
+                more = absent * self.rounded(tensor.numel * tensor.dtype.itemsize)
+                live["gradients"], total = live["gradients"] + more, total + more
         return points
 
     def copies_freed(self, storage: TensorStorage, index: int) -> Real:
@@ -331,7 +312,7 @@ class Liveness:
 
     def _record(
         self,
-        points: list[tuple[AbstractOp, dict[str, Real]]],
+        points: list[_At],
         peak: Peak,
         curve: list[tuple[str, str, dict[str, float]]] | None,
         block: Block | None,
@@ -341,18 +322,22 @@ class Liveness:
         times = 1.0 if block is None else block.repeat
         step = {name: live[name] - start[name] for name in live}
         more = maximum(times - 1.0, 0.0)
-        for op, at in points:
-            peak.offer(at, op)
+        grown = more * _total(step)
+        # Where iterations leave something, the last is fullest; where they leave nothing or free what others left, the first.
+        if not _all(grown > 0.0):
+            for op, total, at in points:
+                peak.offer(total, op, partial(dict, at))
+        if not _all(grown <= 0.0):
+            for op, total, at in points:
+                peak.offer(total + grown, op, partial(_after, at, step, more))
         if block is not None:
-            for op, at in points:
-                peak.offer({name: at[name] + more * step[name] for name in at}, op)
-            for name, grown in step.items():
-                live[name] = live[name] + more * grown
+            for name, each in step.items():
+                live[name] = live[name] + more * each
         if curve is not None and is_scalar(times):
             for iteration in range(int(times)):
                 curve += [
                     (op.name, str(op.phase), {name: last_of(at[name] + iteration * step[name]) for name in at})
-                    for op, at in points
+                    for op, _, at in points
                 ]
 
     def _weight_copies(self, end: int) -> Real:
@@ -385,6 +370,22 @@ class Liveness:
             return self.graph.ops[storage.born].repeats if storage.saved else 0.0
         entry_saved = self.leaving[storage.root] in self.saved_roots
         return (block.repeat - 1.0 if entry_saved else 0.0) + (1.0 if storage.saved else 0.0)
+
+
+def _total(live: dict[str, Real]) -> Real:
+    total: Real = 0.0
+    for amount in live.values():
+        total = total + amount
+    return total
+
+
+def _after(at: dict[str, Real], step: dict[str, Real], iterations: Real) -> dict[str, Real]:
+    """Return what is alive at an instant of an iteration, so many after the first."""
+    return {name: amount + iterations * step[name] for name, amount in at.items()}
+
+
+def _all(condition: Any) -> bool:
+    return bool(np.all(np.asarray(condition)))
 
 
 def last_of(value: Real) -> float:

@@ -10,7 +10,6 @@ from roofsim.graph.component import Purpose
 from roofsim.graph.tensor import DTYPES, TF32, DType
 from roofsim.numeric import real, same
 from roofsim.passes.accumulate import AccumulateGradients
-from roofsim.passes.adapters import AddAdapters
 from roofsim.passes.autograd import Autograd
 from roofsim.passes.fusion import FuseDropoutAdd, FusePointwise
 from roofsim.passes.kernels.gated_activations import GateActivations
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
+    from roofsim.passes.adapters import AddAdapters
     from roofsim.spec.engine.schema import Engine
     from roofsim.spec.precision.formats import WeightFormat
     from roofsim.spec.precision.roles import Precision
@@ -281,6 +281,8 @@ def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPre
 
 def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdapters:
     """Return the pass that freezes the model."""
+    from roofsim.passes.adapters import AddAdapters
+
     wide = (adapter.weights or engine.training.adapter_type) == "fp32"
     storage = adapter.storage
     integer = storage == "int8" or (precision.stored is not None and precision.stored.arithmetic == "int8")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from roofsim.numeric import Real, divide, maximum, where
-from roofsim.points import decided
 from roofsim.records import dataclass, replace
 from roofsim.schedule.overlap import Exposed, exposed
 from roofsim.schedule.pipeline.makespan import closed_form, makespan
@@ -54,8 +55,8 @@ class Schedule:
             num_micro_batches=num_micro_batches, reduces_each=self.reduces_each, mechanisms=self.mechanisms,
         )  # fmt: skip
 
-    def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, int]:
-        """Return the step of a pipeline, and which kind of stage sets its pace; points must agree on it.
+    def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, Any]:
+        """Return the step of a pipeline, and which kind of stage sets its pace: one number, or `Points` where they differ.
 
         `stages` are (cost of one micro batch, exposed communication, how many stages are alike). The breakdown is that of
         the stage with the most work; what the step takes longer than that is its bubble. What runs once, gradient
@@ -70,14 +71,14 @@ class Schedule:
             latency = maximum(latency, shown.latency)
         whole = self._makespan(times, num_micro_batches, latency)
         step = self._step(alone, times, whole)
-        best, index = alone[0], 0
+        best: StepTime = alone[0]
+        index: Any = 0
         for place, one in enumerate(alone[1:], start=1):
             longer = one.step > best.step
-            agreed = decided(longer)
-            if agreed is None:
-                best = _elementwise(longer, one, best)
-            elif agreed:
+            if np.all(longer):
                 best, index = one, place
+            elif np.any(longer):
+                best, index = _elementwise(longer, one, best), where(longer, float(place), index)
         return with_bubble(best, step - best.step), index
 
     def _makespan(self, times: list[StageTimes], num_micro_batches: Real, latency: Real) -> Real:

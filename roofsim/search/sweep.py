@@ -12,8 +12,8 @@ import numpy as np
 from roofsim.analyze.printed import flattened
 from roofsim.errors import Problem, RoofsimError, SpecError, did_you_mean
 from roofsim.evaluate import evaluate
-from roofsim.points import Diverged
-from roofsim.records import dataclass, field
+from roofsim.points import Diverged, Points
+from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
 from roofsim.search.families import families_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
 
 #: Points that are evaluated as one array: enough to share the work of a program, few enough to stay in the processor's cache.
-MOST_TOGETHER: Final = 512
+MOST_TOGETHER: Final = 1024
 #: Whether groups are evaluated as arrays.
 TOGETHER = True
 #: Parts of a result that say what was run, not how it runs.
@@ -154,7 +154,7 @@ class _Sweep:
             self._each(piece)
             return []
         try:
-            result = self.answer(evaluate(piece.resolved))
+            answers = [(chosen, self.answer(part)) for chosen, part in _by_pace(evaluate(piece.resolved))]
         except Diverged as diverged:
             labels = diverged.labels
             if len(labels) == len(piece) and (labels != labels[0]).any():
@@ -162,7 +162,8 @@ class _Sweep:
         except (RoofsimError, *_NOT_FOR_ARRAYS):  # each point says for itself what is wrong
             pass
         else:
-            self._put(piece.places, result)
+            for chosen, result in answers:
+                self._put(piece.places, result, chosen)
             self.together += len(piece)
             self.structures += 1
             return []
@@ -184,8 +185,8 @@ class _Sweep:
             self._put(place, result)
             self.alone += 1
 
-    def _put(self, places: Any, result: Result) -> None:
-        """Keep the wanted figures of some points."""
+    def _put(self, places: Any, result: Result, chosen: NDArray[Any] | None = None) -> None:
+        """Keep the wanted figures of some points; of all that a result has where no `chosen` are named."""
         figures, wanted = figures_of(result), self.wanted
         if wanted is not None:
             unknown = next((key for key in wanted if not any(_is_of(name, key) for name in figures)), None)
@@ -194,7 +195,10 @@ class _Sweep:
                     Problem(f"no figure {unknown!r} in a result", path="figures", hint=did_you_mean(unknown, figures))
                 )
             figures = {name: value for name, value in figures.items() if any(_is_of(name, key) for key in wanted)}
-        self.columns.put(places, figures)
+        if chosen is None:
+            self.columns.put(places, figures)
+        else:
+            self.columns.put(places[chosen], {name: _of(value, chosen) for name, value in figures.items()})
 
     def table(self) -> SweepTable:
         """Return all that was found out."""
@@ -222,6 +226,27 @@ def _evened(pieces: list[PointBatch]) -> Iterator[PointBatch]:
             waiting.append(cut)
     if waiting:
         yield PointBatch.of(waiting)
+
+
+def _by_pace(evaluation: Evaluation) -> list[tuple[NDArray[Any] | None, Evaluation]]:
+    """Return the points on whose pipelines each kind of stage sets the pace, each with what is true of them.
+
+    Where all have the same, that is one pair: None for all points, and the evaluation as it is.
+    """
+    if not any(isinstance(pace, Points) for pace in evaluation.paces):
+        return [(None, evaluation)]
+    pace, memory = np.asarray(evaluation.paces[0]), evaluation.profiles
+    return [
+        (np.flatnonzero(pace == place), replace(evaluation, paces=(int(place),), followed=memory))
+        for place in np.unique(pace)
+    ]
+
+
+def _of(value: Any, chosen: NDArray[Any]) -> Any:
+    """Return a figure of some of its points."""
+    if isinstance(value, tuple):
+        return tuple(_of(end, chosen) for end in value)
+    return value[chosen] if isinstance(value, np.ndarray) and value.ndim else value
 
 
 def _is_of(name: str, key: str) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.analyze.bottleneck import bottleneck, leverage_of
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.records import dataclass, replace
 from roofsim.schedule.step import LINKS
 from roofsim.serve.surface import Passes, mesh

@@ -12,7 +12,7 @@ from rich.console import Console
 import roofsim
 from roofsim.analyze.bottleneck import RATES_OF, bottleneck, bound_of
 from roofsim.analyze.ops import op_rows
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.numeric import maximum
 from roofsim.report import words
 from roofsim.report.serving import _turning

@@ -48,6 +48,8 @@ ALLOWED = {
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING"},
     "cost/stacks.py": None,
+    "cost/priced_kernels.py": {"_MOST_REMEMBERED"},
+    "cost/kernels/products.py": {"MOST_PRODUCTS"},
     "schedule/pipeline/simulation.py": None,
     "schedule/makespan.py": None,
     "schedule/pipeline/makespan.py": None,

@@ -7,13 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roofsim.api import answer
+from roofsim.api import answer, resolve
 from roofsim.cost.kernels.ops import kernels_of
 from roofsim.cost.kernels.roofline import COMPUTE, LAUNCH, MEMORY_BANDWIDTH, price
 from roofsim.cost.kernels.work import Pricing
-from roofsim.cost.pricing import Scales
+from roofsim.cost.pricing import PricedGraph
+from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
+from roofsim.evaluate import evaluate
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
 from roofsim.spec.constants.physics import shipped_physics
@@ -64,7 +66,7 @@ def test_kernels_priced_together_and_one_by_one_agree():
     phases: dict[str, float] = {}
     for (index, work), cost in zip(priced.works, priced.prices(), strict=True):
         single = stacks_of([work], [1.0], [(Phase.FORWARD, False)], (1.0,))[0]
-        alone = priced._price(single.work, Scales())
+        alone = priced.together.price_of(single.work, Scales())
         assert cost.time == pytest.approx(float(alone.time[0]), rel=1e-12)
         assert cost.bound == float(alone.bound[0])
         phase = str(priced.graph.ops[index].phase)
@@ -215,3 +217,24 @@ def test_pricing_context_knows_its_classes():
     assert isinstance(pricing, Pricing)
     with pytest.raises(KeyError):
         pricing.device.bandwidth_share("no such class")
+
+
+def test_stages_of_a_pipeline_are_priced_together():
+    """Every kernel that stages have in common is one row, and each stage takes what it takes priced alone."""
+    scenario = {"model": TINY_LLAMA | {"num_layers": 8}, "parallel": {"pipeline": 4}, "hardware": {"gpu": "h100"}}
+    evaluation = evaluate(resolve(scenario, workload__global_batch_size=8))
+    kernels = {graph.together for graph in evaluation.priced}
+    alone = [PricedGraph(graph.graph, graph.context) for graph in evaluation.priced]
+    assert len(evaluation.priced) > 2
+    assert len(kernels) == 1
+    rows = sum(len(stack.places) for stack in kernels.pop().stacks)
+    assert rows < 0.6 * sum(len(stack.places) for graph in alone for stack in graph.together.stacks)
+    for together, one in zip(evaluation.priced, alone, strict=True):
+        scales = Scales(memory_bandwidth=np.array([1.0, 2.0]))
+        ours, own = together.totals(scales), one.totals(scales)
+        assert ours.device.keys() == own.device.keys()
+        for phase in own.device:
+            assert ours.device_time(phase) == pytest.approx(own.device_time(phase), rel=1e-12)
+        assert [cost.time for cost in together.per_op()] == pytest.approx(
+            [cost.time for cost in one.per_op()], rel=1e-12
+        )

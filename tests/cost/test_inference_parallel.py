@@ -83,7 +83,7 @@ def test_all_nics_of_a_node_carry_one_all_reduce():
         gpu="a100",
     )  # fmt: skip
     op = all_reduces(evaluation)[0]
-    from roofsim.cost.pricing import Scales
+    from roofsim.cost.scales import Scales
 
     seconds = messages_of(evaluation.resolved).time_of(op, Scales()).seconds
     floor = op.message() * 2 * 15 / 16 / evaluation.resolved.system.node_network

@@ -8,7 +8,7 @@ import roofsim
 from roofsim.analyze.host import off_device_of, on_node
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.api import resolve
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import evaluate
 from roofsim.graph.ops import HostTransfer, HostUpdate
 from roofsim.graph.tensor import Role

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from roofsim.cost.links.communication import Traffic
-from roofsim.cost.pricing import PassCost, Scales
+from roofsim.cost.pricing import PassCost
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import messages_of
 from roofsim.schedule.overlap import exposed
 from roofsim.spec.constants.physics import shipped_physics

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import roofsim
 from roofsim.analyze.sensitivity import elasticities
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.graph.ops import CacheAppend, parts_of
 from tests.scenarios import FAMILIES, TINY, TINY_LLAMA, evaluated
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from roofsim.analyze.bottleneck import bottleneck
 from roofsim.analyze.sensitivity import elasticities
 from roofsim.api import resolve
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from tests.scenarios import FAMILIES

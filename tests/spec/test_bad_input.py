@@ -153,7 +153,7 @@ CASES = {
 }  # fmt: skip
 
 
-def run_cli(monkeypatch, capsys, *arguments):
+def run_cli(monkeypatch, capsys, *arguments) -> tuple[int, str, str]:
     monkeypatch.setattr(sys, "argv", ["roofsim", *arguments])
     with pytest.raises(SystemExit) as stop:
         main()

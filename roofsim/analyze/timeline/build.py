@@ -9,7 +9,7 @@ from roofsim.analyze.shares import WAIT_NAMES, made_of
 from roofsim.analyze.timeline.exposure import GroupTime, group_times, rows
 from roofsim.analyze.timeline.passes import AFTERWARDS, Writer, run_of, waits_after
 from roofsim.analyze.timeline.spans import COMPUTE, Lane, Span, Timeline
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.errors import Problem, SpecError
 from roofsim.evaluate import stage_costs
 from roofsim.numeric import is_scalar

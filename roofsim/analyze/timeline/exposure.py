@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import mean_over_contexts, messages_of, schedule_of
 from roofsim.records import dataclass
 

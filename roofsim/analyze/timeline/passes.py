@@ -10,7 +10,7 @@ from roofsim.analyze.shares import NEGLIGIBLE, WAIT_NAMES
 from roofsim.analyze.timeline.spans import COMPUTE, FROM_HOST, HOST, TO_HOST, WAITS, Span
 from roofsim.cost.host.copies import RESOURCES, host_path
 from roofsim.cost.links.communication import FREE
-from roofsim.cost.pricing import Scales
+from roofsim.cost.scales import Scales
 from roofsim.evaluate import messages_of
 from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Collective, HostCompute, HostTransfer, HostUpdate

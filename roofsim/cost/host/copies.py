@@ -15,7 +15,7 @@ from roofsim.spec.constants.physics import Physics, shipped_physics
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from roofsim.cost.pricing import Scales
+    from roofsim.cost.scales import Scales
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
     from roofsim.spec.hardware.schema import Gpu, System

@@ -9,7 +9,7 @@ from roofsim.numeric import Real, divide, exactly, maximum, minimum, real
 from roofsim.records import dataclass
 
 if TYPE_CHECKING:
-    from roofsim.cost.pricing import Scales
+    from roofsim.cost.scales import Scales
     from roofsim.spec.hardware.schema import Gpu, System
     from roofsim.spec.scenario.layout import Layout
     from roofsim.spec.scenario.running import Input

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.columns import column, is_of_points, rows_of
 from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_limits, tile_efficiency
 from roofsim.cost.kernels.rated import card, cut_units, rated, unit_share
@@ -14,7 +17,7 @@ from roofsim.graph.expansion import packed_weight
 from roofsim.graph.ops import GroupedMatmul, Matmul
 from roofsim.graph.tensor import Role
 from roofsim.numeric import divide, is_scalar, maximum, real, where
-from roofsim.points import Points, anywhere, everywhere, like
+from roofsim.points import Points, anywhere, everywhere
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
@@ -39,6 +42,10 @@ CHANGED: Final = ("compute_share", "bandwidth_share", "floor", "energy", "norm")
 MEASURED_WIDE: Final = ("fp32_matrix", "fp64_matrix")
 
 Sizes = tuple["Real", "Real", "Real", "Real", "Real", "Real", "Real"]
+
+
+#: Products, each of so many points, whose tiles are compared in one expression: few enough to stay in a processor's cache.
+MOST_PRODUCTS: Final = 4_096
 
 
 @dataclass(frozen=True)
@@ -233,22 +240,28 @@ def product_limits(
     numbers: dict[str, float],
     tiling: Tiling,
 ) -> list[tuple[Real, Real]]:
-    """Return the seconds of arithmetic and traffic of products; in one expression where all sizes are plain numbers."""
+    """Return the seconds of arithmetic and traffic of products: of those whose numbers have the same axes in one expression."""
     chip = card(device, peak)
     chips = (peak, chip.bandwidth, chip.cache, chip.compute_units)
-    if all(is_scalar(*shape) for shape in shapes) and is_scalar(*shares, *chips):
-        columns = [np.array(column) for column in zip(*shapes, strict=True)]
-        limits = _limits(columns, np.array(shares), chip, numbers, tiling)
-        return list(zip(limits[0].tolist(), limits[1].tolist(), strict=True))
-    bounds = []
-    for shape, share in zip(shapes, shares, strict=True):
-        compute, memory = _limits(list(shape), share, chip, numbers, tiling)
-        bounds.append((like(compute, *shape, share, *chips), like(memory, *shape, share, *chips)))
-    return bounds
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for place, (shape, share) in enumerate(zip(shapes, shares, strict=True)):
+        groups.setdefault(np.broadcast_shapes(*map(np.shape, (*shape, share, *chips))), []).append(place)
+    bounds: dict[int, tuple[Real, Real]] = {}
+    for axes, members in groups.items():
+        step = max(MOST_PRODUCTS // math.prod(axes), 1)
+        for first in range(0, len(members), step):
+            places = members[first : first + step]
+            rows = [(*shapes[place], shares[place]) for place in places]
+            *sizes, share = (column(values, len(axes)) for values in zip(*rows, strict=True))
+            of_points = is_of_points([*chips, *itertools.chain.from_iterable(rows)])
+            limits = _limits(sizes, share, chip, numbers, tiling)
+            by_place = (rows_of(limit, len(places), axes, of_points=of_points) for limit in limits)
+            bounds |= dict(zip(places, zip(*by_place, strict=True), strict=True))
+    return [bounds[place] for place in range(len(shapes))]
 
 
 def _limits(
-    shape: Sequence[Real], share: Real, chip: Silicon, numbers: dict[str, float], tiling: Tiling
+    shape: Sequence[Array], share: Array, chip: Silicon, numbers: dict[str, float], tiling: Tiling
 ) -> tuple[Array, Array]:
     m, n, k, batch, a, b, c, share, _ = np.broadcast_arrays(*shape, share, chip.compute_units)
     sizes = GemmShape(m=m, n=n, k=k, batch=batch, itemsize_a=a, itemsize_b=b, itemsize_c=c)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from roofsim.cost.links.collectives import CollectiveTime, Fabric
-    from roofsim.cost.pricing import Scales
+    from roofsim.cost.scales import Scales
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Real
     from roofsim.spec.scenario.layout import Layout

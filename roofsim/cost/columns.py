@@ -1,0 +1,50 @@
+"""Put numbers of many kernels into one array with a leading axis of kernels, and take them apart again."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from roofsim.points import Points, like
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from roofsim.numeric import Array
+
+#: What is no array, and neither text nor nothing.
+PLAIN: Final = frozenset({float, bool})
+
+
+def column(values: Sequence[Any], rank: int) -> Array:
+    """Return numbers of kernels with a leading axis of kernels, and so many axes behind it."""
+    plain = PLAIN.issuperset(map(type, values))
+    arrays = [] if plain else [value for value in values if isinstance(value, np.ndarray)]
+    if not arrays:
+        column: Array = np.array(values)
+        return column.reshape(len(values), *(1,) * rank) if rank else column
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    stacked = np.stack([np.broadcast_to(np.asarray(value), shape) for value in values])
+    return stacked.reshape(len(values), *(1,) * (rank - len(shape)), *shape)
+
+
+def is_of_points(values: Iterable[Any]) -> bool:
+    """Tell whether any of some numbers are those of several points."""
+    return Points in map(type, values)
+
+
+def settled(value: Any, *, of_points: bool) -> Any:
+    """Return a sum as a float, or as an array of the kind that its parts were."""
+    if np.ndim(value) == 0:
+        return float(value)
+    return like(value, np.zeros(1).view(Points)) if of_points else value
+
+
+def rows_of(values: Any, count: int, shape: tuple[int, ...], *, of_points: bool) -> list[Any]:
+    """Return the numbers of each kernel of a stack on its own."""
+    array = np.broadcast_to(np.asarray(values), (count, *shape))
+    if not shape:
+        rows: list[Any] = array.tolist()
+        return rows
+    return [settled(row, of_points=of_points) for row in array]

@@ -1,0 +1,151 @@
+"""Price kernels that run on one device, many in one expression, and remember what they take on the card as it is."""
+
+from __future__ import annotations
+
+import math
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import numpy as np
+
+from roofsim.cost.columns import is_of_points, rows_of
+from roofsim.cost.device import reach
+from roofsim.cost.kernels.ops import kernels_of_all
+from roofsim.cost.kernels.roofline import KernelCost, price
+from roofsim.cost.kernels.sustained import window
+from roofsim.cost.scales import Scales
+from roofsim.cost.stacks import NUMBERS_OF, KernelStack, stacks_of
+from roofsim.graph.base import Kind
+from roofsim.graph.ops import Fused
+from roofsim.numeric import minimum, where
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from roofsim.cost.kernels.work import KernelWork, Pricing
+    from roofsim.graph.base import AbstractOp
+    from roofsim.numeric import Array, Real
+
+T = TypeVar("T")
+
+#: Numbers, kernels times points, of which all that was worked out is remembered; what is larger is made anew.
+_MOST_REMEMBERED: Final = 2**19
+
+
+class Remembered:
+    """What was made of the card as it is, by name; nothing where it would fill memory."""
+
+    def __init__(self, small: bool) -> None:
+        self.small = small
+        self._made: dict[str, Any] = {}
+
+    def once(self, name: str, make: Callable[[], T]) -> T:
+        """Return what was made under a name, or make it."""
+        if not self.small:
+            return make()
+        if name not in self._made:
+            self._made[name] = make()
+        made: T = self._made[name]
+        return made
+
+
+class PricedKernels:
+    """The kernels of some ops on a device: those of one graph, or of several that run in the same way.
+
+    Attributes
+    ----------
+    works
+        Every kernel with the number of its op.
+    counts
+        How often each op runs.
+    stacks
+        The kernels with a leading axis, equal ones once.
+    windows
+        Of each stack the share of each product that the power controller does not average with its neighbours; None without.
+    """
+
+    def __init__(self, ops: Sequence[AbstractOp], context: Pricing) -> None:
+        self.context = context
+        self.works = kernels_of_all(ops, context)
+        idle = context.mechanisms.idle
+        self.counts = [0.0 if idle is not None and idle(op) else op.count for op in ops]
+        device = context.device
+        around = (device.bandwidth, 1.0 if device.power is None else device.power, device.architecture.kernel_floor)
+        works = [work for _, work in self.works]
+        kinds = [(ops[index].phase, _attends(ops[index])) for index, _ in self.works]
+        card = (*device.__dict__.values(), *device.tensor.values(), *device.vector.values())
+        self.of_points = is_of_points(chain(around, self.counts, card, *map(NUMBERS_OF, works)))
+        self.stacks = stacks_of(works, [self.counts[index] for index, _ in self.works], kinds, around)
+        self.small = sum(len(stack.places) * math.prod(stack.shape) for stack in self.stacks) <= _MOST_REMEMBERED
+        self.corner = context.device.constants.physics["power_corner"]
+        self._made = Remembered(self.small)
+        holds = self._holds_products()
+        self.windows = [self._window(stack) if holds and stack.apart else None for stack in self.stacks]
+
+    def _holds_products(self) -> bool:
+        """Tell whether long products are held to the card's power on their own: not where nobody measured steps of such."""
+        device = self.context.device
+        return device.power is not None and device.architecture.product_energy is not None
+
+    def _window(self, stack: KernelStack) -> Array:
+        """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
+        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        shares = [
+            np.where(work.apart & alone, window(cost.time, mean), 0.0) for _, work, cost in self.priced(stack, Scales())
+        ]
+        return np.concatenate([np.broadcast_to(share, (len(share), *stack.shape)) for share in shares])
+
+    def prices(self) -> list[KernelCost]:
+        """Return the price of every kernel, as `works` has them."""
+        return self._made.once("prices", self._prices_of_kernels)
+
+    def _prices_of_kernels(self) -> list[KernelCost]:
+        names = ("time", "compute", "memory_bandwidth", "launch", "bound")
+        prices: dict[int, KernelCost] = {}
+        for stack in self.stacks:
+            for part, _, cost in self.priced(stack, Scales()):
+                size = len(stack.places[part])
+                columns = [rows_of(getattr(cost, name), size, stack.shape, of_points=self.of_points) for name in names]
+                prices |= stack.spread([KernelCost(*values) for values in zip(*columns, strict=True)], part.start)
+        return [prices[place] for place in range(len(self.works))]
+
+    def window_of_each(self) -> dict[int, Real]:
+        """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
+        windows: dict[int, Real] = {}
+        for stack, shares in zip(self.stacks, self.windows, strict=True):
+            if shares is not None:
+                windows |= stack.spread(rows_of(shares, len(shares), stack.shape, of_points=self.of_points))
+        return windows
+
+    def priced(self, stack: KernelStack, scales: Scales) -> Iterator[tuple[slice, KernelWork, KernelCost]]:
+        """Yield the kernels of a stack with their prices, a few at a time; those of the card as it is are worked out once."""
+        slices = ((part, work, self.price_of(work, scales)) for part, work in stack.slices(scales.rank, scales.size))
+        yield from self._made.once(f"stack {stack.places[0][0]}", lambda: list(slices)) if scales.is_one else slices
+
+    def price_of(self, work: KernelWork, scales: Scales) -> KernelCost:
+        """Return what kernels take on scaled hardware."""
+        device = self.context.device
+        compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
+        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
+        given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
+        allowed = work.limit * scales.vector_flops
+        floor = np.asarray(device.architecture.kernel_floor)
+        return price(
+            work.flops,
+            work.flop_peak * work.compute_share * compute_scale,
+            work.traffic,
+            minimum(given, allowed),
+            (work.launches * floor + work.floor) / scales.launch_rate,
+            np.where(np.asarray(work.norm) > 0.0, work.norm, device.constants.norm),  # type: ignore[arg-type]
+            where(given > allowed, 1.0, 1.0 - reached * reached),
+        )
+
+    def watts(self, scales: Scales) -> Any:
+        """Return the card's power limit; None where nobody states it."""
+        power = self.context.device.power
+        return None if power is None else np.asarray(power) * scales.power
+
+
+def _attends(op: AbstractOp) -> bool:
+    """Tell whether an op is a fused attention kernel, or the operator around one."""
+    return op.kind is Kind.ATTENTION or (isinstance(op, Fused) and op.heavy is not None)
