@@ -11,7 +11,6 @@ from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
 from roofsim.memory.reserved import apart, stranded
-from roofsim.memory.upsampling import Cached, cached
 from roofsim.numeric import Real, any_above, is_scalar, maximum, minimum, real, where
 from roofsim.points import everywhere
 from roofsim.records import replace
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from roofsim.evaluate import Unpriced
     from roofsim.graph.opgraph import OpGraph
     from roofsim.memory.profile import MemoryProfile
+    from roofsim.memory.upsampling import Cached
     from roofsim.program import Stage
     from roofsim.spec.resolve import Resolved
 
@@ -90,6 +90,8 @@ def _decoder(evaluation: Unpriced) -> Cached | None:
     engine, stage = evaluation.resolved.engine, evaluation.program.stages[-1]
     if not stage.upsamples or engine.memory.allocator == "planned":
         return None
+    from roofsim.memory.upsampling import cached  # no other model decodes images
+
     return cached(stage.graph, transposes=engine.convolution.workspace == "transposed")
 
 
