@@ -6,7 +6,9 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 from roofsim.calibrate.cases import STEP_TIME
+from roofsim.errors import Place
 from roofsim.records import replace
+from roofsim.spec.engine.choice import read_choice
 from roofsim_evidence.cases import load
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ def plainly(case: Case) -> Case:
     scenario: dict[str, Any] = deepcopy(case.scenario)
     workload = scenario["workload"]
     workload.pop("engine_facts", None)
+    workload["engine"] = read_choice(workload["engine"], Place("measurements")).name
     if not isinstance(workload["precision"], str):
         workload["precision"] = workload["precision"]["compute"]
     return replace(case, scenario=scenario)
