@@ -205,9 +205,12 @@ def ways_of(
         stages = [program.stages[place] for place in chain]
         seconds, positions = _seconds(chain, costs, shown), [stage.positions for stage in stages]
         often = visits(
-            seconds, positions, stages[0].parts, steady=stages[0].steady,
+            seconds,
+            positions,
+            stages[0].parts,
+            steady=stages[0].steady,
             issue=_issue(resolved, [(program.stages[place], priced[place]) for place in chain]),
-        )  # fmt: skip
+        )
         for place, number in zip(chain, often, strict=True):
             ways[place] = number
     return ways

@@ -211,9 +211,13 @@ def _stage_plans(resolved: Resolved, graph: OpGraph, *, trains: bool = False) ->
         layout.virtual_stages
     )
     return stage_plans(
-        [block.repeat for block in graph.blocks], layout.pipeline, parallel.stage_layers,
-        embedding=parallel.account_for_embedding, loss=parallel.account_for_loss, head_on_first=head_on_first,
-    )  # fmt: skip
+        [block.repeat for block in graph.blocks],
+        layout.pipeline,
+        parallel.stage_layers,
+        embedding=parallel.account_for_embedding,
+        loss=parallel.account_for_loss,
+        head_on_first=head_on_first,
+    )
 
 
 def _stage(resolved: Resolved, graph: OpGraph, plan: StagePlan, passes: list[Pass], num_micro_batches: Real) -> Stage:

@@ -64,9 +64,16 @@ def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T], *oth
     """Return what depends on the model, the work, the layout, engine, types, `others`, and no more of the hardware than here."""
     try:
         key = key_of(
-            resolved.model, resolved.workload, resolved.parallel, resolved.engine, resolved.precision,
-            "tf32" in resolved.gpu.peak, resolved.system.host.issue_factor, written_from(resolved), *others,
-        )  # fmt: skip
+            resolved.model,
+            resolved.workload,
+            resolved.parallel,
+            resolved.engine,
+            resolved.precision,
+            "tf32" in resolved.gpu.peak,
+            resolved.system.host.issue_factor,
+            written_from(resolved),
+            *others,
+        )
     except NoKeyError:  # sizes are arrays
         return make(resolved)
     return made.get(key, lambda: make(resolved))

@@ -96,9 +96,15 @@ def list_subjects() -> None:
 
 @app.command("score", epilog="evidence score kernels --transfer")
 def score(
-    name: Name, *, groups: Groups = False, transfer: Transfer = False, data: Data = None, source: Source = None,
-    json: Json = False, csv: Csv = False,
-) -> None:  # fmt: skip
+    name: Name,
+    *,
+    groups: Groups = False,
+    transfer: Transfer = False,
+    data: Data = None,
+    source: Source = None,
+    json: Json = False,
+    csv: Csv = False,
+) -> None:
     """Say how far predictions by the shipped constants are off."""
     if json and csv:
         raise SpecError("--json and --csv are two forms of one answer. Give one of them")
@@ -108,9 +114,15 @@ def score(
 
 @app.command("fit", epilog="evidence fit steps --write\nevidence fit --all --write")
 def fit(
-    name: MaybeName = None, *, everything: Refit = False, write: Write = False, transfer: Transfer = False,
-    data: Data = None, output: Output = None, sample: Sample = False,
-) -> None:  # fmt: skip
+    name: MaybeName = None,
+    *,
+    everything: Refit = False,
+    write: Write = False,
+    transfer: Transfer = False,
+    data: Data = None,
+    output: Output = None,
+    sample: Sample = False,
+) -> None:
     """Fit the constants of a subject again, and say what they leave over."""
     if everything == bool(name):
         raise SpecError("name a subject, or give --all")
@@ -129,9 +141,14 @@ def fit(
 
 @app.command("page", epilog="evidence page memory exactness\nevidence page --all --check")
 def page(
-    names: Names = None, *, everything: All = False, check: Check = False, data: Data = None, groups: Groups = False,
+    names: Names = None,
+    *,
+    everything: All = False,
+    check: Check = False,
+    data: Data = None,
+    groups: Groups = False,
     output: Output = None,
-) -> None:  # fmt: skip
+) -> None:
     """Write the pages of docs that show the scores, or check them."""
     if not everything and not names:
         raise SpecError("name some subjects (`evidence list` has them), or give --all")

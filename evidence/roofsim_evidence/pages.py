@@ -83,9 +83,13 @@ class DocsPage:
 @cache
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("roofsim_evidence"), undefined=StrictUndefined, keep_trailing_newline=True,
-        trim_blocks=True, lstrip_blocks=True, autoescape=False,
-    )  # fmt: skip
+        loader=PackageLoader("roofsim_evidence"),
+        undefined=StrictUndefined,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
 
 
 def filled(template: str, **values: Any) -> str:

@@ -99,11 +99,18 @@ def _rows(
         rate = size / seconds if seconds > 0.0 else 0.0
         rows.append(
             {
-                "system": system.name, "op": op, "ranks": ranks, "nodes": -(-ranks // members), "bytes": size,
-                "seconds": seconds, "algorithm_bandwidth": rate, "bus_bandwidth": rate * factor, **parts,
+                "system": system.name,
+                "op": op,
+                "ranks": ranks,
+                "nodes": -(-ranks // members),
+                "bytes": size,
+                "seconds": seconds,
+                "algorithm_bandwidth": rate,
+                "bus_bandwidth": rate * factor,
+                **parts,
                 "bound": max(parts, key=lambda part: parts[part]),
             }
-        )  # fmt: skip
+        )
     return rows
 
 

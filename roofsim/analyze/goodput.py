@@ -107,12 +107,22 @@ def goodput_of(evaluation: Evaluation) -> Goodput | None:
             )
         )
     return Goodput(
-        checkpoint_bytes=size, write_time=writing, read_time=reading, blocking_time=blocking, interval=interval,
-        checkpoint_share=share, mtbf=mtbf, restart=None if mtbf is None else restart,
-        young=None if mtbf is None else young(blocking, mtbf), daly=best, goodput=goodput,
-        goodput_at_daly=None if mtbf is None or best is None else progress(max(best, late), blocking, mtbf, restart + late),
+        checkpoint_bytes=size,
+        write_time=writing,
+        read_time=reading,
+        blocking_time=blocking,
+        interval=interval,
+        checkpoint_share=share,
+        mtbf=mtbf,
+        restart=None if mtbf is None else restart,
+        young=None if mtbf is None else young(blocking, mtbf),
+        daly=best,
+        goodput=goodput,
+        goodput_at_daly=None
+        if mtbf is None or best is None
+        else progress(max(best, late), blocking, mtbf, restart + late),
         step_time=float(divide(step, goodput)),
-    )  # fmt: skip
+    )
 
 
 def checkpoint_bytes(resolved: Resolved) -> float:

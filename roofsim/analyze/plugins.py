@@ -26,10 +26,14 @@ def plugin_rows() -> list[dict[str, Any]]:
             adds, problem = _tried(kind, plugin)
             rows.append(
                 {
-                    "distribution": plugin.distribution, "version": plugin.version, "group": group, "name": plugin.name,
-                    "adds": adds, "problem": problem,
+                    "distribution": plugin.distribution,
+                    "version": plugin.version,
+                    "group": group,
+                    "name": plugin.name,
+                    "adds": adds,
+                    "problem": problem,
                 }
-            )  # fmt: skip
+            )
     return rows
 
 

@@ -19,11 +19,13 @@ def family_rows() -> list[dict[str, Any]]:
         splits = {"tensor": schema.splits_tensor, "context": schema.splits_sequence, "pipeline": schema.stacked}
         rows.append(
             {
-                "name": name, "counted in": schema.sample_unit, "phases": phases,
+                "name": name,
+                "counted in": schema.sample_unit,
+                "phases": phases,
                 "split by": [degree for degree, can in splits.items() if can],
                 "from": "roofsim" if name in FAMILIES else str(plugins.plugged("families", FAMILIES)[name]),
             }
-        )  # fmt: skip
+        )
     return rows
 
 
@@ -37,8 +39,11 @@ def schedule_rows() -> list[dict[str, Any]]:
         taken = f"{least}" if most == least else f"{least} or more" if most is None else f"{least} to {most}"
         rows.append(
             {
-                "name": name, "virtual stages": taken, "description": schedule.description,
-                "source": schedule.source.split(",")[0], "from": "roofsim" if name in SCHEDULES else str(added[name]),
+                "name": name,
+                "virtual stages": taken,
+                "description": schedule.description,
+                "source": schedule.source.split(",")[0],
+                "from": "roofsim" if name in SCHEDULES else str(added[name]),
             }
-        )  # fmt: skip
+        )
     return rows

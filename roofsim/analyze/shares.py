@@ -136,9 +136,13 @@ def _of_stage(evaluation: Evaluation, place: int, costs: list[PassCost], shown: 
 def _part(evaluation: Evaluation, place: int, runs: float, step: StepTime) -> Part:
     program = evaluation.program
     return Part(
-        place=place, stage=program.stages[place], costs=evaluation.priced[place].per_op(), runs=runs,
-        micro_batches=float(program.num_micro_batches), stretch=float(step.stretch),
-    )  # fmt: skip
+        place=place,
+        stage=program.stages[place],
+        costs=evaluation.priced[place].per_op(),
+        runs=runs,
+        micro_batches=float(program.num_micro_batches),
+        stretch=float(step.stretch),
+    )
 
 
 def _numbers(step: StepTime) -> dict[str, float]:

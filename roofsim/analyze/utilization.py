@@ -85,10 +85,16 @@ def utilization_of(evaluation: Evaluation) -> Utilization:
     math, stated = _stated(evaluation)
     counted = _summed(evaluation, lambda op: op.needed_flops(), spared=True)
     return Utilization(
-        model=model, usual=_summed(evaluation, lambda op: op.model_flops()), hardware=hardware, counted=counted,
-        math=math, stated=stated, peak=maximum(stated, _reached(evaluation)),
-        seconds=evaluation.step.step, gpus=real(evaluation.resolved.gpus),
-    )  # fmt: skip
+        model=model,
+        usual=_summed(evaluation, lambda op: op.model_flops()),
+        hardware=hardware,
+        counted=counted,
+        math=math,
+        stated=stated,
+        peak=maximum(stated, _reached(evaluation)),
+        seconds=evaluation.step.step,
+        gpus=real(evaluation.resolved.gpus),
+    )
 
 
 def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:

@@ -49,9 +49,14 @@ OverlayFile = Annotated[
 
 
 def fit(
-    data: Data, *, output: Constants = None, hold_out: HoldOut = False, groups: Groups = False,
-    overlay: OverlayFile = None, gpu: Card = None,
-) -> None:  # fmt: skip
+    data: Data,
+    *,
+    output: Constants = None,
+    hold_out: HoldOut = False,
+    groups: Groups = False,
+    overlay: OverlayFile = None,
+    gpu: Card = None,
+) -> None:
     """Fit the constants of the kernel models to measured kernels, or write an overlay for one GPU."""
     if overlay is not None:
         _write_overlay(data, overlay, gpu)

@@ -74,9 +74,18 @@ Plot = Annotated[
 
 
 def collectives(
-    *, system: SystemName, op: Op = "all_reduce", gpu: GpuName = None, ranks: Ranks = None, sizes: Sizes = None,
-    stride: Stride = 1, engine: Engine = None, json: Json = False, csv: Csv = False, plot: Plot = None,
-) -> None:  # fmt: skip
+    *,
+    system: SystemName,
+    op: Op = "all_reduce",
+    gpu: GpuName = None,
+    ranks: Ranks = None,
+    sizes: Sizes = None,
+    stride: Stride = 1,
+    engine: Engine = None,
+    json: Json = False,
+    csv: Csv = False,
+    plot: Plot = None,
+) -> None:
     """Show time and bandwidth of collectives on a system, by message size and number of ranks."""
     from roofsim.views import collectives as view_of
 

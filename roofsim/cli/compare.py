@@ -55,9 +55,17 @@ Plot = Annotated[
 
 @scenario_options
 def compare(
-    *, scenario: Scenario, cards: Cards = None, gpu: Gpu = None, sort: Sort = None, price: Price = None, json: Json = False,
-    csv: Csv = False, plot: Plot = None, overrides: Overrides,
-) -> None:  # fmt: skip
+    *,
+    scenario: Scenario,
+    cards: Cards = None,
+    gpu: Gpu = None,
+    sort: Sort = None,
+    price: Price = None,
+    json: Json = False,
+    csv: Csv = False,
+    plot: Plot = None,
+    overrides: Overrides,
+) -> None:
     """Compare cards on one scenario: time, limits, memory, price, and which wins by how much."""
     from roofsim.api import answer, resolve_document
     from roofsim.cli.progress import tracked
@@ -69,9 +77,14 @@ def compare(
     checked_path(plot, *PICTURES)
     listed = [*read_cards(cards or (), "cards"), *read_cards(gpu or (), "--gpu")]
     comparison = compare_document(
-        document_of(scenario, overrides), listed, resolve_document, answer, sort=sort, prices=price_settings(price or ()),
+        document_of(scenario, overrides),
+        listed,
+        resolve_document,
+        answer,
+        sort=sort,
+        prices=price_settings(price or ()),
         progress=lambda entries: tracked(entries, "comparing"),
-    )  # fmt: skip
+    )
     _write(comparison, json=json, csv=csv)
     if plot is not None and comparison.results:
         from roofsim.report.comparison_plot import draw_comparison

@@ -42,9 +42,15 @@ Csv = Annotated[bool, Option("--csv", help="Print the layouts, models or changes
 
 @scenario_options(leave_out=(*LONG_RUNS, "jitter", "input"))
 def fit(
-    *, scenario: Scenario, largest: Largest = None, fewest: Fewest = None, family: Family = None, json: Json = False,
-    csv: Csv = False, overrides: Overrides,
-) -> None:  # fmt: skip
+    *,
+    scenario: Scenario,
+    largest: Largest = None,
+    fewest: Fewest = None,
+    family: Family = None,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
+) -> None:
     """Check that a scenario fits in memory, or find the largest one or the fewest GPUs that do."""
     from roofsim.api import resolve_document
     from roofsim.search.fitting.answer import fit_document

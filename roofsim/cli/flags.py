@@ -35,10 +35,13 @@ Csv = Annotated[bool, Option("--csv", help="Print CSV: a header, one row per lin
 Top = Annotated[
     int | None,
     Option(
-        "--top", minimum=1, metavar="N", show_default=False,
+        "--top",
+        minimum=1,
+        metavar="N",
+        show_default=False,
         help="Show the first N rows only. [default: 30 in text; all in JSON and CSV]",
     ),
-]  # fmt: skip
+]
 #: What pictures are written as.
 PICTURES = (".png", ".svg", ".pdf")
 

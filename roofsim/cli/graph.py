@@ -23,34 +23,49 @@ PICTURES = (".svg", ".png", ".pdf")
 Output = Annotated[
     Path | None,
     Option(
-        "--output", "-o", metavar="FILE",
+        "--output",
+        "-o",
+        metavar="FILE",
         help=f"Write the graph to a file; its ending says how. For other programs: {', '.join(TEXTS)}. "
         f"Drawn: {', '.join(PICTURES)}.",
     ),
-]  # fmt: skip
+]
 Only = Annotated[str | None, Choice("--only", PHASES, "Only the operations of this phase of a step.")]
 Block = Annotated[
     str | None,
     Option(
-        "--block", metavar="NAME", show_default=False,
+        "--block",
+        metavar="NAME",
+        show_default=False,
         help="Only the operations of this block of layers: one layer, since those that are alike stand once.",
     ),
-]  # fmt: skip
+]
 Stage = Annotated[
     str | None,
     Option(
-        "--stage", metavar="NAME", show_default=False,
+        "--stage",
+        metavar="NAME",
+        show_default=False,
         help="Stage of a training pipeline [default: the one that sets the pace], or one pass of inference.",
     ),
-]  # fmt: skip
+]
 Unrolled = Annotated[bool, Option("--unrolled", help="Write out every layer, also those that are alike.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)
 def graph(
-    *, scenario: Scenario, output: Output = None, only: Only = None, block: Block = None, stage: Stage = None,
-    unrolled: Unrolled = False, top: Top = None, json: Json = False, csv: Csv = False, overrides: Overrides,
-) -> None:  # fmt: skip
+    *,
+    scenario: Scenario,
+    output: Output = None,
+    only: Only = None,
+    block: Block = None,
+    stage: Stage = None,
+    unrolled: Unrolled = False,
+    top: Top = None,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
+) -> None:
     """Draw the operations of a step and what passes between them, or write them as a graph for other programs."""
     checked_path(output, *TEXTS, *PICTURES)
     if output is not None and (json or csv):

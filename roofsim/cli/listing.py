@@ -17,10 +17,11 @@ OTHERS = ("families", "schedules", PLUGINS)
 What = Annotated[
     str | None,
     Argument(
-        metavar="CATALOG", complete=choices([*KINDS, *OTHERS]),
+        metavar="CATALOG",
+        complete=choices([*KINDS, *OTHERS]),
         help=f"One of: {', '.join([*KINDS, *OTHERS])}. Left out: how many entries each has.",
     ),
-]  # fmt: skip
+]
 
 
 def list_names(*, what: What = None, json: Json = False, csv: Csv = False) -> None:

@@ -18,18 +18,28 @@ Sort = Annotated[str, Choice("--sort", ORDERS, "Order of the rows; program: as t
 Stage = Annotated[
     str | None,
     Option(
-        "--stage", metavar="NAME", show_default=False,
+        "--stage",
+        metavar="NAME",
+        show_default=False,
         help="Stage of a training pipeline to show. [default: the one that sets the pace]",
     ),
-]  # fmt: skip
+]
 Listing = Annotated[bool, Option("--listing", help="Print the graph itself, one operation per line.")]
 
 
 @scenario_options(leave_out=LONG_RUNS)
 def ops(
-    *, scenario: Scenario, by: By = "op", sort: Sort = "time", top: Top = None, stage: Stage = None,
-    listing: Listing = False, json: Json = False, csv: Csv = False, overrides: Overrides,
-) -> None:  # fmt: skip
+    *,
+    scenario: Scenario,
+    by: By = "op",
+    sort: Sort = "time",
+    top: Top = None,
+    stage: Stage = None,
+    listing: Listing = False,
+    json: Json = False,
+    csv: Csv = False,
+    overrides: Overrides,
+) -> None:
     """List the operations and waits of a step: FLOPs, bytes, time and bound of each, or of each group."""
     from roofsim.views import ops_of
 

@@ -191,9 +191,11 @@ def _completer(key: str, field: FieldInfo) -> Callable[[str], list[str]] | None:
 
 def _settings() -> VerbParameter:
     declared = Option(
-        "--set", metavar="KEY=VALUE", panel="Other",
+        "--set",
+        metavar="KEY=VALUE",
+        panel="Other",
         help="Set any key of the scenario, for example hardware.override.gpu.memory.bandwidth='3 TB/s'. May be repeated.",
-    )  # fmt: skip
+    )
     return VerbParameter("settings", list[str], declared, None, required=False)
 
 

@@ -13,10 +13,12 @@ KINDS = ("scenario", "model", "gpu", "system", "engine", "architecture")
 What = Annotated[
     str,
     Argument(
-        metavar="KIND", complete=choices(KINDS), show_default=False,
+        metavar="KIND",
+        complete=choices(KINDS),
+        show_default=False,
         help=f"Kind of file. One of: {', '.join(KINDS)}. [default: scenario]",
     ),
-]  # fmt: skip
+]
 
 
 def schema(*, what: What = "scenario") -> None:

@@ -27,9 +27,14 @@ Simulate = Annotated[
 
 @scenario_options(leave_out=NOT_SERVED, refused=REFUSED_BY_SERVERS, defaults={"engine": usual.SERVER})
 def serve(
-    *, scenario: Scenario, json: Json = False, csv: Csv = False, plot: Plot = None, simulate: Simulate = False,
+    *,
+    scenario: Scenario,
+    json: Json = False,
+    csv: Csv = False,
+    plot: Plot = None,
+    simulate: Simulate = False,
     overrides: Overrides,
-) -> None:  # fmt: skip
+) -> None:
     """Predict what a server does under load: latencies, throughput, room for requests, cost per token."""
     from roofsim.api import resolve_document
     from roofsim.serve.answer import serve_document

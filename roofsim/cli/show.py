@@ -12,10 +12,11 @@ from roofsim.cli.words import Argument
 What = Annotated[
     str,
     Argument(
-        metavar="NAME|KIND", complete=entries,
+        metavar="NAME|KIND",
+        complete=entries,
         help="A name; or a kind (gpu, system, engine, model, architecture), if the name follows; or physics.",
     ),
-]  # fmt: skip
+]
 Name = Annotated[str | None, Argument(metavar="NAME", complete=entries, help="The entry's name or alias.")]
 
 

@@ -114,7 +114,18 @@ def _row(row: Prediction) -> dict[str, Any]:
     low, high = row.interval or (None, None)
     case = row.case
     return {
-        "name": case.name, "source": case.source, "gpu": case.gpu, "quantity": case.quantity, "measured": case.measured,
-        "predicted": row.predicted, "error": row.error, "low": low, "high": high, "architecture": row.architecture,
-        "model": case.model, "family": case.family, "precision": case.precision, "regime": case.regime,
-    }  # fmt: skip
+        "name": case.name,
+        "source": case.source,
+        "gpu": case.gpu,
+        "quantity": case.quantity,
+        "measured": case.measured,
+        "predicted": row.predicted,
+        "error": row.error,
+        "low": low,
+        "high": high,
+        "architecture": row.architecture,
+        "model": case.model,
+        "family": case.family,
+        "precision": case.precision,
+        "regime": case.regime,
+    }

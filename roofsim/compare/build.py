@@ -138,10 +138,16 @@ class _Table:
         stated = any(price.of(card) and price.card.override == card.override for price in self.prices)
         unsold = quote is not None and resolved.hardware_changed and not stated
         return Row(
-            label=card.label(resolved.gpus), card=card, asked=(card.text,), result=self.answer(evaluation), evaluation=evaluation,
-            quote=quote, market=None if quote is None or unsold else quote.market, unsold=unsold,
+            label=card.label(resolved.gpus),
+            card=card,
+            asked=(card.text,),
+            result=self.answer(evaluation),
+            evaluation=evaluation,
+            quote=quote,
+            market=None if quote is None or unsold else quote.market,
+            unsold=unsold,
             notes=_notes(self.document, document, resolved),
-        )  # fmt: skip
+        )
 
     def _result(self, document: Document) -> Result:
         return self.answer(evaluate(self.resolve(document)))

@@ -114,11 +114,13 @@ def ranked(rows: Sequence[Row]) -> list[Row]:
         costs |= {row.label: place for place, row in enumerate(by_cost, 1)}
     return [
         replace(
-            row, rank=places.get(row.label), cost_rank=costs.get(row.label),
+            row,
+            rank=places.get(row.label),
+            cost_rank=costs.get(row.label),
             relative=row.rate / base if row.fits and row.rate and base else None,
         )
         for row in rows
-    ]  # fmt: skip
+    ]
 
 
 def markets(rows: Sequence[Row]) -> list[list[Row]]:

@@ -113,7 +113,16 @@ def fused_kernel(
     outputs = tuple(dict.fromkeys(t for op in members for t in op.outputs if t in outside or t in roots))
     last = next((op for op in reversed(members) if op.kind is not Kind.VIEW), members[-1])
     return Fused(
-        name=f"{last.name}.fused" if name is None else name, inputs=inputs, outputs=outputs, holds=holds,
-        phase=last.phase, block=last.block, parts=tuple(members), pattern=pattern, origin=last.origin, share=last.share,
-        component=last.component, launches=launches,
-    )  # fmt: skip
+        name=f"{last.name}.fused" if name is None else name,
+        inputs=inputs,
+        outputs=outputs,
+        holds=holds,
+        phase=last.phase,
+        block=last.block,
+        parts=tuple(members),
+        pattern=pattern,
+        origin=last.origin,
+        share=last.share,
+        component=last.component,
+        launches=launches,
+    )

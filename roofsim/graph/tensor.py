@@ -90,9 +90,25 @@ AUTO: Final = DType("auto", 2.0)
 DTYPES: Final = {
     dtype.name: dtype
     for dtype in (
-        FP32, TF32, FP16, BF16, FP8, FP4, MXFP8, MXFP4, NVFP4, INT64, INT32, INT8, INT4, Q8_0, Q4_0, BOOL, AUTO,
+        FP32,
+        TF32,
+        FP16,
+        BF16,
+        FP8,
+        FP4,
+        MXFP8,
+        MXFP4,
+        NVFP4,
+        INT64,
+        INT32,
+        INT8,
+        INT4,
+        Q8_0,
+        Q4_0,
+        BOOL,
+        AUTO,
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, eq=False, slots=True)

@@ -29,9 +29,15 @@ def _row(op: AbstractOp) -> tuple[str, ...]:
     out = op.outputs[0] if op.outputs else None
     shape = "" if out is None else f"{out.dtype}[{','.join(size_text(size) for size in out.shape)}]"
     return (
-        str(op.phase), op.name, class_text(op), size_text(op.count), shape,
-        _amount(op.flops()), _amount(op.bytes_read()), _amount(op.bytes_written()),
-    )  # fmt: skip
+        str(op.phase),
+        op.name,
+        class_text(op),
+        size_text(op.count),
+        shape,
+        _amount(op.flops()),
+        _amount(op.bytes_read()),
+        _amount(op.bytes_written()),
+    )
 
 
 def class_text(op: AbstractOp) -> str:

@@ -15,9 +15,10 @@ def decoder(c: Fields, **fields: Any) -> Mapping:
     for name in c.words("architectures") or []:
         if not name.endswith(("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")):
             c.fail(
-                "architectures", f"{name} has no language-model head, which a decoder has",
+                "architectures",
+                f"{name} has no language-model head, which a decoder has",
                 "Write the ForCausalLM class of the same architecture to price it with one.",
-            )  # fmt: skip
+            )
     c.only("add_cross_attention", False)
     return {"family": "decoder", **{key: value for key, value in fields.items() if value is not None}}
 

@@ -157,9 +157,14 @@ def _fbgemm(c: Fields, mapping: Mapping) -> Mapping:
 def _mxfp4(c: Fields, mapping: Mapping) -> Mapping:
     """Return the mxfp4 of gpt-oss: experts alone, products in 16 bits (Mxfp4GptOssExperts)."""
     wide = wide_layers(mapping, Excluded(_names(c, "modules_to_not_convert"), "regex"), only=["mlp.experts"])
-    return {"loader": "mxfp4", "bits": 4.0, "group_size": 32, "scale_bits": 8.0, "only": ["experts."], "wide": {
-        name: share for name, share in wide.items() if name.startswith("experts.")
-    }}  # fmt: skip
+    return {
+        "loader": "mxfp4",
+        "bits": 4.0,
+        "group_size": 32,
+        "scale_bits": 8.0,
+        "only": ["experts."],
+        "wide": {name: share for name, share in wide.items() if name.startswith("experts.")},
+    }
 
 
 def _bitsandbytes(c: Fields, mapping: Mapping) -> Mapping:
@@ -186,9 +191,15 @@ def _modelopt(c: Fields, mapping: Mapping) -> Mapping:
         return {"loader": "fp8", "bits": 8.0, "matrix_bits": 64.0, "arithmetic": "fp8", **wide, **kept}
     if algorithm == "NVFP4":
         return {
-            "loader": "nvfp4", "bits": 4.0, "group_size": inner.whole("group_size", default=16), "scale_bits": 8.0,
-            "matrix_bits": 64.0, "arithmetic": "fp4", **wide, **kept,
-        }  # fmt: skip
+            "loader": "nvfp4",
+            "bits": 4.0,
+            "group_size": inner.whole("group_size", default=16),
+            "scale_bits": 8.0,
+            "matrix_bits": 64.0,
+            "arithmetic": "fp4",
+            **wide,
+            **kept,
+        }
     return {"unread": f"this version does not price ModelOpt's {algorithm}"}
 
 

@@ -203,11 +203,16 @@ class _SnapshotReader:
             blocks += self._active(segment, stream, where)
         pools = tuple(
             PoolUse(
-                pool=pool, stream=stream, expandable=expandable, segments=use[0], reserved=use[1], allocated=use[2],
+                pool=pool,
+                stream=stream,
+                expandable=expandable,
+                segments=use[0],
+                reserved=use[1],
+                allocated=use[2],
                 active=use[3],
             )
             for (pool, stream, expandable), use in sorted(uses.items())
-        )  # fmt: skip
+        )
         reserved = sum(use.reserved for use in pools)
         trace = self._list(traces[device], f"device_traces[{device}]") if device < len(traces) else []
         return Snapshot(

@@ -39,9 +39,16 @@ def with_micro_batches(profile: MemoryProfile, held: Real) -> MemoryProfile:
         for op, phase, parts in profile.curve
     ]
     return replace(
-        profile, peak=peak, components=components, peak_phase=fullest, peak_op=profile.phase_ops[fullest],
-        phase_peaks=peaks, loss_peak=profile.loss_peak + waiting, phase_live=live, curve=curve,
-    )  # fmt: skip
+        profile,
+        peak=peak,
+        components=components,
+        peak_phase=fullest,
+        peak_op=profile.phase_ops[fullest],
+        phase_peaks=peaks,
+        loss_peak=profile.loss_peak + waiting,
+        phase_live=live,
+        curve=curve,
+    )
 
 
 def waiting_bytes(profile: MemoryProfile, held: Real) -> Real:

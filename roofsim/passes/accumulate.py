@@ -84,9 +84,14 @@ class AccumulateGradients:
             return [self._add(op, gradient, temporary)]
         wide = replace(temporary, name=f"{gradient.name}.wide", dtype=self.buffer_type, base=temporary)
         cast = Cast(
-            name=f"{op.name}.widen.{gradient.name}", inputs=(temporary,), outputs=(wide,), phase=Phase.BACKWARD,
-            block=op.block, origin=op.origin, component=op.component,
-        )  # fmt: skip
+            name=f"{op.name}.widen.{gradient.name}",
+            inputs=(temporary,),
+            outputs=(wide,),
+            phase=Phase.BACKWARD,
+            block=op.block,
+            origin=op.origin,
+            component=op.component,
+        )
         return [cast, self._add(op, gradient, wide)]
 
     def _add(self, op: AbstractOp, gradient: Tensor, temporary: Tensor) -> Elementwise:
@@ -94,10 +99,16 @@ class AccumulateGradients:
         buffer = self._buffer(gradient)
         written = replace(buffer, name=f"{buffer.name}.sum", role=Role.TEMPORARY, base=buffer)
         return Elementwise(
-            name=f"{op.name}.accumulate.{gradient.name}", inputs=(temporary, buffer), outputs=(written,),
-            function="add", phase=Phase.BACKWARD, block=op.block, origin=op.origin, component=op.component,
+            name=f"{op.name}.accumulate.{gradient.name}",
+            inputs=(temporary, buffer),
+            outputs=(written,),
+            function="add",
+            phase=Phase.BACKWARD,
+            block=op.block,
+            origin=op.origin,
+            component=op.component,
             share=share,
-        )  # fmt: skip
+        )
 
 
 def _rewired(op: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:

@@ -189,10 +189,15 @@ class _AdapterWriter:
             inputs += (scales,)
         self.ops.append(
             Cast(
-                name=f"{name_of_layer(op)}.dequantise", inputs=inputs, outputs=(wide,), block=op.block, dequantises=True,
-                keeps_input=plan.keeps_input, component=op.component,
+                name=f"{name_of_layer(op)}.dequantise",
+                inputs=inputs,
+                outputs=(wide,),
+                block=op.block,
+                dequantises=True,
+                keeps_input=plan.keeps_input,
+                component=op.component,
             )
-        )  # fmt: skip
+        )
         return replace(op, inputs=(op.inputs[0], wide, *op.inputs[2:]))
 
     def _quantised(self, weight: Tensor) -> Tensor:

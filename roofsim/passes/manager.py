@@ -117,10 +117,12 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
 
         passes.append(
             SplitPlainKernels(
-                biases="biases" in plain, convolution_biases="convolution_biases" in plain, masks="masks" in plain,
+                biases="biases" in plain,
+                convolution_biases="convolution_biases" in plain,
+                masks="masks" in plain,
                 reductions="reductions" in plain,
             )
-        )  # fmt: skip
+        )
     if "pointwise" in fusion:
         passes.append(FusePointwise())  # types are known, so casts are merged as well
     if engine.attention.packs_heads:

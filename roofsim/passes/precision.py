@@ -185,9 +185,10 @@ class _Dispatch:
             raise SpecError(
                 Problem(
                     f"attention in {self.plan.attention} is a fused kernel's; nothing here runs in one",
-                    path="workload.precision.attention", hint="Leave it out, or set attention: flash.",
+                    path="workload.precision.attention",
+                    hint="Leave it out, or set attention: flash.",
                 )
-            )  # fmt: skip
+            )
         cached = tuple(cast for cast in self.weight_casts.values() if not cast.dtype.narrow)
         if cached:
             # The cache of cast weights lives until the autocast context is left; narrow operands are cast per layer.
@@ -295,10 +296,14 @@ class _Dispatch:
         self.ops.append(replace(op, inputs=inputs, outputs=outputs, holds=holds, block=self.block, math=narrow))
         self.ops.append(
             Cast(
-                name=f"{op.name}.widen", inputs=(result,), outputs=(wide,), block=self.block, component=op.component,
+                name=f"{op.name}.widen",
+                inputs=(result,),
+                outputs=(wide,),
+                block=self.block,
+                component=op.component,
                 automatic=True,
             )
-        )  # fmt: skip
+        )
 
     def _autocast(self, op: AbstractOp, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         policy = autocast_policy(op)

@@ -38,11 +38,14 @@ def print_snapshot(console: Console, measured: Measured) -> None:
     console.print(_table(heads, [_cells(row, predicted=predicted) for row in rows]))
     pools = [
         [
-            use.pool + (", expandable" if use.expandable else ""), f"{use.stream:#x}" if use.stream else "default",
-            str(use.segments), words.gibibytes(use.reserved), words.gibibytes(use.allocated),
+            use.pool + (", expandable" if use.expandable else ""),
+            f"{use.stream:#x}" if use.stream else "default",
+            str(use.segments),
+            words.gibibytes(use.reserved),
+            words.gibibytes(use.allocated),
         ]
         for use in snapshot.pools
-    ]  # fmt: skip
+    ]
     if pools:
         console.print(_table(["pool", "stream", "segments", "reserved", "allocated"], pools, left=2))
     if snapshot.largest:

@@ -251,8 +251,9 @@ def _print_models(console: Console, largest: LargestModel) -> None:
         console.print(
             f"largest model of {largest.family} that fits: {chosen.name}, {words.gibibytes(chosen.attempt.memory)} of "
             f"{words.gibibytes(chosen.attempt.capacity)}",
-            style="bold", highlight=False,
-        )  # fmt: skip
+            style="bold",
+            highlight=False,
+        )
         if after is None:
             console.print("it is the largest in the catalog", highlight=False)
     table = Grid(

@@ -54,8 +54,12 @@ def print_headline(console: Console, diagram: Diagram) -> None:
 def _cells(row: dict[str, Any]) -> list[str]:
     beside = row["beside"] and not row["time"]
     return [
-        row["name"], row["phase"], row["function"], words.count(row["repeat"]), row["output"],
+        row["name"],
+        row["phase"],
+        row["function"],
+        words.count(row["repeat"]),
+        row["output"],
         f"({words.seconds(row['beside'])})" if beside else words.seconds(row["time"]) if row["time"] else "-",
         words.percent(row["share"]) if row["time"] else "-",
         "beside" if beside else words.short_bound(row["bound"]) if row["bound"] else "",
-    ]  # fmt: skip
+    ]

@@ -103,9 +103,16 @@ def roofline(axes: Axes, cards: list[tuple[str, Evaluation]]) -> None:
         colour = LINES[index % len(LINES)]
         size = 30.0 + 900.0 * row["share"]
         axes.scatter(
-            row["intensity"], row["executed_flops"] / row["time"], s=size, marker=MARKS.get(row["name"], "o"), color=colour,
-            alpha=0.65, edgecolors="black", linewidths=0.5, zorder=3,
-        )  # fmt: skip
+            row["intensity"],
+            row["executed_flops"] / row["time"],
+            s=size,
+            marker=MARKS.get(row["name"], "o"),
+            color=colour,
+            alpha=0.65,
+            edgecolors="black",
+            linewidths=0.5,
+            zorder=3,
+        )
     axes.margins(y=0.08)  # marks on the roof are drawn whole
     axes.set(xscale="log", yscale="log", xlabel="arithmetic intensity, FLOP per byte", ylabel="FLOP/s")
     _name_points(axes, [row for index, row in rows if index == 0])
@@ -244,9 +251,11 @@ def _memory_curve(
     layers = [np.array([point[2][name] for point in curve]) for name in names]
     shown = [(name, layer) for name, layer in zip(names, layers, strict=True) if layer.any()]
     axes.stackplot(
-        steps, *(layer for _, layer in shown), colors=[COLOURS[name] for name, _ in shown],
+        steps,
+        *(layer for _, layer in shown),
+        colors=[COLOURS[name] for name, _ in shown],
         labels=[name.replace("_", " ") for name, _ in shown],
-    )  # fmt: skip
+    )
     total = np.sum(layers, axis=0)
     _mark_peak(axes, curve, total)
     peak = float(total.max())
@@ -269,9 +278,15 @@ def _mark_peak(axes: Axes, curve: list[Point], total: Any) -> None:
     axes.plot(at, total[at], "v", color="black", clip_on=False)
     side, shift = ("right", -8) if at > len(curve) / 2 else ("left", 8)
     axes.annotate(
-        f"{words.gibibytes(float(total[at]))}  {curve[at][0]}", (at, total[at]), xytext=(shift, -3),
-        textcoords="offset points", ha=side, va="top", fontsize=8, bbox={"color": "white", "alpha": 0.7, "pad": 1},
-    )  # fmt: skip
+        f"{words.gibibytes(float(total[at]))}  {curve[at][0]}",
+        (at, total[at]),
+        xytext=(shift, -3),
+        textcoords="offset points",
+        ha=side,
+        va="top",
+        fontsize=8,
+        bbox={"color": "white", "alpha": 0.7, "pad": 1},
+    )
 
 
 def _widened(curve: list[Point]) -> list[Point]:

@@ -106,9 +106,15 @@ def print_published(console: Console, rows: Sequence[dict[str, Any]]) -> None:
         errors = [share(row[name]) for name in ("median", "mean", "p90", "worst")]
         rank = "-" if row["rank"] is None else f"{row['rank']:.3f}"
         table.add_row(
-            first, row["source"], str(row["n"]), *errors, share(row["bias"], signed=True), rank, share(row["coverage"]),
+            first,
+            row["source"],
+            str(row["n"]),
+            *errors,
+            share(row["bias"], signed=True),
+            rank,
+            share(row["coverage"]),
             style="bold" if row["source"] == "all" else None,
-        )  # fmt: skip
+        )
     console.print(table)
     console.print(
         "Published measurements that no constant was fitted to. Errors are |predicted / measured - 1|; bias above zero: more is "

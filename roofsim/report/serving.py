@@ -260,8 +260,11 @@ def _curve(served: Served) -> Grid:
         each = steady.time_per_output_token
         user = rates["tokens_per_second_per_user"]
         table.add(
-            words.count(concurrency), words.seconds(steady.time_to_first_token), "-" if each is None else words.seconds(each),
-            "-" if user is None else words.count(user), words.count(rates["output_tokens_per_second_per_gpu"]),
+            words.count(concurrency),
+            words.seconds(steady.time_to_first_token),
+            "-" if each is None else words.seconds(each),
+            "-" if user is None else words.count(user),
+            words.count(rates["output_tokens_per_second_per_gpu"]),
             words.count(steady.request_rate),
-        )  # fmt: skip
+        )
     return table

@@ -28,8 +28,9 @@ def draw_served(served: Served, path: Path) -> None:
     plan = served.plan
     figure.suptitle(
         f"{plan.resolved.model.name}, {plan.resolved.precision.name}, {plan.resolved.engine.name} on {plan.gpus} x "
-        f"{plan.resolved.gpu.name}; {plan.prompt:.0f} + {plan.output:.0f} tokens", fontsize=11,
-    )  # fmt: skip
+        f"{plan.resolved.gpu.name}; {plan.prompt:.0f} + {plan.output:.0f} tokens",
+        fontsize=11,
+    )
     save_figure(figure, path)
 
 
@@ -49,11 +50,21 @@ def _frontier(axes: Axes, served: Served) -> None:
 
 def _latency(axes: Axes, served: Served) -> None:
     across = [steady.request_rate for _, steady in served.curve]
-    axes.plot(across, [steady.time_to_first_token / _MILLI for _, steady in served.curve], "o-", markersize=4,
-              label="first token")  # fmt: skip
+    axes.plot(
+        across,
+        [steady.time_to_first_token / _MILLI for _, steady in served.curve],
+        "o-",
+        markersize=4,
+        label="first token",
+    )
     if served.load.outputs > 0.0:
-        axes.plot(across, [(steady.time_per_output_token or 0.0) / _MILLI for _, steady in served.curve], "s-",
-                  markersize=4, label="per output token")  # fmt: skip
+        axes.plot(
+            across,
+            [(steady.time_per_output_token or 0.0) / _MILLI for _, steady in served.curve],
+            "s-",
+            markersize=4,
+            label="per output token",
+        )
     axes.axvline(served.highest_rate, color="grey", linestyle="--", linewidth=1, label="saturation")
     axes.set_yscale("log")
     axes.set_xlabel("requests/s")

@@ -190,9 +190,14 @@ def _networks_table(result: Result) -> Grid:
     for row in result.networks:
         time = _f(row["time"])
         table.add(
-            row["name"].replace("_", " "), words.count(_f(row["runs"])), words.seconds(time), words.percent(time / step),
-            humanize(_f(row["flops"]), "FLOP", 3), words.parameters(_f(row["parameters"])), words.BOUND_WORDS[row["bound"]],
-        )  # fmt: skip
+            row["name"].replace("_", " "),
+            words.count(_f(row["runs"])),
+            words.seconds(time),
+            words.percent(time / step),
+            humanize(_f(row["flops"]), "FLOP", 3),
+            words.parameters(_f(row["parameters"])),
+            words.BOUND_WORDS[row["bound"]],
+        )
     rest = step - sum(_f(row["time"]) for row in result.networks)
     if rest > NOTHING * step:
         table.add("waits", "", words.seconds(rest), words.percent(rest / step), "", "", "")

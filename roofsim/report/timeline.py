@@ -47,9 +47,14 @@ def _print_stages(console: Console, timeline: Timeline) -> None:
     for first, last, row in _alike(timeline.to_dict()["lanes"]):
         name = row["name"] if first == last else f"stages {first}-{last}"
         table.add(
-            name, words.count(row["ranks"]), words.seconds(row["micro_batch"]), words.percent(row["of_slowest"]),
-            words.seconds(row["busy"]), words.seconds(row["waits"]), words.percent(row["waits_share"]),
-        )  # fmt: skip
+            name,
+            words.count(row["ranks"]),
+            words.seconds(row["micro_batch"]),
+            words.percent(row["of_slowest"]),
+            words.seconds(row["busy"]),
+            words.seconds(row["waits"]),
+            words.percent(row["waits_share"]),
+        )
     console.print(table)
 
 
@@ -97,7 +102,12 @@ def _print_collectives(console: Console, rows: list[dict[str, Any]]) -> None:
         share = row["exposed"] / row["time"] if row["time"] else 0.0
         cells = [row["stage"]] if stages else []
         table.add(
-            *cells, row["group"], row["phase"], words.seconds(row["time"]), words.seconds(row["exposed"]),
-            words.seconds(row["hidden"]), words.percent(share),
-        )  # fmt: skip
+            *cells,
+            row["group"],
+            row["phase"],
+            words.seconds(row["time"]),
+            words.seconds(row["exposed"]),
+            words.seconds(row["hidden"]),
+            words.percent(share),
+        )
     console.print(table)

@@ -51,9 +51,15 @@ class Schedule:
     def shown(self, traffics: dict[tuple[str, str], Traffic], cost: PassCost, num_micro_batches: Real) -> Exposed:
         """Return the communication of one pass that is not hidden."""
         return exposed(
-            traffics, cost, self.overlap, sharded=self.sharded, virtual=self.virtual_stages,
-            num_micro_batches=num_micro_batches, reduces_each=self.reduces_each, mechanisms=self.mechanisms,
-        )  # fmt: skip
+            traffics,
+            cost,
+            self.overlap,
+            sharded=self.sharded,
+            virtual=self.virtual_stages,
+            num_micro_batches=num_micro_batches,
+            reduces_each=self.reduces_each,
+            mechanisms=self.mechanisms,
+        )
 
     def pipelined(self, stages: list[tuple[PassCost, Exposed, Real]], num_micro_batches: Real) -> tuple[StepTime, Any]:
         """Return the step of a pipeline, and which kind of stage sets its pace: one number, or `Points` where they differ.

@@ -238,10 +238,17 @@ def _settled(
     beside = dict.fromkeys(WAITS, 0.0 * step) | waits.get("exposed_communication", {}) | waits.get("host_transfer", {})
     beside |= {"launches": whole - together, "between_passes": overhead, "host_update": work}
     return StepTime(
-        step=step, breakdown=breakdown, resources=resources, waits=beside, device=device + links + copies + work,
-        busy=together + work, host=host + work, power=body.power + update.power + links + copies + work,
-        stretch=stretch, pace=pace,
-    )  # fmt: skip
+        step=step,
+        breakdown=breakdown,
+        resources=resources,
+        waits=beside,
+        device=device + links + copies + work,
+        busy=together + work,
+        host=host + work,
+        power=body.power + update.power + links + copies + work,
+        stretch=stretch,
+        pace=pace,
+    )
 
 
 def _lines(body: _Kernels, update: _Kernels, stretch: Real, each: Real) -> dict[str, Real]:
@@ -271,9 +278,17 @@ def repeated(step: StepTime, times: Real) -> StepTime:
         {name: value * times for name, value in table.items()} for table in (step.breakdown, step.resources, step.waits)
     )
     return replace(
-        step, step=step.step * times, breakdown=breakdown, resources=resources, waits=waits, device=step.device * times,
-        busy=step.busy * times, host=step.host * times, power=step.power * times, once=step.once * times,
-    )  # fmt: skip
+        step,
+        step=step.step * times,
+        breakdown=breakdown,
+        resources=resources,
+        waits=waits,
+        device=step.device * times,
+        busy=step.busy * times,
+        host=step.host * times,
+        power=step.power * times,
+        once=step.once * times,
+    )
 
 
 def one_after_another(steps: Sequence[StepTime]) -> StepTime:

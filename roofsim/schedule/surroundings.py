@@ -65,9 +65,12 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, chips: float) ->
     bubble = step.breakdown["bubble"] + waits
     resources = step.resources | {"bubble": step.resources.get("bubble", 0.0) + waits}
     return replace(
-        step, step=step.step + waits, breakdown=step.breakdown | {"bubble": bubble}, resources=resources,
+        step,
+        step=step.step + waits,
+        breakdown=step.breakdown | {"bubble": bubble},
+        resources=resources,
         waits=step.waits | {"stragglers": waits},
-    )  # fmt: skip
+    )
 
 
 def with_feed(step: StepTime, feed: Feed, corner: float) -> StepTime:

@@ -130,11 +130,9 @@ if not TYPE_CHECKING:
                 name: dumped(value, exclude_unset, exclude_none)
                 for name, value in self
                 if not (
-                    name in exclude
-                    or (exclude_unset and name not in self._given)
-                    or (exclude_none and value is None)
+                    name in exclude or (exclude_unset and name not in self._given) or (exclude_none and value is None)
                 )
-            }  # fmt: skip
+            }
 
         def __iter__(self):
             values = self.__dict__

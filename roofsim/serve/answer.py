@@ -45,11 +45,19 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
     ):  # tiles of products make the last few requests now and then a trifle dearer than they bring
         highest = max(highest, *(one.request_rate for _, one in curve), 0.0 if steady is None else steady.request_rate)
     served = Served(
-        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=steady,
-        bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady), compute_bound_at=turning(plan, load),
-        products_bound_at=turning(plan, load, products=True), highest_rate=highest,
-        curve=curve, notes=_notes(plan, room, load, steady, highest),
-    )  # fmt: skip
+        plan=plan,
+        room=room,
+        timing=timing,
+        load=load,
+        workers=workers,
+        steady=steady,
+        bounds=bounds_of(plan, *_of_few(plan, timing, load, plan.concurrency), steady),
+        compute_bound_at=turning(plan, load),
+        products_bound_at=turning(plan, load, products=True),
+        highest_rate=highest,
+        curve=curve,
+        notes=_notes(plan, room, load, steady, highest),
+    )
     return replace(served, simulated=_simulated(served)) if simulated else served
 
 
@@ -57,9 +65,19 @@ def _without_room(plan: ServerPlan, room: Room) -> Served:
     """Return the answer where not one request fits: what is missing, and no rate of what cannot run."""
     timing, load, workers = _server(plan, 0.0)
     return Served(
-        plan=plan, room=room, timing=timing, load=load, workers=workers, steady=None, bounds={}, compute_bound_at=None,
-        products_bound_at=None, highest_rate=0.0, curve=(), notes=(*plan.resolved.warnings, *room.notes),
-    )  # fmt: skip
+        plan=plan,
+        room=room,
+        timing=timing,
+        load=load,
+        workers=workers,
+        steady=None,
+        bounds={},
+        compute_bound_at=None,
+        products_bound_at=None,
+        highest_rate=0.0,
+        curve=(),
+        notes=(*plan.resolved.warnings, *room.notes),
+    )
 
 
 def _with_hits(plan: ServerPlan, room: Room, limit: float) -> ServerPlan:
@@ -84,10 +102,17 @@ def _server(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | Non
     limit = limit / batches
     timing = timing_of(plan, max(limit, 1.0), batches)
     load = Load(
-        tokens=plan.new, checks=plan.checks, outputs=plan.output - 1.0, context=plan.context, budget=_budget(plan),
-        limit=limit, request_time=plan.request_time, alike=plan.variation == 0.0,
-        variation=plan.variation, batches=batches,
-    )  # fmt: skip
+        tokens=plan.new,
+        checks=plan.checks,
+        outputs=plan.output - 1.0,
+        context=plan.context,
+        budget=_budget(plan),
+        limit=limit,
+        request_time=plan.request_time,
+        alike=plan.variation == 0.0,
+        variation=plan.variation,
+        batches=batches,
+    )
     return timing, load, disaggregated.workers_of(plan, batches)
 
 
@@ -206,8 +231,13 @@ def _simulated(served: Served) -> Simulated | None:
     share = batches if served.workers is not None else plan.replicas * batches
     concurrency = None if plan.request_rate is not None else (plan.concurrency or served.max_requests) / share
     simulated = simulate(
-        served.timing, served.load, plan.prompt, workers=served.workers, concurrency=concurrency,
+        served.timing,
+        served.load,
+        plan.prompt,
+        workers=served.workers,
+        concurrency=concurrency,
         rate=None if plan.request_rate is None else plan.request_rate / share,
-        poisson=plan.serving.arrivals != "constant", variation=plan.variation,
-    )  # fmt: skip
+        poisson=plan.serving.arrivals != "constant",
+        variation=plan.variation,
+    )
     return replace(simulated, request_rate=simulated.request_rate * batches, in_flight=simulated.in_flight * batches)

@@ -45,10 +45,15 @@ def _held(steady: Steady, most: float, concurrency: float) -> Steady:
     decode = steady.end_to_end - steady.time_to_first_token
     first = max(concurrency / most - decode, steady.time_to_first_token)
     return replace(
-        steady, request_rate=most, time_to_first_token=first, end_to_end=first + decode, running=steady.running * share,
-        waiting=concurrency - steady.running * share, prompt_share=steady.prompt_share * share,
+        steady,
+        request_rate=most,
+        time_to_first_token=first,
+        end_to_end=first + decode,
+        running=steady.running * share,
+        waiting=concurrency - steady.running * share,
+        prompt_share=steady.prompt_share * share,
         first_token_high=max(steady.first_token_high, first),
-    )  # fmt: skip
+    )
 
 
 def open_loop_state(timing: Timing, load: Load, hits: Hits, rate: float, *, poisson: bool) -> Steady | None:

@@ -56,8 +56,13 @@ def _copied(plan: ServerPlan, hits: Hits, cached: float) -> Hits:
     memory = float(np.max(path.memory)) * path.physics["host_copy_efficiency"]
     load = loaded / link + latency if loaded > 0.0 else 0.0
     both = (loaded + stored) / memory if memory > 0.0 else 0.0
-    return replace(hits, loaded=loaded, stored=stored, load=max(load, loaded / memory if memory > 0.0 else 0.0),
-                   busy=max(load, stored / link, both))  # fmt: skip
+    return replace(
+        hits,
+        loaded=loaded,
+        stored=stored,
+        load=max(load, loaded / memory if memory > 0.0 else 0.0),
+        busy=max(load, stored / link, both),
+    )
 
 
 def _bytes(plan: ServerPlan, tokens: float) -> float:

@@ -174,9 +174,14 @@ def _slots(
     if serving.ubatch_size is None and not _states_chunk(document):
         said.append(f"ubatch_size: {ubatch:.0f}")
     return ReplicaLimits(
-        budget=budget, chunked=True, max_num_seqs=slots, ubatch=ubatch, shared_pass=unified, context=context,
+        budget=budget,
+        chunked=True,
+        max_num_seqs=slots,
+        ubatch=ubatch,
+        shared_pass=unified,
+        context=context,
         assumed=tuple(said),
-    )  # fmt: skip
+    )
 
 
 def _context(

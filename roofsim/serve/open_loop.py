@@ -307,8 +307,10 @@ def prompts_only(timing: Timing, load: Load, rate: float, lone: float) -> float:
     The numbers that wait when a pass begins make up a Markov chain; the mean number over time gives the mean time (Little).
     """
     most = max(int(load.budget // load.tokens), 1)
-    taken = [lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
-             for waiting in range(_WAITING)]  # fmt: skip
+    taken = [
+        lone * min(waiting, 1) if most == 1 else _beside(timing, load, 0.0, float(min(waiting, most)))
+        for waiting in range(_WAITING)
+    ]
     moves = np.zeros((_WAITING, _WAITING))
     for waiting in range(1, _WAITING):
         left = max(waiting - most, 0)

@@ -186,11 +186,18 @@ def plan_of(document: Document, resolve: Callable[[Document], Resolved]) -> Serv
             document, "serving.max_num_batched_tokens", message, "Raise it, or set enable_chunked_prefill: true."
         )
     plan = ServerPlan(
-        resolved=resolved, serving=serving, facts=facts, prompt=prompt, stated_cached=cached, output=output,
+        resolved=resolved,
+        serving=serving,
+        facts=facts,
+        prompt=prompt,
+        stated_cached=cached,
+        output=output,
         concurrency=None if workload.concurrency is None else float(workload.concurrency),
-        request_rate=workload.request_rate, limits=limits, draft=_draft(serving, inner, resolved, resolve),
+        request_rate=workload.request_rate,
+        limits=limits,
+        draft=_draft(serving, inner, resolved, resolve),
         assumed=(*notes, *_told(resolved.assumed), *limits.assumed),
-    )  # fmt: skip
+    )
     if serving.length_variation is None:
         plan = replace(plan, assumed=(*plan.assumed, f"length_variation: {plan.variation:g}"))
     if plan.request_rate is not None and serving.arrivals is None:

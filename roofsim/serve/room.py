@@ -105,10 +105,20 @@ def room_of(plan: ServerPlan) -> Room:
     if plan.limits.context is not None and not lacking:
         pool = _allocated(plan)
     return Room(
-        capacity=capacity, parameters=parameters, working=working, pool=max(pool, 0.0), per_request=end - shared,
-        per_request_mean=mean - shared, waste=max(end - exact, 0.0), shared=shared, max_requests=most,
-        max_context=_longest(plan, pool, lengths, others[2:]), shortfall=lacking, off_device=off_device, notes=notes,
-    )  # fmt: skip
+        capacity=capacity,
+        parameters=parameters,
+        working=working,
+        pool=max(pool, 0.0),
+        per_request=end - shared,
+        per_request_mean=mean - shared,
+        waste=max(end - exact, 0.0),
+        shared=shared,
+        max_requests=most,
+        max_context=_longest(plan, pool, lengths, others[2:]),
+        shortfall=lacking,
+        off_device=off_device,
+        notes=notes,
+    )
 
 
 def _most(plan: ServerPlan, pool: float, each: tuple[float, float, float]) -> tuple[int, float]:

@@ -190,8 +190,13 @@ def run(timing: Timing, load: Load, prompt: float, steady: Steady, requests: flo
     # Whole steps of a short run come to other lengths than asked for.
     decode = 0.0 if each is None else each * load.outputs
     return replace(
-        steady, time_to_first_token=first, time_per_output_token=each, end_to_end=first + decode, request_rate=rate,
-        running=state.busy / state.now, waiting=max(rate * first, 0.0),
+        steady,
+        time_to_first_token=first,
+        time_per_output_token=each,
+        end_to_end=first + decode,
+        request_rate=rate,
+        running=state.busy / state.now,
+        waiting=max(rate * first, 0.0),
         first_token_low=min(steady.first_token_low, first),
         first_token_high=float(np.maximum(steady.first_token_high, 2.0 * first - min(steady.first_token_low, first))),
-    )  # fmt: skip
+    )

@@ -78,10 +78,17 @@ class Collectives:
     def only(self, rows: Mask) -> Collectives:
         """Return some of the rows."""
         return replace(
-            self, case=self.case[rows], parts=self.parts[rows], ranks=self.ranks[rows], per_node=self.per_node[rows],
-            size=self.size[rows], seconds=self.seconds[rows], by_host=self.by_host[rows],
-            unfit=self.unfit[rows], fitted=self.fitted[rows],
-        )  # fmt: skip
+            self,
+            case=self.case[rows],
+            parts=self.parts[rows],
+            ranks=self.ranks[rows],
+            per_node=self.per_node[rows],
+            size=self.size[rows],
+            seconds=self.seconds[rows],
+            by_host=self.by_host[rows],
+            unfit=self.unfit[rows],
+            fitted=self.fitted[rows],
+        )
 
     def of(self, **wanted: str) -> Mask:
         """Mark the rows of cases with the given fields."""

@@ -164,8 +164,12 @@ def inference_of(row: Row) -> OpGraph:
         training=False,
     )
     call = Call(
-        phase=row["phase"], batch=float(row["batch"]), length=context, context_length=cached, flavour=flavour,
-    )  # fmt: skip
+        phase=row["phase"],
+        batch=float(row["batch"]),
+        length=context,
+        context_length=cached,
+        flavour=flavour,
+    )
     return AssignPrecision(compute=BF16, parameters=BF16)(lower(model(row["model"]), call)).verify()
 
 

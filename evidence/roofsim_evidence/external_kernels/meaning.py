@@ -144,8 +144,9 @@ def _sources(columns: Columns) -> tuple[dict[str, Any], ...]:
 def _attention_other(columns: Columns) -> tuple[dict[str, Any], ...]:
     return _shared(
         lambda source, window: {"ks": source, "causal": 1, "window": max(window, 0.0)},
-        columns["kernel_source"], columns["window_size"].tolist(),
-    )  # fmt: skip
+        columns["kernel_source"],
+        columns["window_size"].tolist(),
+    )
 
 
 def _encoder_other(columns: Columns) -> tuple[dict[str, Any], ...]:
@@ -156,17 +157,26 @@ def _expert_other(columns: Columns) -> tuple[dict[str, Any], ...]:
     names = ("num_experts", "topk", "moe_tp_size", "moe_ep_size", "distribution", "kernel_source")
     return _shared(
         lambda experts, topk, tp, ep, dist, source: {
-            "experts": experts, "topk": topk, "tp": tp, "ep": ep, "dist": dist, "ks": source,
+            "experts": experts,
+            "topk": topk,
+            "tp": tp,
+            "ep": ep,
+            "dist": dist,
+            "ks": source,
         },
         *(columns[name].tolist() for name in names),
-    )  # fmt: skip
+    )
 
 
 def _attention_sizes(columns: Columns) -> dict[str, Array]:
     return {
-        "batch": columns["batch_size"], "heads": columns["num_heads"], "kv_heads": columns["num_key_value_heads"],
-        "head_dim": columns["head_dim"], "q_len": columns["isl"], "kv_len": columns["isl"] + columns["step"],
-    }  # fmt: skip
+        "batch": columns["batch_size"],
+        "heads": columns["num_heads"],
+        "kv_heads": columns["num_key_value_heads"],
+        "head_dim": columns["head_dim"],
+        "q_len": columns["isl"],
+        "kv_len": columns["isl"] + columns["step"],
+    }
 
 
 def _encoder_sizes(columns: Columns) -> dict[str, Array]:
@@ -183,9 +193,11 @@ def _latent_product_sizes(columns: Columns) -> dict[str, Array]:
     """Return the products, one per head, that take queries into the latent space and results out of it."""
     into = np.array([name == FIRST_OF_TWO for name in columns["op_name"]])
     return {
-        "m": columns["num_tokens"], "batch": columns["num_heads"],
-        "n": np.where(into, LATENT, LATENT_HEAD), "k": np.where(into, LATENT_HEAD, LATENT),
-    }  # fmt: skip
+        "m": columns["num_tokens"],
+        "batch": columns["num_heads"],
+        "n": np.where(into, LATENT, LATENT_HEAD),
+        "k": np.where(into, LATENT_HEAD, LATENT),
+    }
 
 
 def _latent_product_formats(columns: Columns) -> list[str]:

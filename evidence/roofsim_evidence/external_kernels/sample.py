@@ -142,10 +142,13 @@ def _rows(table: KernelTable, group: Group, version: str) -> list[dict[str, str]
         row |= {name: f"{table.sizes[name][i]:.0f}" for name in SIZES if _stated(group.op, name)}
         other = {"fw": group.engine, **{name: _whole(value) for name, value in table.other[i].items()}}
         row |= {
-            "source": f"aiconfigurator:{group.engine}-{version}", "gpu": group.gpu, "op": group.op,
-            "other": json.dumps(other, separators=(",", ":")), "dtype": group.dtype,
+            "source": f"aiconfigurator:{group.engine}-{version}",
+            "gpu": group.gpu,
+            "op": group.op,
+            "other": json.dumps(other, separators=(",", ":")),
+            "dtype": group.dtype,
             "time_us": f"{round(float(table.seconds[i] / MICROSECOND), 3):.3f}".rstrip("0").rstrip("."),
-        }  # fmt: skip
+        }
         rows.append(row)
     return rows
 

@@ -124,9 +124,14 @@ def _worst(rows: Rows) -> str:
     worst = sorted(rows, key=lambda row: -abs(float(np.log1p(row.error))))[:WORST]
     cells = [
         (
-            row.case.name, f"{row.case.software}, {row.case.regime}", row.case.gpu, row.case.family,
-            f"{row.case.measured:.3g} s", f"{row.predicted:.3g} s", f"{row.error:+.0%}",
+            row.case.name,
+            f"{row.case.software}, {row.case.regime}",
+            row.case.gpu,
+            row.case.family,
+            f"{row.case.measured:.3g} s",
+            f"{row.predicted:.3g} s",
+            f"{row.error:+.0%}",
         )
         for row in worst
-    ]  # fmt: skip
+    ]
     return table(("row", "engine", "card", "model", "measured", "predicted", "error"), cells, left=4)

@@ -54,9 +54,13 @@ def _predict(case_name: str) -> MemoryPrediction:
     evaluation = case.evaluate()
     row = prediction_of(case, evaluation)
     return MemoryPrediction(
-        case=case, predicted=row.predicted, interval=row.interval, architecture=row.architecture,
-        state=_state(evaluation), peak_op=memory_of(evaluation).peak_op,
-    )  # fmt: skip
+        case=case,
+        predicted=row.predicted,
+        interval=row.interval,
+        architecture=row.architecture,
+        state=_state(evaluation),
+        peak_op=memory_of(evaluation).peak_op,
+    )
 
 
 def _state(evaluation: Evaluation) -> float:

@@ -124,11 +124,15 @@ def _worst(rows: Rows) -> str:
     worst = sorted(rows, key=lambda row: -abs(row.error))[:WORST]
     cells = [
         (
-            f"`{row.case.name}`", row.case.source, note(row), _gib(row.case.measured), _gib(row.predicted),
+            f"`{row.case.name}`",
+            row.case.source,
+            note(row),
+            _gib(row.case.measured),
+            _gib(row.predicted),
             share(row.error, signed=True),
         )
         for row in worst
-    ]  # fmt: skip
+    ]
     return table(("row", "source", "known cause", "measured", "predicted", "error"), cells, left=3)
 
 

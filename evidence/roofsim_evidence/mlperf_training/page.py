@@ -84,10 +84,18 @@ def _cells(name: str, rows: Steps) -> tuple[str, ...]:
     own, flat = score(rows), score(rows, [row.ideal / row.case.gpus / FLAT for row in rows])
     machines = [median(abs(row.error) for row in mine) for mine in grouped(rows, lambda row: row.case.machine).values()]
     return (
-        name, str(own.n), str(len(machines)), f"{own.median:.1%}", f"{median(machines):.1%}", f"{max(machines):.1%}",
-        f"{own.p90:.1%}", f"{own.bias:+.1%}", f"{flat.median:.1%}", "" if own.coverage is None else f"{own.coverage:.0%}",
+        name,
+        str(own.n),
+        str(len(machines)),
+        f"{own.median:.1%}",
+        f"{median(machines):.1%}",
+        f"{max(machines):.1%}",
+        f"{own.p90:.1%}",
+        f"{own.bias:+.1%}",
+        f"{flat.median:.1%}",
+        "" if own.coverage is None else f"{own.coverage:.0%}",
         str(sum(not row.fits for row in rows)),
-    )  # fmt: skip
+    )
 
 
 def _peaks(rows: Sequence[Prediction]) -> str:
@@ -106,10 +114,16 @@ def _worst(rows: Steps) -> str:
     worst = sorted(rows, key=lambda row: -abs(row.error))[:WORST]
     cells = [
         (
-            row.case.name, LABELS[row.case.family], row.case.machine, f"{row.case.gpus} x {row.case.gpu}", row.case.precision,
-            f"{row.case.measured:.3g} s", f"{row.predicted:.3g} s", f"{row.error:+.1%}",
+            row.case.name,
+            LABELS[row.case.family],
+            row.case.machine,
+            f"{row.case.gpus} x {row.case.gpu}",
+            row.case.precision,
+            f"{row.case.measured:.3g} s",
+            f"{row.predicted:.3g} s",
+            f"{row.error:+.1%}",
         )
         for row in worst
-    ]  # fmt: skip
+    ]
     heads = ("row", "benchmark", "machine", "GPUs", "precision", "measured", "predicted", "error")
     return table(heads, cells, left=5)

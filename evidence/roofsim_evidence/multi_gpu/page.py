@@ -70,8 +70,12 @@ def _worst(rows: Sequence[StepPrediction]) -> str:
     worst = sorted(rows, key=lambda row: -abs(row.error))[:WORST]
     cells = [
         (
-            row.case.name, LABELS[row.case.source], f"{row.case.measured:.3g} s", f"{row.predicted:.3g} s", f"{row.error:+.1%}",
+            row.case.name,
+            LABELS[row.case.source],
+            f"{row.case.measured:.3g} s",
+            f"{row.predicted:.3g} s",
+            f"{row.error:+.1%}",
         )
         for row in worst
-    ]  # fmt: skip
+    ]
     return table(("row", "source", "measured", "predicted", "error"), cells, left=2)

@@ -116,7 +116,14 @@ def _groups(figure: Any, card: Scorecard) -> None:
 
 def _box(axes: Axes, ratios: Any, place: float, colour: str) -> None:
     axes.boxplot(
-        ratios, positions=[place], widths=0.5, orientation="horizontal", whis=(10, 90), patch_artist=True, manage_ticks=False,
-        boxprops={"facecolor": colour, "alpha": 0.75, "linewidth": 0.6}, medianprops={"color": "black"},
+        ratios,
+        positions=[place],
+        widths=0.5,
+        orientation="horizontal",
+        whis=(10, 90),
+        patch_artist=True,
+        manage_ticks=False,
+        boxprops={"facecolor": colour, "alpha": 0.75, "linewidth": 0.6},
+        medianprops={"color": "black"},
         flierprops={"marker": ".", "markersize": 5, "markerfacecolor": colour, "markeredgecolor": colour},
-    )  # fmt: skip
+    )

@@ -128,15 +128,33 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
     columns = list(zip(*kernels, strict=True))
     heads = list(zip(*steps, strict=True))
     return StepTable(
-        measured=np.array(heads[0]), host=np.array(heads[1]), watts=np.array(heads[2]), process=np.array(heads[3]),
-        youth=np.array(heads[4]), per_unit=np.array(heads[5]), headroom=np.array(heads[6]),
-        window=np.array(heads[7]), gpus=np.array(heads[8]), architectures=np.array(heads[9]),
-        step=np.array(columns[0]), times=np.array(columns[1]), floor=np.array(columns[2]), at_peak=np.array(columns[3]),
-        moving=np.array(columns[4]), transposed=np.array(columns[5]), resident=np.array(columns[6]),
-        simple=np.array(columns[7], dtype=bool), math=np.array(columns[8]), attention=np.array(columns[9]),
-        conditions=np.array(columns[10]), kind=np.array(columns[11]), energy=np.array(columns[12]),
-        own=np.array(columns[13], dtype=bool), norm=np.array(columns[14]), heat=np.array(columns[15]),
-    )  # fmt: skip
+        measured=np.array(heads[0]),
+        host=np.array(heads[1]),
+        watts=np.array(heads[2]),
+        process=np.array(heads[3]),
+        youth=np.array(heads[4]),
+        per_unit=np.array(heads[5]),
+        headroom=np.array(heads[6]),
+        window=np.array(heads[7]),
+        gpus=np.array(heads[8]),
+        architectures=np.array(heads[9]),
+        step=np.array(columns[0]),
+        times=np.array(columns[1]),
+        floor=np.array(columns[2]),
+        at_peak=np.array(columns[3]),
+        moving=np.array(columns[4]),
+        transposed=np.array(columns[5]),
+        resident=np.array(columns[6]),
+        simple=np.array(columns[7], dtype=bool),
+        math=np.array(columns[8]),
+        attention=np.array(columns[9]),
+        conditions=np.array(columns[10]),
+        kind=np.array(columns[11]),
+        energy=np.array(columns[12]),
+        own=np.array(columns[13], dtype=bool),
+        norm=np.array(columns[14]),
+        heat=np.array(columns[15]),
+    )
 
 
 def _merged(rows: Iterable[list[Any]]) -> list[list[Any]]:

@@ -67,14 +67,22 @@ def _alone(evaluation: Evaluation) -> Timeline:
     ranks, step_time = float(evaluation.resolved.gpus), float(evaluation.step.step)
     waits = sum(made.waits[name] for name in AFTERWARDS)
     lane = Lane(
-        name="each rank" if ranks > 1.0 else evaluation.resolved.gpu.name, ranks=ranks, busy=step_time - waits, waits=waits,
+        name="each rank" if ranks > 1.0 else evaluation.resolved.gpu.name,
+        ranks=ranks,
+        busy=step_time - waits,
+        waits=waits,
         micro_batch=first,
-    )  # fmt: skip
+    )
     return Timeline(
-        title=_title(evaluation), step=step_time, lanes=[lane], spans=writer.spans, collectives=table,
-        micro_batches=int(micro_batches), shown_micro_batches=int(micro_batches),
+        title=_title(evaluation),
+        step=step_time,
+        lanes=[lane],
+        spans=writer.spans,
+        collectives=table,
+        micro_batches=int(micro_batches),
+        shown_micro_batches=int(micro_batches),
         notes=[*writer.notes, *_chain_notes(program)],
-    )  # fmt: skip
+    )
 
 
 def _chain_notes(program: Program) -> list[str]:
@@ -115,9 +123,16 @@ def _pipelined(evaluation: Evaluation) -> Timeline:
         spans += pipeline.waits("what is not shown", spans, step_time, waits)
     table = [row for stage, one in zip(program.stages, groups, strict=True) for row in rows(stage.name, one, count)]
     return Timeline(
-        title=_title(evaluation), step=step_time, lanes=pipeline.lanes(evaluation, step_time), spans=spans, collectives=table,
-        micro_batches=count, shown_micro_batches=shown_count, schedule=schedule.name, notes=notes,
-    )  # fmt: skip
+        title=_title(evaluation),
+        step=step_time,
+        lanes=pipeline.lanes(evaluation, step_time),
+        spans=spans,
+        collectives=table,
+        micro_batches=count,
+        shown_micro_batches=shown_count,
+        schedule=schedule.name,
+        notes=notes,
+    )
 
 
 def _written_out(stages: int, virtual: int, micro_batches: int) -> int:

@@ -78,10 +78,17 @@ def run_of(part: Part, cost: PassCost, shown: Exposed | None, pace: float) -> Ru
     )
     overhead = float(cost.overhead)
     return Run(
-        part=part, each=(seconds[False] + overhead + links + copies) * pace, kernels=seconds[False],
-        overhead=overhead * pace, shown=links, copies=copies, once=once * pace, copies_once=copies_once * pace,
-        update=seconds[True] * pace, host_update=work,
-    )  # fmt: skip
+        part=part,
+        each=(seconds[False] + overhead + links + copies) * pace,
+        kernels=seconds[False],
+        overhead=overhead * pace,
+        shown=links,
+        copies=copies,
+        once=once * pace,
+        copies_once=copies_once * pace,
+        update=seconds[True] * pace,
+        host_update=work,
+    )
 
 
 def _all(flow: Flow) -> float:

@@ -112,11 +112,16 @@ class Timeline(Printed):
         """Return one flat row per piece of work: whose, on which stream, when."""
         return [
             {
-                "lane": self.lanes[span.lane].name, "stream": span.stream, "name": span.name, "kind": span.kind,
-                "start": span.start, "time": span.seconds, **span.facts,
+                "lane": self.lanes[span.lane].name,
+                "stream": span.stream,
+                "name": span.name,
+                "kind": span.kind,
+                "start": span.start,
+                "time": span.seconds,
+                **span.facts,
             }
             for span in self.spans
-        ]  # fmt: skip
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the sums as plain data; spans are for traces and pictures."""

@@ -76,9 +76,14 @@ def gemm_shape(table: KernelTable) -> GemmShape:
     """Return the products of a table."""
     size = table.sizes
     return GemmShape(
-        m=size["m"], n=size["n"], k=size["k"], batch=size["batch"], itemsize_a=itemsize(table, 0),
-        itemsize_b=itemsize(table, 1), itemsize_c=itemsize(table, 2),
-    )  # fmt: skip
+        m=size["m"],
+        n=size["n"],
+        k=size["k"],
+        batch=size["batch"],
+        itemsize_a=itemsize(table, 0),
+        itemsize_b=itemsize(table, 1),
+        itemsize_c=itemsize(table, 2),
+    )
 
 
 def _gemm(table: KernelTable) -> Predict:
@@ -105,13 +110,19 @@ def attention_shape(table: KernelTable) -> AttentionShape:
     narrow |= np.array([row.get("kv_dtype") == "fp8" for row in table.other], dtype=bool)
     latent = (size["head_dim"] >= LATENT_WIDTH) & (size["kv_heads"] == 1.0)
     return AttentionShape(
-        batch=size["batch"], heads=size["heads"], key_heads=size["kv_heads"], query=size["q_len"],
-        context=size["kv_len"], head_dim=size["head_dim"],
+        batch=size["batch"],
+        heads=size["heads"],
+        key_heads=size["kv_heads"],
+        query=size["q_len"],
+        context=size["kv_len"],
+        head_dim=size["head_dim"],
         value_dim=np.where(latent, size["head_dim"] - LATENT_POSITION, size["head_dim"]),
-        window=np.where(window > 0.0, window, np.inf), causal=table.extra("causal", 1.0),
-        latent=latent.astype(np.float64), itemsize=np.full(len(table), 2.0),
+        window=np.where(window > 0.0, window, np.inf),
+        causal=table.extra("causal", 1.0),
+        latent=latent.astype(np.float64),
+        itemsize=np.full(len(table), 2.0),
         cache_itemsize=np.where(narrow, 1.0, 2.0),
-    )  # fmt: skip
+    )
 
 
 def _prefill(table: KernelTable) -> Predict:
@@ -139,13 +150,20 @@ def convolution_shape(table: KernelTable) -> ConvolutionShape:
     planned = table.extra("planned", -1.0)
     middle = table.per_row(lambda group: SWEEPS.get(group.engine, 0.0) / 2.0)
     return ConvolutionShape(
-        batch=size["batch"], in_channels=channels, out_channels=size["n"],
-        height=np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other]), width=width,
-        out_height=np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0), out_width=out_width,
-        kernel_height=size["k"] / channels / kernel, kernel_width=kernel, stride=stride, itemsize=itemsize(table, 0),
+        batch=size["batch"],
+        in_channels=channels,
+        out_channels=size["n"],
+        height=np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other]),
+        width=width,
+        out_height=np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0),
+        out_width=out_width,
+        kernel_height=size["k"] / channels / kernel,
+        kernel_width=kernel,
+        stride=stride,
+        itemsize=itemsize(table, 0),
         matrix=table.per_row(lambda group: float(on_matrix_units(group))),
         planned=np.where(planned >= 0.0, planned, middle),
-    )  # fmt: skip
+    )
 
 
 def _convolution(table: KernelTable) -> Predict:
@@ -190,12 +208,16 @@ def expert_shape(table: KernelTable) -> ExpertShape:
         tokens=np.where(bare, size["m"] * experts / local, size["m"]),
         hidden=np.where(bare & down, size["n"], size["k"]),
         intermediate=np.where(bare, np.where(down, size["k"], size["n"]), size["n"] / table.extra("tp", 1.0)),
-        experts=experts, chosen=table.extra("topk", 1.0), local=local,
+        experts=experts,
+        chosen=table.extra("topk", 1.0),
+        local=local,
         up=np.where(bare, np.where(down, 0.0, 1.0), np.where(gated, 2.0, 1.0)),
         down=np.where(bare & ~down, 0.0, 1.0),
         skew=np.array([0.0 if name == "balanced" else float(name.rpartition("_")[2]) for name in routing]),
-        whole=np.where(bare, 0.0, 1.0), itemsize_a=itemsize(table, 0), itemsize_b=itemsize(table, 1),
-    )  # fmt: skip
+        whole=np.where(bare, 0.0, 1.0),
+        itemsize_a=itemsize(table, 0),
+        itemsize_b=itemsize(table, 1),
+    )
 
 
 def _experts(table: KernelTable) -> Predict:

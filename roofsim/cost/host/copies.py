@@ -88,9 +88,13 @@ class HostPath:
         """Return the path on scaled hardware."""
         link, memory, storage = (getattr(scales, name) for name in RESOURCES)
         return replace(
-            self, link=self.link * link, latency=self.latency / link, memory=self.memory * memory,
-            read=self.read * storage, write=self.write * storage,
-        )  # fmt: skip
+            self,
+            link=self.link * link,
+            latency=self.latency / link,
+            memory=self.memory * memory,
+            read=self.read * storage,
+            write=self.write * storage,
+        )
 
     def transfer(self, op: HostTransfer) -> Flow:
         """Return the seconds of one copy; to and from storage it passes through host memory twice."""

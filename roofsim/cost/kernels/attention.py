@@ -173,12 +173,20 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
     latent = bool(op.inputs) and op.inputs[1] == op.inputs[2] and not op.backward
     query, key = op.inputs[0].dtype, op.inputs[1].dtype
     sizes = AttentionShape(
-        batch=np.asarray(op.batch), heads=np.asarray(op.heads), key_heads=np.asarray(op.kv_heads),
-        query=np.asarray(op.q_length), context=np.asarray(op.kv_length / blocks), head_dim=np.asarray(op.head_size),
-        value_dim=np.asarray(op.value_head_size), window=np.asarray(window), causal=np.asarray(float(op.causal)),
-        latent=np.asarray(float(latent)), itemsize=np.asarray(query.itemsize), cache_itemsize=np.asarray(key.itemsize),
+        batch=np.asarray(op.batch),
+        heads=np.asarray(op.heads),
+        key_heads=np.asarray(op.kv_heads),
+        query=np.asarray(op.q_length),
+        context=np.asarray(op.kv_length / blocks),
+        head_dim=np.asarray(op.head_size),
+        value_dim=np.asarray(op.value_head_size),
+        window=np.asarray(window),
+        causal=np.asarray(float(op.causal)),
+        latent=np.asarray(float(latent)),
+        itemsize=np.asarray(query.itemsize),
+        cache_itemsize=np.asarray(key.itemsize),
         seen=np.asarray(op.visible_share() * op.kv_length / blocks),
-    )  # fmt: skip
+    )
     once = everywhere(op.q_length <= 1.0) and not op.backward
     forward = 2.0 * op.batch * op.heads * op.q_length * op.kv_length * (op.head_size + op.value_head_size)
     return Attend(

@@ -72,10 +72,19 @@ def price_experts(op: GroupedMatmul, work: KernelWork, context: Pricing) -> Kern
     one, none = np.asarray(1.0), np.asarray(0.0)
     experts, dealt = np.asarray(op.experts), np.asarray(op.dealt)
     sizes = ExpertShape(
-        tokens=op.rows * dealt, hidden=np.asarray(op.k), intermediate=np.asarray(op.n), experts=experts * dealt, chosen=one,
-        local=experts, up=one, down=none, skew=one, whole=none, itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
+        tokens=op.rows * dealt,
+        hidden=np.asarray(op.k),
+        intermediate=np.asarray(op.n),
+        experts=experts * dealt,
+        chosen=one,
+        local=experts,
+        up=one,
+        down=none,
+        skew=one,
+        whole=none,
+        itemsize_a=np.asarray(op.inputs[0].dtype.itemsize),
         itemsize_b=np.asarray(op.inputs[1].dtype.itemsize),
-    )  # fmt: skip
+    )
     limits = EXPERTS.limits(Grouped(sizes, kind, work.flop_peak), math, context.device, context.library)
     return rated(work, context, limits, streams=where(op.rows / op.experts_touched() <= context.few_rows, 1.0, 0.0))
 

@@ -35,9 +35,11 @@ class Sustained:
     def plus(self, other: Sustained, times: Real = 1.0) -> Sustained:
         """Return the sum."""
         return Sustained(
-            alone=self.alone + other.alone * times, held=self.held + other.held * times,
-            drawn=self.drawn + other.drawn * times, power=self.power + other.power * times,
-        )  # fmt: skip
+            alone=self.alone + other.alone * times,
+            held=self.held + other.held * times,
+            drawn=self.drawn + other.drawn * times,
+            power=self.power + other.power * times,
+        )
 
 
 def window(time: Real, mean: float) -> Real:

@@ -127,9 +127,17 @@ def collective_time(
         within, 1.0 * bool(fabric.tiers), ("the links between a node's GPUs", "system.link.bandwidth='300 GB/s'")
     )
     task = _Task(
-        kind=kind, message=message, ranks=maximum(ranks, 2.0), members=members, nodes=nodes, crossing=crossing,
-        within=within, intra_scale=intra_scale, network=network, in_switch=in_switch,
-    )  # fmt: skip
+        kind=kind,
+        message=message,
+        ranks=maximum(ranks, 2.0),
+        members=members,
+        nodes=nodes,
+        crossing=crossing,
+        within=within,
+        intra_scale=intra_scale,
+        network=network,
+        in_switch=in_switch,
+    )
     fastest = _cheapest(task, fabric, custom=custom)
     return CollectiveTime(
         seconds=fastest.seconds * used,

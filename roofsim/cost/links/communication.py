@@ -164,10 +164,15 @@ class Messages:
             ranks, stride = 2.0, self._hop("pipeline", layout.ranks)
             message = message / layout.tensor if self.split_messages and not layout.sequence else message
         return collective_time(
-            _PRICED_AS.get(op.function, op.function), message, ranks, stride, self.fabric,
-            intra_scale=scales.intra_node_link, inter_scale=scales.inter_node_link,
+            _PRICED_AS.get(op.function, op.function),
+            message,
+            ranks,
+            stride,
+            self.fabric,
+            intra_scale=scales.intra_node_link,
+            inter_scale=scales.inter_node_link,
             custom=self.own_kernels if op.group_of == "tensor" else None,
-        )  # fmt: skip
+        )
 
     def _hop(self, group: str, ranks: Real) -> Real:
         """Return the distance of a group's slowest neighbours: where its ranks fill several nodes, those across a border."""

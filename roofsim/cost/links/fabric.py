@@ -116,9 +116,11 @@ class Fabric:
         network = {"efficiency": 1.0, "step": _NOTHING, "fill": 0.0, "point": 0.0, "point_efficiency": 1.0}
         shared = {"own_copy": {}, "exchange_efficiency": 1.0}
         return replace(
-            self, tiers=tiers, network=self.network.model_copy(update=network),
+            self,
+            tiers=tiers,
+            network=self.network.model_copy(update=network),
             shared=self.shared.model_copy(update=shared),
-        )  # fmt: skip
+        )
 
 
 def fabric_of(

@@ -57,10 +57,19 @@ class VisionLayers(Layers):
             inputs = (x, weight, b.parameter("bias", out_channels)) if bias else (x, weight)
             out = b.tensor("out", x.shape[0], out_channels, *out_size)
             b.emit(
-                Convolution, "conv", inputs=inputs, outputs=(out,), batch=x.shape[0], in_channels=x.shape[1],
-                out_channels=out_channels, in_size=in_size, out_size=out_size, kernel_size=kernels, stride=stride,
+                Convolution,
+                "conv",
+                inputs=inputs,
+                outputs=(out,),
+                batch=x.shape[0],
+                in_channels=x.shape[1],
+                out_channels=out_channels,
+                in_size=in_size,
+                out_size=out_size,
+                kernel_size=kernels,
+                stride=stride,
                 groups=groups,
-            )  # fmt: skip
+            )
             return out
 
     def batch_norm(self, x: Tensor, leaf: str, *, affine: bool = True) -> Tensor:
@@ -79,14 +88,23 @@ class VisionLayers(Layers):
             if training and not one(self.flavour.batch_norm_ranks):
                 gathered = self._statistics_of_all(x)
                 b.emit(
-                    Normalization, "norm", inputs=(x, *weights, gathered), outputs=(out, *statistics), holds=running,
-                    method="synchronised", ranks=self.flavour.batch_norm_ranks,
-                )  # fmt: skip
+                    Normalization,
+                    "norm",
+                    inputs=(x, *weights, gathered),
+                    outputs=(out, *statistics),
+                    holds=running,
+                    method="synchronised",
+                    ranks=self.flavour.batch_norm_ranks,
+                )
                 return out
             b.emit(
-                Normalization, "norm", inputs=(x, *weights, *running),
-                outputs=(out, *statistics) if training else (out,), method="batch", training=training,
-            )  # fmt: skip
+                Normalization,
+                "norm",
+                inputs=(x, *weights, *running),
+                outputs=(out, *statistics) if training else (out,),
+                method="batch",
+                training=training,
+            )
             return out
 
     def _statistics_of_all(self, x: Tensor) -> Tensor:
@@ -96,9 +114,14 @@ class VisionLayers(Layers):
         b.emit(Normalization, "statistics", inputs=(x,), outputs=(own,), method="batch_statistics")
         gathered = b.tensor("all_statistics", own.numel * ranks, dtype=FP32)
         b.emit(
-            Collective, "gather_statistics", inputs=(own,), outputs=(gathered,), function="all_gather",
-            group_of="statistics", ranks=ranks,
-        )  # fmt: skip
+            Collective,
+            "gather_statistics",
+            inputs=(own,),
+            outputs=(gathered,),
+            function="all_gather",
+            group_of="statistics",
+            ranks=ranks,
+        )
         return gathered
 
     def group_norm(self, x: Tensor, groups: Real, leaf: str) -> Tensor:

@@ -74,9 +74,12 @@ def _sizes(layers: Layers, model: DecoderModel) -> _HeadSizes:
     net, ranks = model.delta_net, layers.shares.tensor
     assert net is not None
     return _HeadSizes(
-        float(net.key_heads) / ranks, float(net.value_heads) / ranks, float(net.key_head_size),
-        float(net.value_head_size), float(net.conv_kernel),
-    )  # fmt: skip
+        float(net.key_heads) / ranks,
+        float(net.value_heads) / ranks,
+        float(net.key_head_size),
+        float(net.value_head_size),
+        float(net.conv_kernel),
+    )
 
 
 def _rates(layers: Layers, x: Tensor, sizes: _HeadSizes) -> tuple[Tensor, Tensor]:

@@ -107,7 +107,14 @@ def emit(
 ) -> Tensor:
     """Emit a collective of a group from `x` to `out`; `again`: not kept for backward."""
     layers.b.emit(
-        Collective, f"{group}_{leaf or function}", inputs=(x,), outputs=(out,), function=function, group_of=group,
-        ranks=ranks, again=again, **fields,
-    )  # fmt: skip
+        Collective,
+        f"{group}_{leaf or function}",
+        inputs=(x,),
+        outputs=(out,),
+        function=function,
+        group_of=group,
+        ranks=ranks,
+        again=again,
+        **fields,
+    )
     return out

@@ -125,10 +125,17 @@ def grouped_linear(
         weight = b.parameter("weight", experts_here, width, k)
         out = b.tensor("out", rows.shape[0], width)
         b.emit(
-            GroupedMatmul, "matmul", inputs=(rows, weight, offsets), outputs=(out,),
-            rows=rows.shape[0], n=width, k=k, experts=experts_here, load=layers.shares.expert_load,
+            GroupedMatmul,
+            "matmul",
+            inputs=(rows, weight, offsets),
+            outputs=(out,),
+            rows=rows.shape[0],
+            n=width,
+            k=k,
+            experts=experts_here,
+            load=layers.shares.expert_load,
             dealt=layers.shares.expert if layers.shares.serving else 1.0,
-        )  # fmt: skip
+        )
         if not model.expert_bias:
             return out
         bias = b.parameter("bias", experts_here, width)

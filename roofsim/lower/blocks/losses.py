@@ -44,8 +44,13 @@ def cross_entropy(layers: Layers, logits: Tensor, labels: Tensor, *alive: Tensor
         weight = layers.b.tensor("total_weight", dtype=wide.dtype)
         # The caller's logits object lives until the loss function returns.
         layers.b.emit(
-            Loss, "nll", inputs=(log_probabilities, labels), outputs=(loss, weight), holds=(logits, *alive), function="nll"
-        )  # fmt: skip
+            Loss,
+            "nll",
+            inputs=(log_probabilities, labels),
+            outputs=(loss, weight),
+            holds=(logits, *alive),
+            function="nll",
+        )
         return loss
 
 
@@ -73,5 +78,5 @@ def _chained_cross_entropy(layers: Layers, logits: Tensor, labels: Tensor, *aliv
     weight = layers.b.tensor("total_weight", dtype=logits.dtype)
     layers.b.emit(
         Loss, "nll", inputs=(result, labels), outputs=(loss, weight), holds=(logits, *alive), function="split_nll"
-    )  # fmt: skip
+    )
     return loss

@@ -58,9 +58,7 @@ class JointDit:
         model = self.model
         size = model.hidden_size / model.num_attention_heads
         heads = model.num_attention_heads / self.layers.shares.tensor
-        return Heads(
-            heads=heads, kv_heads=heads, head_size=size, value_head_size=size, causal=False, scale=False
-        )  # fmt: skip
+        return Heads(heads=heads, kv_heads=heads, head_size=size, value_head_size=size, causal=False, scale=False)
 
     def build(self) -> Tensor:
         """Build the network up to its prediction."""
@@ -132,9 +130,11 @@ class JointDit:
         """Let both streams attend to both; `dual`: the image then to itself once more."""
         layers, width = self.layers, self.model.hidden_size
         parts = modulation(layers, vector, width, BLOCK_PARTS + SECOND_PARTS * dual, "modulation")
-        normed, again = self._dual_norms(image, parts) if dual else (
-            modulated_norm(layers, image, parts[1], parts[0], "norm1"), None
-        )  # fmt: skip
+        normed, again = (
+            self._dual_norms(image, parts)
+            if dual
+            else (modulated_norm(layers, image, parts[1], parts[0], "norm1"), None)
+        )
         text_parts = modulation(layers, vector, width, BLOCK_PARTS, "text_modulation")
         text_normed = modulated_norm(layers, text, text_parts[1], text_parts[0], "text_norm1")
         attended, text_attended = self._joint_attention(normed, text_normed, tables)

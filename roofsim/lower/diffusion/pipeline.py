@@ -71,21 +71,39 @@ def _lower_text_encoder(encoder: TextEncoder, name: str, call: Call) -> OpGraph:
 def _clip(encoder: TextEncoder, name: str) -> EncoderModel:
     """Return CLIP's text tower: norms first, no segments, no head but a projection."""
     return EncoderModel(
-        name=name, num_layers=encoder.layers, hidden_size=encoder.hidden_size, num_attention_heads=encoder.heads,
-        intermediate_size=encoder.intermediate_size, vocab_size=encoder.vocab_size, max_sequence_length=encoder.length,
-        normalization_first=True, token_types=0, head="none", dropout=0.0, activation=encoder.activation,
+        name=name,
+        num_layers=encoder.layers,
+        hidden_size=encoder.hidden_size,
+        num_attention_heads=encoder.heads,
+        intermediate_size=encoder.intermediate_size,
+        vocab_size=encoder.vocab_size,
+        max_sequence_length=encoder.length,
+        normalization_first=True,
+        token_types=0,
+        head="none",
+        dropout=0.0,
+        activation=encoder.activation,
         projection_size=encoder.projection,
-    )  # fmt: skip
+    )
 
 
 def _t5(encoder: TextEncoder, name: str) -> EncoderDecoderModel:
     """Return T5 1.1, of which the encoder alone is loaded: RMS norms, no biases, a gated MLP."""
     return EncoderDecoderModel(
-        name=name, num_layers=encoder.layers, hidden_size=encoder.hidden_size, num_attention_heads=encoder.heads,
-        intermediate_size=encoder.intermediate_size, vocab_size=encoder.vocab_size, max_sequence_length=encoder.length,
-        normalization="rmsnorm", position_embedding="relative", biases=False, dropout=0.0, gated_mlp=True,
+        name=name,
+        num_layers=encoder.layers,
+        hidden_size=encoder.hidden_size,
+        num_attention_heads=encoder.heads,
+        intermediate_size=encoder.intermediate_size,
+        vocab_size=encoder.vocab_size,
+        max_sequence_length=encoder.length,
+        normalization="rmsnorm",
+        position_embedding="relative",
+        biases=False,
+        dropout=0.0,
+        gated_mlp=True,
         activation=encoder.activation,
-    )  # fmt: skip
+    )
 
 
 def lower_denoiser(model: PipelineModel, call: Call) -> OpGraph:

@@ -99,9 +99,15 @@ class _Mamba:
             kept = b.tensor("states", batch, channels, chunks, 2.0 * states, dtype=FP32)
             outputs += (b.tensor("scanned", *x.shape), kept)
         b.emit(
-            Scan, "scan", inputs=(x, step, decay, inwards, outwards, skip, gate, bias), outputs=outputs,
-            batch=batch, channels=channels, length=length, state_size=states,
-        )  # fmt: skip
+            Scan,
+            "scan",
+            inputs=(x, step, decay, inwards, outwards, skip, gate, bias),
+            outputs=outputs,
+            batch=batch,
+            channels=channels,
+            length=length,
+            state_size=states,
+        )
         return outputs[0]
 
     def _head(self, x: Tensor, table: Tensor) -> Tensor:

@@ -60,9 +60,14 @@ class _Dlrm:
             offsets = b.input(b.name("offsets"), batch, dtype=INT64)
             out = b.tensor("out", batch, model.embedding_dim)
             b.emit(
-                Embedding, "lookup", inputs=(table, indices, offsets), outputs=(out,), lookups=lookups,
-                width=model.embedding_dim, sparse=model.sparse_updates,
-            )  # fmt: skip
+                Embedding,
+                "lookup",
+                inputs=(table, indices, offsets),
+                outputs=(out,),
+                lookups=lookups,
+                width=model.embedding_dim,
+                sparse=model.sparse_updates,
+            )
             return out
 
     def _interact(self, x: Tensor, embedded: list[Tensor]) -> Tensor:

@@ -88,8 +88,17 @@ class _Unet:
             weight, bias = b.parameter("weight", before, channels, 2.0, 2.0), b.parameter("bias", channels)
             out = b.tensor("out", x.shape[0], channels, *size)
             b.emit(
-                Convolution, "conv", inputs=(x, weight, bias), outputs=(out,), batch=x.shape[0], in_channels=before,
-                out_channels=channels, in_size=x.shape[2:], out_size=size, kernel_size=(2.0, 2.0), stride=2.0,
+                Convolution,
+                "conv",
+                inputs=(x, weight, bias),
+                outputs=(out,),
+                batch=x.shape[0],
+                in_channels=before,
+                out_channels=channels,
+                in_size=x.shape[2:],
+                out_size=size,
+                kernel_size=(2.0, 2.0),
+                stride=2.0,
                 transposed=True,
-            )  # fmt: skip
+            )
             return out

@@ -39,9 +39,15 @@ def _(op: Collective, tape: Tape) -> None:
     else:
         out = tape.new(source, grad.dtype, base=grad if function == "all_reduce" else None)
         tape.emit(
-            Collective, function, (grad,), (out,), function=function, group_of=op.group_of, ranks=op.ranks,
+            Collective,
+            function,
+            (grad,),
+            (out,),
+            function=function,
+            group_of=op.group_of,
+            ranks=op.ranks,
             **_round(op),
-        )  # fmt: skip
+        )
     tape.give(source, out)
 
 
@@ -73,7 +79,15 @@ def kept(tape: Tape, tensor: Tensor) -> Tensor:
 def _again(tape: Tape, tensor: Tensor, maker: Collective, leaf: str) -> Tensor:
     out = tape.gathered[tensor] = replace(tensor, name=f"{tensor.name}.again", role=Role.TEMPORARY)
     tape.emit(
-        Collective, leaf, maker.inputs, (out,), function=maker.function, group_of=maker.group_of, ranks=maker.ranks,
-        steps=maker.steps, ring=maker.ring, beside=maker.beside,
-    )  # fmt: skip
+        Collective,
+        leaf,
+        maker.inputs,
+        (out,),
+        function=maker.function,
+        group_of=maker.group_of,
+        ranks=maker.ranks,
+        steps=maker.steps,
+        ring=maker.ring,
+        beside=maker.beside,
+    )
     return out

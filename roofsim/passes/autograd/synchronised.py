@@ -26,9 +26,7 @@ def synchronised_backward(op: Normalization, tape: Tape) -> None:
         Normalization, "sums", (incoming, x, *statistics), (sums, *grads), method="batch_statistics", backward=True
     )
     whole = Tensor(f"{x.name}.all_sums", sums.shape, FP32, Role.TEMPORARY, base=sums)
-    tape.emit(
-        Collective, "add_sums", (sums,), (whole,), function="all_reduce", group_of="statistics", ranks=op.ranks
-    )  # fmt: skip
+    tape.emit(Collective, "add_sums", (sums,), (whole,), function="all_reduce", group_of="statistics", ranks=op.ranks)
     for tensor, gradient in zip(trained, grads, strict=True):
         tape.give(tensor, gradient)
     if tape.needs(x):

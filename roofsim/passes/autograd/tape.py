@@ -130,9 +130,14 @@ class Tape:
         if sends:
             self._op = end
             self.emit(
-                Collective, "receive_gradient", (), (seed,), function="receive", group_of="pipeline",
+                Collective,
+                "receive_gradient",
+                (),
+                (seed,),
+                function="receive",
+                group_of="pipeline",
                 ranks=getattr(end, "ranks", 1.0),
-            )  # fmt: skip
+            )
         else:
             self.ops.append(Elementwise(name="loss.seed", outputs=(seed,), function="fill", phase=Phase.BACKWARD))
         self.grads[last] = seed

@@ -64,15 +64,27 @@ class AttendOnHost:
                 bytes_read = bytes_read + op.bytes_read() * op.share
         suffix = "" if block is None else f".{block.name}"
         send = HostTransfer(
-            name=f"offload.attended{suffix}.{at}", direction="to_host", place=self.place, moved=tuple(entering), block=block,
-        )  # fmt: skip
+            name=f"offload.attended{suffix}.{at}",
+            direction="to_host",
+            place=self.place,
+            moved=tuple(entering),
+            block=block,
+        )
         work = HostCompute(
-            name=f"offload.attention{suffix}.{at}", inputs=(*entering, *(replace(t, place=self.place) for t in caches)),
-            outputs=results, read=bytes_read, operations=operations, block=block,
-        )  # fmt: skip
+            name=f"offload.attention{suffix}.{at}",
+            inputs=(*entering, *(replace(t, place=self.place) for t in caches)),
+            outputs=results,
+            read=bytes_read,
+            operations=operations,
+            block=block,
+        )
         back = HostTransfer(
-            name=f"offload.result{suffix}.{at}", direction="from_host", place=self.place, moved=results, block=block,
-        )  # fmt: skip
+            name=f"offload.result{suffix}.{at}",
+            direction="from_host",
+            place=self.place,
+            moved=results,
+            block=block,
+        )
         first = next(place for place, op in enumerate(body) if op in there)
         last = max(place for place, op in enumerate(body) if op in there)
         before = [op for op in body[:last] if op not in there]

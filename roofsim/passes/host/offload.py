@@ -125,9 +125,15 @@ class OffloadParameters:
             return body
         phase = Phase.FORWARD if body[0].phase is Phase.FORWARD else Phase.BACKWARD
         fetch = HostTransfer(
-            name=_name("parameters", block, at), inputs=tuple(off_device[t] for t in here), outputs=tuple(here.values()),
-            direction="from_host", place=self.place, moved=tuple(here.values()), phase=phase, block=block,
-        )  # fmt: skip
+            name=_name("parameters", block, at),
+            inputs=tuple(off_device[t] for t in here),
+            outputs=tuple(here.values()),
+            direction="from_host",
+            place=self.place,
+            moved=tuple(here.values()),
+            phase=phase,
+            block=block,
+        )
         return _fetched(fetch, body, here)
 
 
@@ -178,15 +184,25 @@ def _caching(at: int, block: Block | None, body: Body, place: str) -> Body:
             new = new + added[-1].bytes
     off_device = tuple(replace(t, place=place) for t in caches)
     fetch = HostTransfer(
-        name=_name("cache", block, at), inputs=off_device, outputs=tuple(here.values()), direction="from_host", place=place,
-        moved=tuple(here.values()), part=divide(maximum(whole - new, 0.0), whole), block=block,
-    )  # fmt: skip
+        name=_name("cache", block, at),
+        inputs=off_device,
+        outputs=tuple(here.values()),
+        direction="from_host",
+        place=place,
+        moved=tuple(here.values()),
+        part=divide(maximum(whole - new, 0.0), whole),
+        block=block,
+    )
     ops = _fetched(fetch, body, here)
     if not added:
         return ops
     send = HostTransfer(
-        name=_name("cached", block, at), direction="to_host", place=place, moved=tuple(added), block=block,
-    )  # fmt: skip
+        name=_name("cached", block, at),
+        direction="to_host",
+        place=place,
+        moved=tuple(added),
+        block=block,
+    )
     return [*ops, send]
 
 
@@ -207,9 +223,13 @@ def _computed(
     entering = [t for t in dict.fromkeys(t for op in body for t in op.inputs) if t not in made and t.root not in stored]
     there = [off_device.get(t) or replace(t, place=place) for t in stored]
     return HostCompute(
-        name=_name("computed", block, at), inputs=(*entering, *there), read=read, operations=operations, block=block,
+        name=_name("computed", block, at),
+        inputs=(*entering, *there),
+        read=read,
+        operations=operations,
+        block=block,
         share=share,
-    )  # fmt: skip
+    )
 
 
 def _read_later(block: Block | None, ops: Body) -> set[Tensor]:
@@ -271,9 +291,14 @@ class OffloadActivations:
 
     def _departing(self, at: int, block: Block | None, body: Body, off_device: dict[Tensor, Tensor]) -> Body:
         send = HostTransfer(
-            name=_name("send", block, at), inputs=tuple(off_device), outputs=tuple(off_device.values()), direction="to_host",
-            place=self.place, moved=tuple(off_device.values()), block=block,
-        )  # fmt: skip
+            name=_name("send", block, at),
+            inputs=tuple(off_device),
+            outputs=tuple(off_device.values()),
+            direction="to_host",
+            place=self.place,
+            moved=tuple(off_device.values()),
+            block=block,
+        )
         space = _second(block, off_device, "leaving")
         if not space:
             return [*body, send]
@@ -287,9 +312,15 @@ class OffloadActivations:
             for t in wanted
         }
         fetch = HostTransfer(
-            name=_name("fetch", block, at), inputs=tuple(wanted.values()), outputs=tuple(back.values()),
-            direction="from_host", place=self.place, moved=tuple(back.values()), phase=Phase.BACKWARD, block=block,
-        )  # fmt: skip
+            name=_name("fetch", block, at),
+            inputs=tuple(wanted.values()),
+            outputs=tuple(back.values()),
+            direction="from_host",
+            place=self.place,
+            moved=tuple(back.values()),
+            phase=Phase.BACKWARD,
+            block=block,
+        )
         first = next(n for n, op in enumerate(body) if op.phase in _BEHIND)
         return [*body[:first], *_fetched(fetch, body[first:], back)]
 

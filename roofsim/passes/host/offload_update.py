@@ -79,19 +79,35 @@ class OffloadUpdate:
         )
         unit = f"{'rest' if block is None else block.name}.{at}"
         send = HostTransfer(
-            name=f"offload.gradients.{unit}", inputs=tuple(gradients), outputs=off_device, direction="to_host", place=place,
-            moved=off_device, part=part, phase=Phase.BACKWARD, block=block, last=stays,
+            name=f"offload.gradients.{unit}",
+            inputs=tuple(gradients),
+            outputs=off_device,
+            direction="to_host",
+            place=place,
+            moved=off_device,
+            part=part,
+            phase=Phase.BACKWARD,
+            block=block,
+            last=stays,
             share=1.0 / self.micro_batches if stays else 1.0,
-        )  # fmt: skip
+        )
         if stays or same(self.micro_batches, 1.0):
             return [send]
         size = _total(t.bytes for t in gradients) * part
         on_disk = size if place == "nvme" else 0.0
         add = HostUpdate(
-            name=f"host.add.{unit}", method="accumulate", elements=_total(t.numel for t in gradients) * part,
-            read=2.0 * size, written=size, fetched=on_disk, stored=on_disk, flops_per_element=1.0,
-            phase=Phase.BACKWARD, block=block, share=1.0 - 1.0 / self.micro_batches,
-        )  # fmt: skip
+            name=f"host.add.{unit}",
+            method="accumulate",
+            elements=_total(t.numel for t in gradients) * part,
+            read=2.0 * size,
+            written=size,
+            fetched=on_disk,
+            stored=on_disk,
+            flops_per_element=1.0,
+            phase=Phase.BACKWARD,
+            block=block,
+            share=1.0 - 1.0 / self.micro_batches,
+        )
         return [send, add]
 
     def _updated(self, op: OptimizerUpdate, width: Real) -> Body:
@@ -108,18 +124,27 @@ class OffloadUpdate:
         gradient = op.elements * width
         disk = self.place == "nvme"
         update = HostUpdate(
-            name=f"host.{op.name}", phase=Phase.OPTIMIZER, inputs=tuple(state), method=op.method, elements=op.elements,
-            read=touched + gradient, written=touched + (low if master else 0.0),
+            name=f"host.{op.name}",
+            phase=Phase.OPTIMIZER,
+            inputs=tuple(state),
+            method=op.method,
+            elements=op.elements,
+            read=touched + gradient,
+            written=touched + (low if master else 0.0),
             fetched=(held if disk else 0.0) + (gradient if self.gradients == "nvme" else 0.0),
-            stored=held if disk else 0.0, flops_per_element=op.flops_per_element,
-        )  # fmt: skip
+            stored=held if disk else 0.0,
+            flops_per_element=op.flops_per_element,
+        )
         if not self.returns:
             return [update]
         arrived = Tensor(f"{update.name}.parameters", (op.elements,), stored, Role.PARAMETER)
         back = HostTransfer(
-            name=f"offload.updated.{op.name}", direction="from_host", place="host", moved=(arrived,),
+            name=f"offload.updated.{op.name}",
+            direction="from_host",
+            place="host",
+            moved=(arrived,),
             phase=Phase.OPTIMIZER,
-        )  # fmt: skip
+        )
         return [update, back]
 
 

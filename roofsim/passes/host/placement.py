@@ -67,9 +67,12 @@ def streamed(
         if computes and least is not None:
             computed = where(rows < least, 1.0, 0.0)
         one = OffloadParameters(
-            place=offload.parameters_at, share=share, leading=leading and offload.layers is not None, computed=computed,
+            place=offload.parameters_at,
+            share=share,
+            leading=leading and offload.layers is not None,
+            computed=computed,
             with_cache=computes,
-        )  # fmt: skip
+        )
         result = [*result, one]
     if offload.key_value_cache != "none":
         attends = engine.offload.cache == "computed"

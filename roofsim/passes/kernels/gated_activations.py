@@ -56,9 +56,15 @@ def _kernel(op: Elementwise, gate: Elementwise, graph: OpGraph) -> Elementwise:
     split = graph.producer.get(other)
     together = isinstance(split, View) and set(split.outputs) == set(halves)
     return Elementwise(
-        name=in_place_of(op, "gated"), inputs=split.inputs if together and split else halves,
-        outputs=op.outputs, holds=op.holds, phase=op.phase, block=op.block, component=op.component, function="gated",
-    )  # fmt: skip
+        name=in_place_of(op, "gated"),
+        inputs=split.inputs if together and split else halves,
+        outputs=op.outputs,
+        holds=op.holds,
+        phase=op.phase,
+        block=op.block,
+        component=op.component,
+        function="gated",
+    )
 
 
 def _without_dead_views(ops: list[AbstractOp], graph: OpGraph) -> list[AbstractOp]:

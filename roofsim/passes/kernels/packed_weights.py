@@ -88,9 +88,15 @@ def _written(op: Matmul | GroupedMatmul, way: _Way) -> list[AbstractOp]:
     wide = Tensor(f"{op.name}.{weight.name}.{dtype}", weight.shape, dtype, Role.TEMPORARY, of=weight)
     wide = _in_turn(wide, op, way.share)
     expansion = Cast(
-        name=f"{name_of_layer(op)}.dequantise", inputs=(weight,), outputs=(wide,), block=op.block, phase=op.phase,
-        component=op.component, share=op.share, dequantises=True,
-    )  # fmt: skip
+        name=f"{name_of_layer(op)}.dequantise",
+        inputs=(weight,),
+        outputs=(wide,),
+        block=op.block,
+        phase=op.phase,
+        component=op.component,
+        share=op.share,
+        dequantises=True,
+    )
     return [expansion, replace(op, inputs=(op.inputs[0], wide, *op.inputs[2:]))]
 
 
@@ -106,9 +112,15 @@ def _inside(op: Matmul | GroupedMatmul, kernels: WeightOnly, share: Real) -> lis
     parts = Tensor(f"{op.name}.parts", (kernels.parts, *out.shape), out.dtype, Role.TEMPORARY)
     parts = _in_turn(parts, op, share)
     total = Reduction(
-        name=f"{op.name}.sum_parts", inputs=(parts,), outputs=(out,), block=op.block, phase=op.phase,
-        component=op.component, share=op.share, function="sum",
-    )  # fmt: skip
+        name=f"{op.name}.sum_parts",
+        inputs=(parts,),
+        outputs=(out,),
+        block=op.block,
+        phase=op.phase,
+        component=op.component,
+        share=op.share,
+        function="sum",
+    )
     return [replace(stated, parts=kernels.parts, outputs=(parts, *op.outputs[1:])), total]
 
 

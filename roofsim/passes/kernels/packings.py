@@ -32,9 +32,13 @@ class PackHeads:
 def _with_copy(op: AbstractOp) -> list[AbstractOp]:
     packed = tuple(replace(tensor, name=f"{tensor.name}.packed", base=None) for tensor in op.inputs[:3])
     copy = Copy(
-        name=f"{op.name}.pack", inputs=op.inputs[:3], outputs=packed, block=op.block, component=op.component,
+        name=f"{op.name}.pack",
+        inputs=op.inputs[:3],
+        outputs=packed,
+        block=op.block,
+        component=op.component,
         function="pack",
-    )  # fmt: skip
+    )
     return [copy, replace(op, inputs=(*packed, *op.inputs[3:]))]
 
 

@@ -77,8 +77,13 @@ def _in_place(op: AbstractOp, leaf: str, inputs: tuple[Tensor, ...], target: Ten
     function = "mask" if leaf == "mask" else "add"
     writer.ops.append(
         Elementwise(
-            name=f"{op.name}.{leaf}", inputs=inputs, outputs=(out,), block=op.block, component=op.component,
-            phase=op.phase, function=function,
+            name=f"{op.name}.{leaf}",
+            inputs=inputs,
+            outputs=(out,),
+            block=op.block,
+            component=op.component,
+            phase=op.phase,
+            function=function,
         )
-    )  # fmt: skip
+    )
     return out

@@ -91,18 +91,27 @@ def _write(writer: Rewiring, ops: list[Matmul], part: Purpose) -> None:
         inputs.append(resized(biases[0], _total([bias.numel for bias in biases])))
     both = resized(first.outputs[0], *first.outputs[0].shape[:-1], width)
     product = replace(
-        first, name=moved(first.name, own, component), inputs=tuple(inputs), outputs=(both,), n=width,
-        component=component, repeated=width / _total([op.n / op.repeated for op in ops]),
+        first,
+        name=moved(first.name, own, component),
+        inputs=tuple(inputs),
+        outputs=(both,),
+        n=width,
+        component=component,
+        repeated=width / _total([op.n / op.repeated for op in ops]),
         merges=tuple((op.purpose, op.n) for op in ops if op.purpose is not None),
-    )  # fmt: skip
+    )
     shown = {op.outputs[0]: replace(op.outputs[0], base=both) for op in ops}
     writer.add(product)
     writer.add(
         View(
-            name=f"{name_of_layer(product)}.split", inputs=(both,), outputs=tuple(shown.values()), block=first.block,
-            component=component, function="split",
+            name=f"{name_of_layer(product)}.split",
+            inputs=(both,),
+            outputs=tuple(shown.values()),
+            block=first.block,
+            component=component,
+            function="split",
         )
-    )  # fmt: skip
+    )
     writer.put(shown)
 
 

@@ -110,8 +110,12 @@ def _show(writer: Rewiring, op: AbstractOp, tokens: Tensor, sent: set[Tensor]) -
     shown = rows if rows in sent else replace(rows, base=tokens, shows_more=True)
     writer.ops.append(
         View(
-            name=f"{op.name}.gathered", inputs=(tokens,), outputs=(shown,), block=op.block, component=op.component,
+            name=f"{op.name}.gathered",
+            inputs=(tokens,),
+            outputs=(shown,),
+            block=op.block,
+            component=op.component,
             function="gather",
         )
-    )  # fmt: skip
+    )
     writer.put({rows: shown})

@@ -86,9 +86,13 @@ def _(op: Normalization) -> tuple[Piece, ...]:
     result, *statistics = op.outputs
     made, reads = tuple(statistics), (*op.inputs, *statistics)
     again = Elementwise(
-        name=f"{op.name}.normalise", inputs=reads, outputs=(result,), function="normalise", block=op.block,
+        name=f"{op.name}.normalise",
+        inputs=reads,
+        outputs=(result,),
+        function="normalise",
+        block=op.block,
         component=op.component,
-    )  # fmt: skip
+    )
     return (
         Piece(op=op, outputs=made, reads=op.inputs[:1], repeatable=False),
         Piece(op=again, outputs=(result,), reads=reads),
@@ -123,9 +127,13 @@ def _(op: Dropout) -> tuple[Piece, ...]:
         return (Piece(op=op, outputs=op.outputs, reads=op.inputs),)
     result, mask = op.outputs
     again = Elementwise(
-        name=f"{op.name}.scale", inputs=(*op.inputs, mask), outputs=(result,), function="mul", block=op.block,
+        name=f"{op.name}.scale",
+        inputs=(*op.inputs, mask),
+        outputs=(result,),
+        function="mul",
+        block=op.block,
         component=op.component,
-    )  # fmt: skip
+    )
     return (
         Piece(op=op, outputs=(mask,), reads=(), repeatable=False),
         Piece(op=again, outputs=(result,), reads=(*op.inputs, mask)),

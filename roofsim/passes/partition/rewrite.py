@@ -101,17 +101,25 @@ class _Repeats:
         shows = isinstance(op, View)
         twins = {
             tensor: replace(
-                tensor, name=f"{tensor.name}.again", role=Role.TEMPORARY,
+                tensor,
+                name=f"{tensor.name}.again",
+                role=Role.TEMPORARY,
                 base=sources.get(tensor.base, inputs[0]) if shows and tensor.base is not None else None,
             )
             for tensor in wanted
-        }  # fmt: skip
+        }
         self.again.update(twins)
         name = numbered(f"{op.name}.in_backward", self.names)
         self.ops.append(
             replace(
-                op, name=name, inputs=inputs, outputs=tuple(twins.values()), holds=(),
-                phase=Phase.BACKWARD, block=self.block, origin=op,
+                op,
+                name=name,
+                inputs=inputs,
+                outputs=tuple(twins.values()),
+                holds=(),
+                phase=Phase.BACKWARD,
+                block=self.block,
+                origin=op,
             )
-        )  # fmt: skip
+        )
         return twins

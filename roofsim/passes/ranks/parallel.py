@@ -52,9 +52,12 @@ class DataParallel:
             return self._fully_sharded(passes, at, precision, engine, num_micro_batches)
         share = 1.0 / num_micro_batches
         reduce = ReduceGradients(
-            replicas=self.replicas, share=share, travels_in=wire, scatters=keeps or self.level == "optimizer",
+            replicas=self.replicas,
+            share=share,
+            travels_in=wire,
+            scatters=keeps or self.level == "optimizer",
             keeps_shard=self.level == "gradients",
-        )  # fmt: skip
+        )
         if self.level == "gradients":
             # Shards are summed, so the reduction comes first and runs for every micro batch.
             front = [*passes[:at], replace(reduce, share=1.0), *_over_shards(passes[at:], num_micro_batches)]
@@ -86,9 +89,13 @@ class DataParallel:
         stored = DTYPES[precision.master_parameters or precision.parameters]
         within = self.replicas.within()
         reduce = ReduceGradients(
-            replicas=within, travels_in=wire, keeps_shard=True, kept_in=stored, rest_together=together,
+            replicas=within,
+            travels_in=wire,
+            keeps_shard=True,
+            kept_in=stored,
+            rest_together=together,
             copies=engine.data_parallel.reduction_copies,
-        )  # fmt: skip
+        )
         shard = FullyShard(
             replicas=within, stored=stored, rest_together=together, copies=engine.data_parallel.gather_copies
         )

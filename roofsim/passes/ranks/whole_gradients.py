@@ -63,10 +63,15 @@ class KeepWholeGradients:
         seen = Tensor(f"{name}.view", (numel,), whole[0].dtype, Role.TEMPORARY, base=flat)
         return [
             View(
-                name=name, inputs=(flat,), outputs=(seen,), function="reshape", phase=Phase.BACKWARD, block=block,
+                name=name,
+                inputs=(flat,),
+                outputs=(seen,),
+                function="reshape",
+                phase=Phase.BACKWARD,
+                block=block,
                 share=self.share,
             )
-        ]  # fmt: skip
+        ]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -148,7 +148,12 @@ def _sorted(
     taken = needs[work]
     starts = np.flatnonzero(np.diff(heights[work], prepend=-1))
     return PipelinePlan(
-        kind=kind, stage=stage, micro=micro, chunk=chunks[part], before=place[before[work]], needs=place[taken],
+        kind=kind,
+        stage=stage,
+        micro=micro,
+        chunk=chunks[part],
+        before=place[before[work]],
+        needs=place[taken],
         crosses=np.where(taken == nothing, 0.0, (stages[taken % parts] != stage).astype(np.float64)),
         levels=(*starts.tolist(), len(work)),
-    )  # fmt: skip
+    )

@@ -108,11 +108,15 @@ def _plans(
         start += size
     return tuple(
         StagePlan(
-            name=_named(places), counts=counts, first=first, last=last, index=float(places[0]),
+            name=_named(places),
+            counts=counts,
+            first=first,
+            last=last,
+            index=float(places[0]),
             positions=float(len(places)),
         )
         for (counts, first, last, _), places in kinds.items()
-    )  # fmt: skip
+    )
 
 
 def _dealt(layers: int, stages: int, embedding: int, loss: int, head: int) -> list[int]:

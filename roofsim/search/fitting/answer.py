@@ -102,9 +102,13 @@ def fit_document(
     certificate = largest_size(bench, key)
     wanted = largest is None and not base.fits
     return Fit(
-        **given, size=key, certificate=certificate, state=state_of(bench), notes=_notes(bench, key),
+        **given,
+        size=key,
+        certificate=certificate,
+        state=state_of(bench),
+        notes=_notes(bench, key),
         remedies=remedies(bench, base, certificate.value) if wanted else None,
-    )  # fmt: skip
+    )
 
 
 def _refuse_mixtures(largest: str | None, fewest: str | None, family: str | None) -> None:

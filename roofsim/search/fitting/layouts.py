@@ -224,9 +224,14 @@ class _LayoutSearch:
         if index is None:
             last = self.space.number(failed)
             return Fewest(
-                gpus=None, layouts=(), before=last, closest=self._closest(last), tried_before=self._tried(last),
-                limit=last, reason=self._reason(last),
-            )  # fmt: skip
+                gpus=None,
+                layouts=(),
+                before=last,
+                closest=self._closest(last),
+                tried_before=self._tried(last),
+                limit=last,
+                reason=self._reason(last),
+            )
         while index - failed > 1:
             middle = (index + failed) // 2
             index, failed = (middle, failed) if self._fits(self.space.number(middle)) else (index, middle)

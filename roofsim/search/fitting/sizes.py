@@ -87,9 +87,7 @@ def _refuse_foreign(key: str, phase: str, unit: str) -> None:
     }
     if wrong.get(key):
         word = key.replace("_", "-")
-        able = [
-            name for name in WORDS[:-1] if not wrong.get(name.replace("-", "_")) and name != "batch-size"
-        ]  # fmt: skip
+        able = [name for name in WORDS[:-1] if not wrong.get(name.replace("-", "_")) and name != "batch-size"]
         what = "an image model" if images else f"phase {phase} of a token model"
         raise SpecError(
             Problem(f"{what} has no {word} to search", Place("--largest"), "", f"Search {' or '.join(able)}.")

@@ -10,9 +10,19 @@ from roofsim.spec.strict import Strict
 
 #: Which code computes attention; the name of a generation stands for its achieved rate.
 AttentionKernel = Literal[
-    "unfused", "fused_softmax", "memory_efficient", "flash1", "flash2", "flash3", "cudnn", "flashinfer", "trtllm",
-    "ggml", "paged", "single_query",
-]  # fmt: skip
+    "unfused",
+    "fused_softmax",
+    "memory_efficient",
+    "flash1",
+    "flash2",
+    "flash3",
+    "cudnn",
+    "flashinfer",
+    "trtllm",
+    "ggml",
+    "paged",
+    "single_query",
+]
 
 
 class EncoderAttention(Strict):

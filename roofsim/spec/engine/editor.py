@@ -29,8 +29,10 @@ def with_engine_facts(scenario: dict[str, Any]) -> dict[str, Any]:
     definitions = scenario.get("$defs", {}) | engine["$defs"]
     workload = deepcopy(definitions["Workload"])
     workload["properties"]["engine_facts"] |= {
-        "properties": names, "patternProperties": {DOTTED: {}}, "additionalProperties": False,
-    }  # fmt: skip
+        "properties": names,
+        "patternProperties": {DOTTED: {}},
+        "additionalProperties": False,
+    }
     return scenario | {"$defs": definitions | {"Workload": workload}}
 
 

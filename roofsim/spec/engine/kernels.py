@@ -10,8 +10,14 @@ from roofsim.spec.strict import Strict
 
 #: What is merged into one kernel (or one matmul).
 FusionGroup = Literal[
-    "pointwise", "bias_dropout_add", "bias_activation", "gated_activation", "residual_norm", "qkv", "gate_up",
-]  # fmt: skip
+    "pointwise",
+    "bias_dropout_add",
+    "bias_activation",
+    "gated_activation",
+    "residual_norm",
+    "qkv",
+    "gate_up",
+]
 
 
 class FusionFacts(Facts):

@@ -54,9 +54,13 @@ class Price(Strict):
         if self.hourly is None:
             return None
         return Quote(
-            per_gpu=self.hourly / share, date=self.hourly_date, kind=self.hourly_kind, seller=self.hourly_seller,
-            region=self.hourly_region, source=source,
-        )  # fmt: skip
+            per_gpu=self.hourly / share,
+            date=self.hourly_date,
+            kind=self.hourly_kind,
+            seller=self.hourly_seller,
+            region=self.hourly_region,
+            source=source,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

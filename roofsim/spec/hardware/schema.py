@@ -160,9 +160,16 @@ class System(Strict):
     )
     gpus_per_node: Annotated[int, Field(ge=1, le=10_000)]
     topology: Literal[
-        "single", "nvswitch", "hybrid-cube-mesh", "all-to-all", "bridge-pairs", "pcie", "pcie-no-peer", "xgmi-mesh",
+        "single",
+        "nvswitch",
+        "hybrid-cube-mesh",
+        "all-to-all",
+        "bridge-pairs",
+        "pcie",
+        "pcie-no-peer",
+        "xgmi-mesh",
         "roce-all-to-all",
-    ]  # fmt: skip
+    ]
     link: Link | None = Field(default=None, description="GPU to GPU inside the node, per GPU, each way.")
     bridged: Annotated[int, Field(ge=2, le=64)] | None = Field(
         default=None,

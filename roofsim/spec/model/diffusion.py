@@ -149,10 +149,15 @@ class DitModel(DiffusionModel):
         """Return the numbers that general code asks for."""
         heads = self.num_attention_heads
         return replace(
-            super().traits(), layers=self.num_layers, hidden_size=self.hidden_size, attention_heads=heads,
-            key_value_heads=heads, tensor_splits=(("num_attention_heads", heads),), position_grid=self.max_positions,
+            super().traits(),
+            layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            attention_heads=heads,
+            key_value_heads=heads,
+            tensor_splits=(("num_attention_heads", heads),),
+            position_grid=self.max_positions,
             position_pixels=self.vae_scale_factor * self.patch_size,
-        )  # fmt: skip
+        )
 
     def completed(self) -> Self:
         """Return a copy with every derived default written out."""

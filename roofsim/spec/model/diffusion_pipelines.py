@@ -74,9 +74,11 @@ class Pipeline(ModelSpec):
     def traits(self) -> Traits:
         """Return the numbers that general code asks for."""
         return replace(
-            super().traits(), denoising_steps=self.num_inference_steps, idle_parameters=self.idle_parameters,
+            super().traits(),
+            denoising_steps=self.num_inference_steps,
+            idle_parameters=self.idle_parameters,
             decodes_images_wide=self.vae_upcast,
-        )  # fmt: skip
+        )
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:

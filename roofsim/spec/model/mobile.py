@@ -83,10 +83,16 @@ class EfficientNetModel(ImageModel):
             for index in range(math.ceil(repeats * self.depth_multiplier)):
                 blocks.append(
                     InvertedResidual(
-                        channels, divisible(channels * expansion), width, kernel, stride if index == 0 else 1, "silu",
-                        squeezed_channels=max(1, channels // 4), squeeze_activation="silu",
+                        channels,
+                        divisible(channels * expansion),
+                        width,
+                        kernel,
+                        stride if index == 0 else 1,
+                        "silu",
+                        squeezed_channels=max(1, channels // 4),
+                        squeeze_activation="silu",
                     )
-                )  # fmt: skip
+                )
                 channels = width
         return tuple(blocks)
 

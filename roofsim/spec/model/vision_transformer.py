@@ -85,9 +85,13 @@ class VitModel(PatchModel):
         """Return the numbers that general code asks for."""
         heads = self.num_attention_heads
         return replace(
-            super().traits(), layers=self.num_layers, hidden_size=self.hidden_size, attention_heads=heads,
-            key_value_heads=heads, tensor_splits=(("num_attention_heads", heads),),
-        )  # fmt: skip
+            super().traits(),
+            layers=self.num_layers,
+            hidden_size=self.hidden_size,
+            attention_heads=heads,
+            key_value_heads=heads,
+            tensor_splits=(("num_attention_heads", heads),),
+        )
 
     def attended(self, sequence_length: Any, image_size: Any) -> tuple[int, int] | None:
         """Return the tokens, the class token among them, and the head size of its layers."""

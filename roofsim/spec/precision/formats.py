@@ -79,9 +79,13 @@ _HEADS_IN_16_BITS: Final = "embedding and head are left out by their quantisers"
 
 def _gguf(name: str, encoding: str) -> WeightFormat:
     return WeightFormat(
-        name=name, encoding=encoding, source=QUANTISE, covers=(LINEAR, HEAD, EMBEDDING), mixture=True,
+        name=name,
+        encoding=encoding,
+        source=QUANTISE,
+        covers=(LINEAR, HEAD, EMBEDDING),
+        mixture=True,
         wide_vectors=True,
-    )  # fmt: skip
+    )
 
 
 #: Files of llama.cpp: name -> encoding of most tensors.
@@ -94,41 +98,50 @@ GGUF: Final = {
 FORMATS: Final = {
     row.name: row
     for row in (
-        WeightFormat(
-            name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433"
-        ),
+        WeightFormat(name="fp8", encoding="fp8", arithmetic="fp8", source="arXiv 2209.05433"),
         WeightFormat(name="mxfp8", encoding="mxfp8", arithmetic="fp8", source=OCP),
         WeightFormat(
-            name="nvfp4", encoding="nvfp4", arithmetic="fp4",
+            name="nvfp4",
+            encoding="nvfp4",
+            arithmetic="fp4",
             source=f"arXiv 2509.25149; {_HEADS_IN_16_BITS} (NVIDIA TensorRT-Model-Optimizer)",
         ),
         WeightFormat(
-            name="mxfp4", encoding="mxfp4", arithmetic="fp4",
+            name="mxfp4",
+            encoding="mxfp4",
+            arithmetic="fp4",
             source=f"{OCP}; {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="int8", encoding="int8", arithmetic="int8",
+            name="int8",
+            encoding="int8",
+            arithmetic="int8",
             source=f"weights and activations of 8 bits (arXiv 2211.10438); {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="int4", encoding="int4",
+            name="int4",
+            encoding="int4",
             source=f"arXiv 2306.00978 (AWQ), 2210.17323 (GPTQ); {_HEADS_IN_16_BITS}",
         ),
         WeightFormat(
-            name="q4f16_1", encoding="q4f16_1", covers=(LINEAR, HEAD, EMBEDDING),
+            name="q4f16_1",
+            encoding="q4f16_1",
+            covers=(LINEAR, HEAD, EMBEDDING),
             source="mlc-ai/mlc-llm, python/mlc_llm/quantization: linear layers, head and embedding alike",
         ),
         WeightFormat(
-            name="nf4", encoding="nf4",
+            name="nf4",
+            encoding="nf4",
             source=f"bitsandbytes Linear4bit; {_HEADS_IN_16_BITS} (transformers, modules_to_not_convert)",
         ),
         WeightFormat(
-            name="nf4-dq", encoding="nf4-dq",
+            name="nf4-dq",
+            encoding="nf4-dq",
             source=f"bitsandbytes with bnb_4bit_use_double_quant (arXiv 2305.14314); {_HEADS_IN_16_BITS}",
         ),
         *(_gguf(name, encoding) for name, encoding in GGUF.items()),
     )
-}  # fmt: skip
+}
 
 #: Families of weight formats, by which engines say what they load.
 FormatFamily = Literal["fp8", "mxfp8", "mxfp4", "nvfp4", "int8", "int4", "bitsandbytes", "q4f16_1", "gguf", "exl2"]
@@ -166,9 +179,13 @@ def weight_format(name: str) -> WeightFormat | None:
     if matched is None or not EXL2_RANGE[0] <= float(matched[1]) <= EXL2_RANGE[1]:
         return None
     return WeightFormat(
-        name=name, encoding=name, bits=float(matched[1]), covers=(LINEAR, HEAD), others={HEAD: "exl2-head"},
+        name=name,
+        encoding=name,
+        bits=float(matched[1]),
+        covers=(LINEAR, HEAD),
+        others={HEAD: "exl2-head"},
         source="turboderp/exllamav2: the name states the mean over the linear layers, scales included; the embedding is fp16",
-    )  # fmt: skip
+    )
 
 
 def mean_bits(stored_format: WeightFormat, place: WeightPosition) -> Real | None:

@@ -79,14 +79,27 @@ class StoredWeights(Strict):
         operands = "mxfp4" if self.loader == "mxfp4" else _OPERANDS.get(str(self.arithmetic), "")
         name = self.label if self.arithmetic is None else operands
         encoding = Encoding(
-            bits=self.bits, source=f"quantization_config of the checkpoint ({self.method})", row=self.row_bits,
-            column=self.column_bits, matrix=self.matrix_bits, scale=self.scale_bits + self.zero_bits,
-            block=self.group_size or 1, shared_by_row=self.group_size is None, rows=self.group_rows,
-        )  # fmt: skip
+            bits=self.bits,
+            source=f"quantization_config of the checkpoint ({self.method})",
+            row=self.row_bits,
+            column=self.column_bits,
+            matrix=self.matrix_bits,
+            scale=self.scale_bits + self.zero_bits,
+            block=self.group_size or 1,
+            shared_by_row=self.group_size is None,
+            rows=self.group_rows,
+        )
         head = self.head_bits
         own = {name: encoding} | ({} if head is None else {"head": Encoding(bits=head, source=encoding.source)})
         return WeightFormat(
-            name=self.label, encoding=name, source=encoding.source, arithmetic=self.arithmetic, own=own,
-            covers=(LINEAR,) if head is None else (LINEAR, HEAD), others={} if head is None else {HEAD: "head"},
-            wide=self.wide, only=self.only, family=self.loader,
-        )  # fmt: skip
+            name=self.label,
+            encoding=name,
+            source=encoding.source,
+            arithmetic=self.arithmetic,
+            own=own,
+            covers=(LINEAR,) if head is None else (LINEAR, HEAD),
+            others={} if head is None else {HEAD: "head"},
+            wide=self.wide,
+            only=self.only,
+            family=self.loader,
+        )

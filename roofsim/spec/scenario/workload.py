@@ -115,9 +115,19 @@ class Workload(Strict):
         examples=list(NAMES),
     )
     optimizer: Literal[
-        "adamw", "adamw-fused", "adamw-loop", "lamb", "adam8bit", "adam4bit", "sgd", "sgd-momentum", "adafactor", "lion",
-        "muon", "none",
-    ] = Field(default="adamw", description="The optimizer of a training step.")  # fmt: skip
+        "adamw",
+        "adamw-fused",
+        "adamw-loop",
+        "lamb",
+        "adam8bit",
+        "adam4bit",
+        "sgd",
+        "sgd-momentum",
+        "adafactor",
+        "lion",
+        "muon",
+        "none",
+    ] = Field(default="adamw", description="The optimizer of a training step.")
     adapter: Literal["lora", "qlora"] | Adapter | None = Field(
         default=None,
         description="Train low-rank adapters beside a frozen model: a name, or {kind: qlora, rank: 16, targets: [query, "

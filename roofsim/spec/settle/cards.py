@@ -199,9 +199,15 @@ class _CardReader:
             hint = "Name the card, and the system with --system."
             raise self._fault(f"system {name} comes with no card of its own", start, hint)
         card = Card(
-            text=text, kind=kind, name=name, gpu=str(gpu), count=count, override=override,
-            per_system=int(data.get("gpus_per_node", 1)), place=self._place(start),
-        )  # fmt: skip
+            text=text,
+            kind=kind,
+            name=name,
+            gpu=str(gpu),
+            count=count,
+            override=override,
+            per_system=int(data.get("gpus_per_node", 1)),
+            place=self._place(start),
+        )
         if override:
             _check(card, places)
         return card

@@ -84,9 +84,13 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
         _refuse_sparse_peaks(gpu, architecture, scenario)
     box = _box_of(gpu) if boxed else None
     hardware = Hardware(
-        gpu=gpu, system=system, architecture=architecture, constants=shipped(), assumed=tuple(assumed),
+        gpu=gpu,
+        system=system,
+        architecture=architecture,
+        constants=shipped(),
+        assumed=tuple(assumed),
         places=max(system.gpus_per_node, 0 if box is None else box.gpus_per_node),
-    )  # fmt: skip
+    )
     return hardware if choice.calibration is None else _calibrated(hardware, choice.calibration, scenario)
 
 

@@ -134,11 +134,20 @@ def restored_precision(wanted: PrecisionRoles, stored: StoredWeights | None, sta
     if not stack.has(math):
         raise no_arithmetic(name, math, stack)
     return Precision(
-        name=name, compute=wanted.compute, math=math, parameters=str(wanted.parameters), gradients=str(wanted.gradients),
-        optimizer_state=str(wanted.optimizer_state), master_parameters=wanted.master_parameters,
-        key_value_cache=wanted.key_value_cache or wanted.compute, autocast=bool(wanted.autocast), weights=weights, stored=own,
-        operands=wanted.operands, attention=wanted.attention,
-    )  # fmt: skip
+        name=name,
+        compute=wanted.compute,
+        math=math,
+        parameters=str(wanted.parameters),
+        gradients=str(wanted.gradients),
+        optimizer_state=str(wanted.optimizer_state),
+        master_parameters=wanted.master_parameters,
+        key_value_cache=wanted.key_value_cache or wanted.compute,
+        autocast=bool(wanted.autocast),
+        weights=weights,
+        stored=own,
+        operands=wanted.operands,
+        attention=wanted.attention,
+    )
 
 
 def _notes(workload: Workload, stored: StoredWeights | None, precision: Precision) -> list[str]:

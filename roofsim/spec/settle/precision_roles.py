@@ -234,6 +234,12 @@ def no_arithmetic(name: str, arithmetic: str, stack: Platform) -> SpecError:
 
 def _uniform(name: str, dtype: str, math: str) -> Precision:
     return Precision(
-        name=name, compute=dtype, math=math, parameters=dtype, gradients=dtype, optimizer_state=dtype,
-        master_parameters=None, key_value_cache=dtype,
-    )  # fmt: skip
+        name=name,
+        compute=dtype,
+        math=math,
+        parameters=dtype,
+        gradients=dtype,
+        optimizer_state=dtype,
+        master_parameters=None,
+        key_value_cache=dtype,
+    )

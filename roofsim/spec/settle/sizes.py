@@ -84,8 +84,11 @@ class _DefaultSizes:
         ]
         if phase == "prefill":
             # One token is what a prefill gives.
-            idle += [name for name, usual in (("output_length", 1), ("context_length", 0))
-                     if getattr(given, name) not in (None, usual)]  # fmt: skip
+            idle += [
+                name
+                for name, usual in (("output_length", 1), ("context_length", 0))
+                if getattr(given, name) not in (None, usual)
+            ]
         self.warnings += [f"workload.{name} has no effect in phase {phase}" for name in idle]
         if phase == "generate" and given.context_length:
             self.warnings.append(

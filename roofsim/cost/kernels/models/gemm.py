@@ -21,9 +21,8 @@ TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128
 SPLITS: Final = np.array([1, 2, 4, 8, 16], float)
 
 _HEIGHT, _WIDTH, _SPLIT = (
-    axis.ravel()
-    for axis in np.broadcast_arrays(TILES[:, 0][:, None], TILES[:, 1][:, None], SPLITS[None, :])
-)  # fmt: skip
+    axis.ravel() for axis in np.broadcast_arrays(TILES[:, 0][:, None], TILES[:, 1][:, None], SPLITS[None, :])
+)
 #: Sum of the reciprocals of a tile's sides, over that of a 128 x 128 tile: operand bytes loaded per FLOP.
 _THINNESS: Final = 64.0 * (1.0 / _HEIGHT + 1.0 / _WIDTH)
 #: k is processed in steps of this many elements.
