@@ -55,6 +55,8 @@ class DType:
     """Place in type promotion: the wider floating type wins."""
     packed: bool = False
     """Whether it only stores weights: kernels expand it to the type that they multiply in."""
+    microscaled: bool = False
+    """Whether blocks of elements share a scale of eight bits that is a power of two (OCP Microscaling Formats 1.0)."""
 
     @property
     def narrow(self) -> bool:
@@ -72,8 +74,8 @@ BF16: Final = DType("bf16", 2.0, rank=2)
 FP8: Final = DType("fp8", 1.0, rank=1)
 FP4: Final = DType("fp4", 0.5, rank=1)
 #: Narrow types in blocks with a scale of eight bits: 32 elements each (OCP Microscaling Formats 1.0), nvfp4 16.
-MXFP8: Final = DType("mxfp8", 1.03125, rank=1)
-MXFP4: Final = DType("mxfp4", 0.53125, rank=1)
+MXFP8: Final = DType("mxfp8", 1.03125, rank=1, microscaled=True)
+MXFP4: Final = DType("mxfp4", 0.53125, rank=1, microscaled=True)
 NVFP4: Final = DType("nvfp4", 0.5625, rank=1)
 INT64: Final = DType("int64", 8.0, floating=False)
 INT32: Final = DType("int32", 4.0, floating=False)

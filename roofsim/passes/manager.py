@@ -293,10 +293,16 @@ def _adapters(adapter: Adapter, precision: Precision, engine: Engine) -> AddAdap
         targets=adapter.layers,
         dropout=adapter.dropout > 0.0,
         weights=DTYPES["fp32" if wide else precision.parameters],
-        storage=None if storage is None else DType(storage, ENCODINGS[storage].bits / 8.0, floating=False, packed=True),
+        storage=None if storage is None else _stored_as(storage),
         scales=4.0 if storage == "int8" else 0.0,
         keeps_input=integer if adapter.keeps_input is None else adapter.keeps_input,
     )
+
+
+def _stored_as(encoding: str) -> DType:
+    """Return the type of frozen weights that kernels expand."""
+    written = ENCODINGS[encoding]
+    return DType(encoding, written.bits / 8.0, floating=False, packed=True, microscaled=written.microscaled)
 
 
 def _recompute(plan: RecomputePlan, engine: Engine) -> Recompute:

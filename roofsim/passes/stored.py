@@ -128,4 +128,5 @@ def _type_of(stored_format: WeightFormat, place: WeightPosition) -> DType | None
     bits = mean_bits(stored_format, place)
     if bits is None:
         return None
-    return DType("+".join(stored_format.encodings(place)), bits / 8.0, floating=False, packed=True)
+    name, microscaled = "+".join(stored_format.encodings(place)), stored_format.microscaled(place)
+    return DType(name, bits / 8.0, floating=False, packed=True, microscaled=microscaled)

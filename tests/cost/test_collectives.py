@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from roofsim.cost.links.collectives import KINDS, collective_time, fabric_of, host_transfer_time
 from roofsim.errors import NoDataError
 from roofsim.spec import catalog
+from roofsim.spec.constants import link_kinds
 from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.validate import validate
@@ -217,3 +218,29 @@ def test_ranks_with_the_same_experts_lie_an_expert_group_apart(tensor, expert, s
     layout = layout_of(Parallel(tensor=tensor, data=16, expert=expert, sequence=True))
     assert layout.stride("experts") == stride
     assert layout.expert_replicas == (16.0 if expert == 1 else 16.0 * tensor / expert)
+
+
+def test_what_a_link_can_do_is_a_fact_and_not_in_its_name(monkeypatch):
+    """A kind with another name and the same facts is priced alike; without reduction in its switches it has none."""
+    system = validate(System, catalog.load("system", "dgx-h100"))
+    gpu = validate(Gpu, catalog.load("gpu", system.gpu))
+    known = link_kinds.shipped()
+    family = known.kinds["nvlink2"].model_copy(update={"reduces_in_switch": True})
+    own = {"wire": family, "nvlink9": family.model_copy(update={"reduces_in_switch": False, "reads_peers": False})}
+    monkeypatch.setattr(link_kinds, "shipped", lambda: known.model_copy(update={"kinds": known.kinds | own}))
+
+    def tier(name):
+        link = system.link.model_copy(update={"name": name})
+        return fabric_of(system.model_copy(update={"link": link}), gpu, gpu.architecture).tiers[0]
+
+    links = shipped_links()
+    assert tier("wire").constants == links.links["nvlink"]
+    assert tier("wire").switch == links.switches["nvlink"]
+    assert tier("wire").custom["vllm"] == links.custom["vllm"]["nvlink"]
+    assert (tier("nvlink9").switch, tier("nvlink9").custom) == (None, None)
+    assert (tier("nvlink3").switch, tier("nvlink5").switch) == (None, links.switches["nvlink5"])
+
+
+def test_a_link_of_no_known_kind_is_refused():
+    with pytest.raises(NoDataError, match=r"no kind of link is named 'nvlink99'.*nvlink5"):
+        shipped_links().link("nvlink99")

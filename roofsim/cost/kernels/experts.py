@@ -98,5 +98,5 @@ def _experts_kind(op: GroupedMatmul, math: str, context: Pricing) -> str | None:
     if packed_weight(op) is None:
         return BLOCKS if kind == "fp8" else kind if kind in MEASURED else None
     if stored.itemsize < 1.0:
-        return "w4a16_mxfp4" if stored.name.startswith("mxfp4") else "int4_wo"
+        return "w4a16_mxfp4" if stored.microscaled else "int4_wo"
     return kind if context.library.engine.matmul.weight_only.integer is None else None

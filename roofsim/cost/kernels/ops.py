@@ -215,17 +215,20 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
         odd = _odd(context.device.constants.physics["alignment"], op.in_channels, op.out_channels)
         conditions += _where(odd > 0.0, "misaligned_convolution", factors)
-    if math == "fp32" and not on_tensor and _winograd(op):
-        if context.device.searched:
-            conditions.append(("winograd_searched", factors["winograd_searched"]))
-        elif direction != "weight":
-            conditions.append(("winograd", factors["winograd"]))
+    spared: Real = 1.0
+    searched = context.device.searched
+    if math == "fp32" and not on_tensor and _winograd(op) and (searched or direction != "weight"):
+        algorithm = "winograd_searched" if searched else "winograd"
+        spared = factors[algorithm]
+        conditions.append((algorithm, spared))
     transposed: Real = 0.0
     if not context.channels_last and on_tensor:
         image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
         transposed = 2.0 * image * op.inputs[0].dtype.itemsize
     product = _implicit_product(op, direction)
-    return context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed, product=product)
+    return context.heavy(
+        op, flops, traffic, "convolution", tuple(conditions), transposed, product=product, spared=spared
+    )
 
 
 def _implicit_product(op: Convolution, direction: str) -> tuple[Real, Real, Real, Real]:

@@ -109,17 +109,19 @@ class Pricing:
         transposed: Real = 0.0,
         math: str | None = None,
         product: tuple[Real, Real, Real, Real] | None = None,
+        spared: Real = 1.0,
     ) -> KernelWork:
-        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
+        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share.
+
+        `spared` is the one of them that stands for arithmetic that is not done, which takes no energy.
+        """
         device = self.device
         math = math or str(op.math or op.inputs[0].dtype)
         peak, on_tensor = self.product_rate(math)
         key = device.share_key(math)
         share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
-        spared: Real = 1.0
-        for name, factor in conditions:
+        for _, factor in conditions:
             share = share * factor
-            spared = factor if name.startswith("winograd") else spared  # arithmetic that is not done takes no energy
         effort = device.attention_effort if kind == "fused_attention" else 1.0
         kind = "attention" if kind == "fused_attention" else kind
         return KernelWork(

@@ -11,6 +11,7 @@ from roofsim.errors import GraphError, NoDataError
 from roofsim.graph.topology import NodeShape, build
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass, replace
+from roofsim.spec.constants import link_kinds
 from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.constants.physics import shipped_physics
 
@@ -218,23 +219,24 @@ def _tier(
     link = system.link or gpu.link
     host = system.host_link or gpu.host_link
     name = link.name if path == "links" and link is not None else "pcie" if host is None else host.name
-    kind, shared = constants.link(name), constants.shared
+    kind, shared = link_kinds.shipped().kind(name), constants.shared
+    measured = constants.link(name)
     staged = path != "links" and _staged(system, path)
     factor = shared.staged if staged else shared.sockets if path == "sockets" else 1.0
     bandwidth = shape.link if path == "links" else shape.host or shape.link
-    own_links = path == "links" and name.startswith("nvlink")
     # Engines' own kernels read the memory of all peers at once: over switches, or where a link leads to each of them.
-    reads_peers = own_links or (path == "links" and system.topology == "xgmi-mesh")
+    reads_peers = path == "links" and (kind.reads_peers or system.topology == "xgmi-mesh")
+    reduces = path == "links" and system.topology == "nvswitch" and kind.reduces_in_switch
     return Tier(
         ranks=real(max(size for size, _ in rows)),
         name=name,
         bandwidth=real(bandwidth),
         sizes=tuple(float(size) for size, _ in rows),
         shares=tuple(rate / bandwidth for _, rate in rows),
-        efficiency=kind.efficiency * factor,
-        step=(system.link_latency or kind.step) * (shared.staging if staged else 1.0),
-        constants=kind,
-        switch=constants.switch(name) if own_links and _reduces(system, name) else None,
+        efficiency=measured.efficiency * factor,
+        step=(system.link_latency or measured.step) * (shared.staging if staged else 1.0),
+        constants=measured,
+        switch=constants.switch(name) if reduces else None,
         custom=constants.own_kernels(name) if reads_peers else None,
     )
 
@@ -243,12 +245,6 @@ def _staged(system: System, path: str) -> bool:
     """Tell whether PCIe traffic goes through host memory: no peer access at all, or none between sockets."""
     reach = "none" if system.topology == "pcie-no-peer" else system.peer
     return reach == "none" or (reach == "socket" and path == "sockets")
-
-
-def _reduces(system: System, name: str) -> bool:
-    """Tell whether the switches reduce: those of NVLink 4 and later do (NVLink SHARP)."""
-    generation = name.removeprefix("nvlink")[:1]
-    return system.topology == "nvswitch" and generation.isdigit() and int(generation) >= 4
 
 
 def _measured(tier: Tier, system: System) -> Tier:

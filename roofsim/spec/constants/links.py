@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from roofsim.schema.base import BeforeValidator, Field
 from roofsim.spec import catalog
+from roofsim.spec.constants import link_kinds
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Seconds, SecondsOrNone
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
 
 Share = Annotated[float, Field(gt=0.0, le=1.0)]
 Text = Annotated[str, BeforeValidator(str)]
-
-#: Beginnings of link names whose kinds stand in for one another.
-FAMILIES: Final = ("nvlink", "pcie", "xgmi", "roce")
 
 
 class LinkConstants(Strict):
@@ -183,7 +181,8 @@ class Links(Strict):
 def _nearest(name: str, known: Mapping[str, object], otherwise: str) -> str:
     if name in known:
         return name
-    return next((family for family in FAMILIES if name.startswith(family) and family in known), otherwise)
+    family = link_kinds.shipped().kind(name).family
+    return family if family in known else otherwise
 
 
 @cache

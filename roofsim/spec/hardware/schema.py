@@ -54,7 +54,9 @@ class Cache(Strict):
 class Link(Strict):
     """A link of one GPU: to its peers, or to the host."""
 
-    name: str = Field(description="nvlink3, nvlink3-bridge, xgmi, pcie4, roce, none ...")
+    name: str = Field(
+        description="nvlink3, nvlink3-bridge, xgmi, pcie4, roce, none: a kind of hardware/constants/link_kinds.yaml."
+    )
     bandwidth: Bandwidth | None = Field(default=None, description="All links of this GPU together, each way.")
     count: Annotated[int, Field(ge=0, le=1024)] | None = None
     lanes: Annotated[int, Field(ge=1, le=64)] | None = None

@@ -35,6 +35,8 @@ class Encoding:
         Bits of a scale (and zero point) that are not in `bits`: those of files whose last block may be cut short.
     shared_by_row, rows
         Whether all elements of a row share it, and how many rows do so together.
+    microscaled
+        Whether it is one of the OCP Microscaling Formats: floating elements in blocks with a power of two as their scale.
     """
 
     bits: float
@@ -47,6 +49,7 @@ class Encoding:
     scale: float = 0.0
     shared_by_row: bool = False
     rows: int | None = None
+    microscaled: bool = False
 
     def at(self, place: WeightPosition) -> Real:
         """Return the bits per weight of a matrix."""
@@ -73,8 +76,8 @@ ENCODINGS: Final = {
     "q8_0": Encoding(bits=34 * 8 / 32, block=32, source=GGML),
     "iq4_nl": Encoding(bits=18 * 8 / 32, block=32, source=GGML),
     "iq4_xs": Encoding(bits=136 * 8 / 256, block=256, fallback="iq4_nl", source=GGML),
-    "mxfp4": Encoding(bits=4 + 8 / 32, block=32, source=OCP),
-    "mxfp8": Encoding(bits=8 + 8 / 32, block=32, source=OCP),
+    "mxfp4": Encoding(bits=4 + 8 / 32, block=32, source=OCP, microscaled=True),
+    "mxfp8": Encoding(bits=8 + 8 / 32, block=32, source=OCP, microscaled=True),
     "nvfp4": Encoding(
         bits=4 + 8 / 16,
         block=16,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Final, Literal, Self
 
 from roofsim.schema.base import Field, model_validator
-from roofsim.spec.precision.encodings import HEAD, LINEAR, Encoding
+from roofsim.spec.precision.encodings import ENCODINGS, HEAD, LINEAR, Encoding
 from roofsim.spec.precision.formats import FormatFamily, WeightFormat
 from roofsim.spec.strict import Strict
 
@@ -78,6 +78,7 @@ class StoredWeights(Strict):
             return None
         operands = "mxfp4" if self.loader == "mxfp4" else _OPERANDS.get(str(self.arithmetic), "")
         name = self.label if self.arithmetic is None else operands
+        written = ENCODINGS.get(str(self.loader))
         encoding = Encoding(
             bits=self.bits,
             source=f"quantization_config of the checkpoint ({self.method})",
@@ -88,6 +89,7 @@ class StoredWeights(Strict):
             block=self.group_size or 1,
             shared_by_row=self.group_size is None,
             rows=self.group_rows,
+            microscaled=written is not None and written.microscaled,
         )
         head = self.head_bits
         own = {name: encoding} | ({} if head is None else {"head": Encoding(bits=head, source=encoding.source)})
