@@ -12,6 +12,7 @@ from roofsim.spec.precision.encodings import EMBEDDING, ENCODINGS, HEAD, LINEAR,
 from roofsim.spec.precision.formats import FORMATS, GGUF, mean_bits, weight_format
 from roofsim.spec.precision.gguf import mixture, more_bits
 from roofsim.spec.precision.roles import NAMES, TRAINING
+from roofsim.spec.precision.stored_weights import StoredWeights
 from roofsim.spec.settle.precision_roles import Platform, resolve_precision
 from roofsim.units import parse
 from tests.scenarios import TINY_LLAMA
@@ -216,3 +217,15 @@ def test_bytes_of_the_cache(cache, bits, engine):
     result = run(decode("llama3-8b", roles, engine=engine, context_length=4095)).to_dict()
     elements = 2.0 * 32 * 8 * 128 * 4096
     assert result["memory"]["components"]["key_value_cache"] == pytest.approx(elements * bits / 8.0, rel=0.01)
+
+
+def test_a_format_is_microscaled_by_what_it_loads_as_and_not_by_its_name():
+    place = WeightPosition(part=LINEAR, role="up", columns=4096.0, rows=4096.0)
+
+    def stored(method, loader):
+        return StoredWeights(method=method, loader=loader, bits=4.0, group_size=32, scale_bits=8.0).weight_format()
+
+    assert stored("quark", "mxfp4").microscaled(place)
+    assert not stored("mxfp4", "int4").microscaled(place)
+    assert not weight_format("exl2-4.0bpw").microscaled(place)
+    assert [name for name, written in FORMATS.items() if written.microscaled(place)] == ["mxfp8", "mxfp4"]

@@ -70,15 +70,12 @@ class WeightFormat:
         """Return the bits per weight of one encoding at a place."""
         if self.bits is not None and name == self.encoding:
             return self.bits
-        return self._encoding(name).at(place)
+        return (self.own.get(name) or ENCODINGS[name]).at(place)
 
     def microscaled(self, place: WeightPosition) -> bool:
-        """Tell whether all layers keep a tensor in a microscaling format."""
-        names = self.encodings(place)
-        return bool(names) and all(self._encoding(name).microscaled for name in names)
-
-    def _encoding(self, name: str) -> Encoding:
-        return self.own.get(name) or ENCODINGS[name]
+        """Tell whether all layers keep a tensor in a microscaling format; encodings that are known by their bits alone are none."""
+        written = [self.own.get(name) or ENCODINGS.get(name) for name in self.encodings(place)]
+        return bool(written) and all(one is not None and one.microscaled for one in written)
 
 
 QUANTISE: Final = "ggml-org/llama.cpp, src/llama-quant.cpp (llama_tensor_get_type, tensor_allows_quantization)"
