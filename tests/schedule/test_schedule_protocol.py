@@ -186,3 +186,13 @@ def test_the_first_stage_of_a_folded_pipeline_has_both_ends():
     assert roofsim.run(scenario("zero-bubble-v", 2)).step_time < roofsim.run(scenario("gpipe")).step_time
     with pytest.raises(roofsim.SpecError, match=r"takes 2 virtual stages; got 1\. Set virtual_stages: 2"):
         roofsim.run(scenario("zero-bubble-v"))
+
+
+def test_interleaved_stages_of_one_chunk_say_that_they_are_1f1b():
+    plain, single = roofsim.run(scenario("1f1b")), roofsim.run(scenario("interleaved"))
+    assert single.step_time == plain.step_time
+    said = [note for note in single.warnings if "schedule interleaved" in note]
+    assert len(said) == 1
+    assert "is 1f1b" in said[0]
+    for case in (scenario("1f1b"), scenario("interleaved", 4), scenario("1f1b", 4)):
+        assert not any("chunk of layers" in note for note in roofsim.run(case).warnings)
