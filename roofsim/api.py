@@ -65,7 +65,7 @@ def sweep(
     scenario: str | Path | dict[str, Any] | Scenario,
     axes: Mapping[str, Iterable[Any]],
     *,
-    figures: Sequence[str] | None = None,
+    figures: str | Sequence[str] | None = None,
     **overrides: Any,
 ) -> SweepTable:
     """Predict every combination of values of some keys of a scenario.
@@ -78,8 +78,9 @@ def sweep(
         model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
         value.
     figures
-        Which figures to keep, by dotted key or section (``["step_time", "memory"]``); all, if left out. Without `bound`,
-        `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but what is stated.
+        Which figures to keep, by dotted key or section (``["step_time", "memory"]``), or a single one (``"step_time"``); all, if left out.
+        Without `bound`, `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but
+        what is stated.
     overrides
         Values for all points, as for `run`.
 

@@ -50,7 +50,7 @@ def sweep_document(
     answer: Callable[..., Result],
     importer: Importer | None = None,
     *,
-    figures: Sequence[str] | None = None,
+    figures: str | Sequence[str] | None = None,
     progress: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> SweepTable:
     """Answer every combination of the values of some axes; see `roofsim.sweep`.
@@ -60,7 +60,7 @@ def sweep_document(
     SpecError
         When an axis is wrong, or a figure unknown. A point that is not possible is not an error: it is not feasible, and says why.
     """
-    wanted = None if figures is None else tuple(figures)
+    wanted = None if figures is None else (figures,) if isinstance(figures, str) else tuple(figures)
     limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
     sweep = _Sweep(document, read_axes(axes), partial(answer, limits=limits), importer, wanted)
     places = iter(progress(range(sweep.space.size)))

@@ -87,6 +87,7 @@ def test_only_some_figures_are_kept():
     assert set(some.rows) == {"step_time", *(key for key in whole.rows if key.startswith("memory."))}
     assert all(np.array_equal(some[key], whole[key]) for key in some.rows)
     assert "fit in memory" in str(some)
+    assert set(roofsim.sweep(TINY, axes, figures="step_time").rows) == {"step_time"}
     assert roofsim.sweep(TINY, axes, figures=["bound"])["bound"].tolist() == whole["bound"].tolist()
     with pytest.raises(SpecError, match="Did you mean 'step_time'"):
         roofsim.sweep(TINY, axes, figures=["step_tim"])
