@@ -137,14 +137,14 @@ def _axis(key: str, values: Any) -> Axis:
     head, *rest = path
     if head in SECTIONS and field_at(SECTIONS[head], tuple(rest)) is None:
         known = keys_at(SECTIONS[head], tuple(rest[:-1]))
-        raise SpecError(Problem(f"unknown key {key!r}", place, "axes", did_you_mean(rest[-1], known)))
+        raise SpecError(Problem(f"unknown key {rest[-1]!r}", place, hint=did_you_mean(rest[-1], known)))
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpecError(
-            Problem(f"expected a list of values; got {values!r}", place, "axes", f"For one value: [{values!r}].")
+            Problem(f"expected a list of values; got {values!r}", place, hint=f"For one value: [{values!r}].")
         )
     points = tuple(plain(value) for value in values)
     if not points:
-        raise SpecError(Problem("has no values", place, "axes", "Give at least one, or leave the axis out."))
+        raise SpecError(Problem("has no values", place, hint="Give at least one, or leave the axis out."))
     return Axis(key, path, points, _unit_of(path))
 
 

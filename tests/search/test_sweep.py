@@ -62,7 +62,8 @@ def test_no_value_stands_for_the_scenarios_own():
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"parallel.tensr": [1]}, "Did you mean 'tensor'"),
+        ({"parallel.tensr": [1]}, "^axis parallel.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
+        ({"workload": [{}]}, "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload"),
         ({"nothing.here": [1]}, "unknown key"),
         ({"parallel.tensor": 4}, "expected a list of values"),
         ({"parallel.tensor": "124"}, "expected a list of values"),
