@@ -82,7 +82,7 @@ def sweep(
         Without `bound`, `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but
         what is stated.
     overrides
-        Values for all points, as for `run`.
+        Values for all points, as for `run`; of a key that is an axis only where None is among its values.
 
     Returns
     -------
@@ -97,7 +97,8 @@ def sweep(
     """
     from roofsim.search.sweep import sweep_document
 
-    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model, figures=figures)
+    document = load_scenario(scenario, overrides)
+    return sweep_document(document, axes, answer, _import_model, figures=figures, keywords=overrides)
 
 
 def compare(

@@ -103,7 +103,7 @@ class AxisGrid:
         return base
 
 
-def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
+def read_axes(given: Mapping[str, Iterable[Any]], keywords: Mapping[str, Any] | None = None) -> AxisGrid:
     """Read the axes of a sweep.
 
     Parameters
@@ -111,11 +111,14 @@ def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
     given
         Key of a scenario (``parallel.tensor``, ``hardware.gpu``, ``hardware.override.gpu.memory.bandwidth``, ``model.num_layers``,
         or a short key of the command line) -> its values.
+    keywords
+        Values that the caller gave for all points, by key with two underscores.
 
     Raises
     ------
     SpecError
-        For a key that no scenario has, two axes of one key, or values that are no list.
+        For a key that no scenario has, two axes of one key, values that are no list, or a key that has a keyword as well which no
+        point would use: None among the values stands for the keyword's.
     """
     if not isinstance(given, Mapping):
         raise SpecError(
@@ -128,6 +131,14 @@ def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
             message = f"{seen[axis.path].given} and {axis.given} are the same key; give one"
             raise SpecError(Problem(message, path="axes"))
         seen[axis.path] = axis
+    for keyword, value in (keywords or {}).items():
+        same = (
+            None if value is None else seen.get(section_path(keyword.replace("__", "."), Place(f"override {keyword}")))
+        )
+        if same is not None and None not in same.values:
+            message = f"the keyword {keyword}={value!r} gives the same key, and no point would use it"
+            hint = "Leave one of them out, or put None among the values of the axis: it stands for the keyword's value."
+            raise SpecError(Problem(message, Place(same.origin), hint=hint))
     return AxisGrid(axes)
 
 

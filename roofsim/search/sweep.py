@@ -51,9 +51,15 @@ def sweep_document(
     importer: Importer | None = None,
     *,
     figures: str | Sequence[str] | None = None,
+    keywords: Mapping[str, Any] | None = None,
     progress: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> SweepTable:
     """Answer every combination of the values of some axes; see `roofsim.sweep`.
+
+    Parameters
+    ----------
+    keywords
+        What the caller gave for all points beside the axes; `document` has it already.
 
     Raises
     ------
@@ -62,7 +68,7 @@ def sweep_document(
     """
     wanted = None if figures is None else (figures,) if isinstance(figures, str) else tuple(figures)
     limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
-    sweep = _Sweep(document, read_axes(axes), partial(answer, limits=limits), importer, wanted)
+    sweep = _Sweep(document, read_axes(axes, keywords), partial(answer, limits=limits), importer, wanted)
     places = iter(progress(range(sweep.space.size)))
     for rows in families_of(document, sweep.space):
         sweep.add(rows)

@@ -59,11 +59,22 @@ def test_no_value_stands_for_the_scenarios_own():
     assert table["step_time"][0] == pytest.approx(roofsim.run(TINY, workload__micro_batch_size=2).step_time, rel=1e-9)
 
 
+def test_a_keyword_that_no_point_would_use_is_refused():
+    for keywords in ({"parallel__tensor": 2}, {"tp": 2}):
+        with pytest.raises(
+            SpecError, match=r"axis parallel.tensor: the keyword \w+=2 gives the same key.*put None among"
+        ):
+            roofsim.sweep(TINY, {"parallel.tensor": [1, 2]}, **keywords)
+
+
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
         ({"parallel.tensr": [1]}, "^axis parallel.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
-        ({"workload": [{}]}, "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload"),
+        (
+            {"workload": [{}]},
+            "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload",
+        ),
         ({"nothing.here": [1]}, "unknown key"),
         ({"parallel.tensor": 4}, "expected a list of values"),
         ({"parallel.tensor": "124"}, "expected a list of values"),
