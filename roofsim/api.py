@@ -78,9 +78,9 @@ def sweep(
         model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
         value.
     figures
-        Which figures to keep, by dotted key or section (``["step_time", "memory"]``), or a single one (``"step_time"``); all, if left out.
-        Without `bound`, `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but
-        what is stated.
+        Which figures to keep, by dotted key or section: ``["step_time", "memory"]``, or a single one, ``"step_time"``. All, if left
+        out. Without `bound`, `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is
+        priced but what is stated.
     overrides
         Values for all points, as for `run`; of a key that is an axis only where None is among its values.
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
+from roofsim.spec.engine.facts import groups, names, path_of
+from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.quantity import unit_of
 from roofsim.spec.reading.source import plain
@@ -145,10 +147,9 @@ def read_axes(given: Mapping[str, Iterable[Any]], keywords: Mapping[str, Any] | 
 def _axis(key: str, values: Any) -> Axis:
     place = Place(f"axis {key}")
     path = section_path(key, place)
-    head, *rest = path
-    if head in SECTIONS and field_at(SECTIONS[head], tuple(rest)) is None:
-        known = keys_at(SECTIONS[head], tuple(rest[:-1]))
-        raise SpecError(Problem(f"unknown key {rest[-1]!r}", place, hint=did_you_mean(rest[-1], known)))
+    problem = _unknown(path, place)
+    if problem is not None:
+        raise SpecError(problem)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpecError(
             Problem(f"expected a list of values; got {values!r}", place, hint=f"For one value: [{values!r}].")
@@ -157,6 +158,30 @@ def _axis(key: str, values: Any) -> Axis:
     if not points:
         raise SpecError(Problem("has no values", place, hint="Give at least one, or leave the axis out."))
     return Axis(key, path, points, _unit_of(path))
+
+
+def _unknown(path: tuple[str, ...], place: Place) -> Problem | None:
+    """Return what is wrong with a key that no scenario has, or None; which fields a model has only the model itself says."""
+    head, *rest = path
+    if head not in SECTIONS:
+        return None
+    if path[:2] == ("workload", "engine_facts") and len(path) > 2:
+        fact = ".".join(path[2:])
+        if path_of(Engine, fact) is not None or fact in groups(Engine):
+            return None
+        return Problem(f"unknown engine fact {fact!r}", place, hint=did_you_mean(fact, names(Engine)))
+    if field_at(SECTIONS[head], tuple(rest)) is not None:
+        return None
+    if head == "hardware" and rest[0] in _HARDWARE:
+        part, *below = rest
+        if field_at(_HARDWARE[part], tuple(below)) is not None:
+            hint = f"The key of that number is hardware.override.{'.'.join(rest)}."
+        else:
+            close = did_you_mean(below[-1], keys_at(_HARDWARE[part], tuple(below[:-1])))
+            hint = f"{close} Numbers of the {part} have keys that begin with hardware.override.{part}.".strip()
+    else:
+        hint = did_you_mean(rest[-1], keys_at(SECTIONS[head], tuple(rest[:-1])))
+    return Problem(f"unknown key {'.'.join(rest)!r}", place, hint=hint)
 
 
 def _unit_of(path: tuple[str, ...]) -> str | None:

@@ -54,6 +54,19 @@ def test_a_field_of_a_named_model_is_an_axis_and_a_flag():
         roofsim.run({"model": {"inherits": 3}})
 
 
+def test_a_fact_of_the_engine_is_an_axis():
+    key = "engine_facts.fusion.cross_entropy"
+    keys = [key, f"workload.{key}", "engine_facts.cross_entropy"]
+    runs = [
+        roofsim.run(TINY, workload__engine_facts={"cross_entropy": value}, gpu="h100").step_time
+        for value in ("fused", "upcast")
+    ]
+    assert runs[0] != runs[1]
+    for key in keys:
+        table = roofsim.sweep(TINY, {key: ["fused", "upcast"]}, gpu="h100")
+        assert table["step_time"] == pytest.approx(runs, rel=1e-9)
+
+
 def test_no_value_stands_for_the_scenarios_own():
     table = roofsim.sweep(TINY, {"workload.micro_batch_size": [None, 4]}, workload__micro_batch_size=2)
     assert table["step_time"][0] == pytest.approx(roofsim.run(TINY, workload__micro_batch_size=2).step_time, rel=1e-9)
@@ -76,6 +89,13 @@ def test_a_keyword_that_no_point_would_use_is_refused():
             "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload",
         ),
         ({"nothing.here": [1]}, "unknown key"),
+        ({"gpu.tdp": ["2x"]}, r"unknown key 'gpu.tdp'. The key of that number is hardware.override.gpu.tdp\."),
+        ({"hardware.system.gpus_per_node": [4]}, r"is hardware.override.system.gpus_per_node\."),
+        (
+            {"gpu.tpd": ["2x"]},
+            r"Did you mean 'tdp'\? Numbers of the gpu have keys that begin with hardware.override.gpu\.",
+        ),
+        ({"engine_facts.matmul.narrow_merge": [True]}, "Did you mean 'matmul.narrow_merged'"),
         ({"parallel.tensor": 4}, "expected a list of values"),
         ({"parallel.tensor": "124"}, "expected a list of values"),
         ({"parallel.tensor": []}, "has no values"),
