@@ -93,7 +93,8 @@ def sweep(
     Raises
     ------
     SpecError
-        For an axis that is wrong: a key that no scenario has, values that are no list; for a figure that no point has.
+        For an axis that is wrong: a key that no scenario has, values that are no list; for a figure that no point has; and for what
+        is wrong with the scenario itself, whatever the axes say.
     """
     from roofsim.search.sweep import sweep_document
 

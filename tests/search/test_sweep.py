@@ -42,6 +42,43 @@ def test_what_a_run_refuses_is_not_feasible_and_says_why():
     assert table.to_rows()[2]["step_time"] is None
 
 
+@pytest.mark.parametrize(
+    ("base", "keywords", "axis"),
+    [
+        ("llama-8b", {"gpu": "h100"}, {"workload.micro_batch_size": [0, 1]}),
+        ("gpt2", {"gpu": "h100x"}, {"workload.micro_batch_size": [0, 1]}),
+        ("gpt2", {"engine": "vlm"}, {"hardware.gpu": ["h100", "h10O"]}),
+        ("gpt2", {"workload__phase": "trian"}, {"parallel.tensor": [1, 5]}),
+        ("gpt2", {"engine": "vllm"}, {"workload.micro_batch_size": [1, 2]}),
+        ("gpt2", {"hardware__override": {"gpu.tpd": "2x"}}, {"workload.micro_batch_size": [1, 2]}),
+    ],
+)
+def test_what_no_axis_changes_is_raised_as_a_run_does(base, keywords, axis):
+    with pytest.raises(SpecError) as of_run:
+        roofsim.run(base, **keywords)
+    with pytest.raises(type(of_run.value)) as of_sweep:
+        roofsim.sweep(base, axis, **keywords)
+    assert str(of_sweep.value) == str(of_run.value)
+
+
+def test_what_an_axis_mends_or_breaks_is_not_raised():
+    served = {"engine": "vllm", "gpu": "h100", "workload__context_length": 64, "workload__batch_size": 1}
+    assert roofsim.sweep("gpt2", {"workload.phase": ["train", "decode"]}, **served).feasible.tolist() == [False, True]
+    assert roofsim.sweep("gpt-2x", {"model": ["gpt2"]}, gpu="h100").feasible.all()
+    assert roofsim.sweep("gpt2", {"parallel.tensor": [1, None]}, parallel__tensor=5).feasible.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("axes", "keywords"),
+    [({"parallel.tensor": [5, 7]}, {}), ({"workload.micro_batch_size": [1, 2]}, {"parallel__tensor": 5})],
+)
+def test_figures_of_a_table_without_a_possible_point_say_why(axes, keywords):
+    table = roofsim.sweep("gpt2", axes, gpu="h100", **keywords)
+    assert table.refused() == {"tensor-divides-model": 2}
+    with pytest.raises(SpecError, match=r"^no point is possible: tensor 5 does not divide .*; `reason` of the table"):
+        table["step_time"]
+
+
 def test_a_field_of_a_named_model_is_an_axis_and_a_flag():
     table = roofsim.sweep("gpt2", {"model.num_layers": [6, 12]}, gpu="h100")
     assert table["step_time"][0] == pytest.approx(
