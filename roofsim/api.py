@@ -65,7 +65,7 @@ def sweep(
     scenario: str | Path | dict[str, Any] | Scenario,
     axes: Mapping[str, Iterable[Any]],
     *,
-    figures: Sequence[str] | None = None,
+    figures: str | Sequence[str] | None = None,
     **overrides: Any,
 ) -> SweepTable:
     """Predict every combination of values of some keys of a scenario.
@@ -78,10 +78,11 @@ def sweep(
         model in the catalog too: ``model.num_layers``), the workload, the layout, the hardware. None stands for the scenario's own
         value.
     figures
-        Which figures to keep, by dotted key or section (``["step_time", "memory"]``); all, if left out. Without `bound`,
-        `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is priced but what is stated.
+        Which figures to keep, by dotted key or section: ``["step_time", "memory"]``, or a single one, ``"step_time"``. All, if left
+        out. Without `bound`, `bandwidth_bound`, `runner_up` and `elasticity` a sweep takes a third of the time: no hardware is
+        priced but what is stated.
     overrides
-        Values for all points, as for `run`.
+        Values for all points, as for `run`; of a key that is an axis only where None is among its values.
 
     Returns
     -------
@@ -92,11 +93,13 @@ def sweep(
     Raises
     ------
     SpecError
-        For an axis that is wrong: a key that no scenario has, values that are no list; for a figure that no point has.
+        For an axis that is wrong: a key that no scenario has, values that are no list; for a figure that no point has; and for what
+        is wrong with the scenario itself, whatever the axes say.
     """
     from roofsim.search.sweep import sweep_document
 
-    return sweep_document(load_scenario(scenario, overrides), axes, answer, _import_model, figures=figures)
+    document = load_scenario(scenario, overrides)
+    return sweep_document(document, axes, answer, _import_model, figures=figures, keywords=overrides)
 
 
 def compare(

@@ -19,7 +19,10 @@ def line_of(case: dict, gpu: str) -> str:
     """Return what is printed of one measured step."""
     scenario, measured = case["scenario"] | {"hardware": {"gpu": gpu}}, case["measured"]
     work = scenario["workload"]
-    head = f"{scenario['model']:19} {work['phase']:9} {work['precision']:9} {work['engine']:16}"
+    if case.get("compile", "default") not in (None, "default"):  # a mode of torch.compile is a variant of its engine
+        work = work | {"engine": f"{work['engine']}+{case['compile']}"}
+        scenario["workload"] = work
+    head = f"{scenario['model']:19} {work['phase']:9} {work['precision']:9} {work['engine']:31}"
     if "error" in measured:
         return f"{head} not measured: {measured['error']}"
     try:

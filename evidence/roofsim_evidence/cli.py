@@ -124,8 +124,10 @@ def fit(
     sample: Sample = False,
 ) -> None:
     """Fit the constants of a subject again, and say what they leave over."""
-    if everything == bool(name):
-        raise SpecError("name a subject, or give --all")
+    if everything and name is not None:
+        raise SpecError("--all fits every subject. Leave out the name, or --all")
+    if not everything and name is None:
+        raise SpecError("name a subject (`evidence list` has them), or give --all")
     options = {
         "write": write, "transfer": transfer, "data": data, "output": output, "sample": sample,
     }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from roofsim.errors import Problem, UnknownNameError, did_you_mean
@@ -12,9 +13,12 @@ from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.architecture import Architecture
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.model.registry import all_families, family_schema
+from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.scenario.workload import Scenario
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from roofsim.schema.base import BaseModel
 
 SCHEMAS: dict[str, type[BaseModel]] = {
@@ -24,8 +28,9 @@ SCHEMAS: dict[str, type[BaseModel]] = {
     "engine": Engine,
     "architecture": Architecture,
 }
-#: What physical constants are shown as.
+#: What physical constants are shown as, and what all files of constants are.
 PHYSICS: Final = "physics"
+CONSTANTS: Final = "constants"
 KINDS = ("gpu", "system", "engine", "model", "architecture")
 
 
@@ -39,6 +44,8 @@ def entry(what: str, name: str | None) -> dict[str, Any]:
     """
     if what == PHYSICS:
         return _physics(name)
+    if what == CONSTANTS:
+        return _constants(name)
     kind = what.rstrip("s") if what.rstrip("s") in KINDS else None
     if kind is None and name is None:
         return _unique_entry(what)
@@ -64,8 +71,35 @@ def _physics(name: str | None) -> dict[str, Any]:
     return {"kind": PHYSICS, "name": name or "constants", **values, "sources": sources}
 
 
+def _constants(name: str | None) -> dict[str, Any]:
+    """Return a file of constants as it is written, or which files there are and what each holds."""
+    files = _constant_files()
+    if name is None:
+        heads = {stem: _head(files[stem].read_text(encoding="utf-8")) for stem in sorted(files)}
+        return {"kind": CONSTANTS, "name": "hardware/constants", **heads}
+    if name == PHYSICS:
+        return _physics(None)
+    if name not in files:
+        raise UnknownNameError(Problem(f"no file of constants {name!r}", hint=did_you_mean(name, sorted(files))))
+    data = read_yaml(files[name]).data
+    head = _head(files[name].read_text(encoding="utf-8"))
+    return {"kind": CONSTANTS, "name": name, **({"what": head} if head else {}), **data}
+
+
+def _constant_files() -> dict[str, Path]:
+    return {path.stem: path for path in (catalog.root() / "hardware" / "constants").glob("*.yaml")}
+
+
+def _head(text: str) -> str:
+    """Return the comment that a file begins with, in one line."""
+    lines = takewhile(lambda line: line.startswith("#"), text.splitlines())
+    return " ".join(line.removeprefix("#").strip() for line in lines)
+
+
 def _unique_entry(name: str) -> dict[str, Any]:
-    """Find a name in whichever catalog has it."""
+    """Find a name in whichever catalog has it, or among the files of constants."""
+    if name in _constant_files():
+        return _constants(name)
     known: list[str] = []
     for kind in KINDS:
         key = cast("catalog.Kind", kind)

@@ -14,7 +14,7 @@ What = Annotated[
     Argument(
         metavar="NAME|KIND",
         complete=entries,
-        help="A name; or a kind (gpu, system, engine, model, architecture), if the name follows; or physics.",
+        help="A name; or a kind (gpu, system, engine, model, architecture), if the name follows; or constants, physics.",
     ),
 ]
 Name = Annotated[str | None, Argument(metavar="NAME", complete=entries, help="The entry's name or alias.")]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
+from roofsim.spec.engine.facts import groups, names, path_of
+from roofsim.spec.engine.schema import Engine
 from roofsim.spec.hardware.schema import Gpu, System
 from roofsim.spec.reading.quantity import unit_of
 from roofsim.spec.reading.source import plain
@@ -103,7 +105,7 @@ class AxisGrid:
         return base
 
 
-def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
+def read_axes(given: Mapping[str, Iterable[Any]], keywords: Mapping[str, Any] | None = None) -> AxisGrid:
     """Read the axes of a sweep.
 
     Parameters
@@ -111,11 +113,14 @@ def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
     given
         Key of a scenario (``parallel.tensor``, ``hardware.gpu``, ``hardware.override.gpu.memory.bandwidth``, ``model.num_layers``,
         or a short key of the command line) -> its values.
+    keywords
+        Values that the caller gave for all points, by key with two underscores.
 
     Raises
     ------
     SpecError
-        For a key that no scenario has, two axes of one key, or values that are no list.
+        For a key that no scenario has, two axes of one key, values that are no list, or a key that has a keyword as well which no
+        point would use: None among the values stands for the keyword's.
     """
     if not isinstance(given, Mapping):
         raise SpecError(
@@ -128,24 +133,55 @@ def read_axes(given: Mapping[str, Iterable[Any]]) -> AxisGrid:
             message = f"{seen[axis.path].given} and {axis.given} are the same key; give one"
             raise SpecError(Problem(message, path="axes"))
         seen[axis.path] = axis
+    for keyword, value in (keywords or {}).items():
+        same = (
+            None if value is None else seen.get(section_path(keyword.replace("__", "."), Place(f"override {keyword}")))
+        )
+        if same is not None and None not in same.values:
+            message = f"the keyword {keyword}={value!r} gives the same key, and no point would use it"
+            hint = "Leave one of them out, or put None among the values of the axis: it stands for the keyword's value."
+            raise SpecError(Problem(message, Place(same.origin), hint=hint))
     return AxisGrid(axes)
 
 
 def _axis(key: str, values: Any) -> Axis:
     place = Place(f"axis {key}")
     path = section_path(key, place)
-    head, *rest = path
-    if head in SECTIONS and field_at(SECTIONS[head], tuple(rest)) is None:
-        known = keys_at(SECTIONS[head], tuple(rest[:-1]))
-        raise SpecError(Problem(f"unknown key {key!r}", place, "axes", did_you_mean(rest[-1], known)))
+    problem = _unknown(path, place)
+    if problem is not None:
+        raise SpecError(problem)
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         raise SpecError(
-            Problem(f"expected a list of values; got {values!r}", place, "axes", f"For one value: [{values!r}].")
+            Problem(f"expected a list of values; got {values!r}", place, hint=f"For one value: [{values!r}].")
         )
     points = tuple(plain(value) for value in values)
     if not points:
-        raise SpecError(Problem("has no values", place, "axes", "Give at least one, or leave the axis out."))
+        raise SpecError(Problem("has no values", place, hint="Give at least one, or leave the axis out."))
     return Axis(key, path, points, _unit_of(path))
+
+
+def _unknown(path: tuple[str, ...], place: Place) -> Problem | None:
+    """Return what is wrong with a key that no scenario has, or None; which fields a model has only the model itself says."""
+    head, *rest = path
+    if head not in SECTIONS:
+        return None
+    if path[:2] == ("workload", "engine_facts") and len(path) > 2:
+        fact = ".".join(path[2:])
+        if path_of(Engine, fact) is not None or fact in groups(Engine):
+            return None
+        return Problem(f"unknown engine fact {fact!r}", place, hint=did_you_mean(fact, names(Engine)))
+    if field_at(SECTIONS[head], tuple(rest)) is not None:
+        return None
+    if head == "hardware" and rest[0] in _HARDWARE:
+        part, *below = rest
+        if field_at(_HARDWARE[part], tuple(below)) is not None:
+            hint = f"The key of that number is hardware.override.{'.'.join(rest)}."
+        else:
+            close = did_you_mean(below[-1], keys_at(_HARDWARE[part], tuple(below[:-1])))
+            hint = f"{close} Numbers of the {part} have keys that begin with hardware.override.{part}.".strip()
+    else:
+        hint = did_you_mean(rest[-1], keys_at(SECTIONS[head], tuple(rest[:-1])))
+    return Problem(f"unknown key {'.'.join(rest)!r}", place, hint=hint)
 
 
 def _unit_of(path: tuple[str, ...]) -> str | None:

@@ -15,6 +15,7 @@ from roofsim.evaluate import evaluate
 from roofsim.points import Diverged, Points
 from roofsim.records import dataclass, field, replace
 from roofsim.search.axes import AxisGrid, read_axes
+from roofsim.search.base import check_base, check_refused
 from roofsim.search.families import families_of
 from roofsim.search.resolving import NoneLeftError, RowsResolver, Shared, SharedResolver
 from roofsim.search.stacking import PointBatch, Structure, alike, structures_of, varying
@@ -50,25 +51,36 @@ def sweep_document(
     answer: Callable[..., Result],
     importer: Importer | None = None,
     *,
-    figures: Sequence[str] | None = None,
+    figures: str | Sequence[str] | None = None,
+    keywords: Mapping[str, Any] | None = None,
     progress: Callable[[Sequence[int]], Iterable[int]] = iter,
 ) -> SweepTable:
     """Answer every combination of the values of some axes; see `roofsim.sweep`.
 
+    Parameters
+    ----------
+    keywords
+        What the caller gave for all points beside the axes; `document` has it already.
+
     Raises
     ------
     SpecError
-        When an axis is wrong, or a figure unknown. A point that is not possible is not an error: it is not feasible, and says why.
+        When an axis is wrong, a figure unknown, or the scenario itself wrong, whatever the axes say. A point that is not possible
+        is not an error: it is not feasible, and says why.
     """
-    wanted = None if figures is None else tuple(figures)
+    wanted = None if figures is None else (figures,) if isinstance(figures, str) else tuple(figures)
     limits = wanted is None or any(key.partition(".")[0] in _LIMITS for key in wanted)
-    sweep = _Sweep(document, read_axes(axes), partial(answer, limits=limits), importer, wanted)
+    sweep = _Sweep(document, read_axes(axes, keywords), partial(answer, limits=limits), importer, wanted)
+    check_base(SharedResolver(document, importer, sweep.shared), sweep.space)
     places = iter(progress(range(sweep.space.size)))
     for rows in families_of(document, sweep.space):
         sweep.add(rows)
         deque(islice(places, len(rows)), maxlen=0)
     sweep.evaluate()
-    return sweep.table()
+    table = sweep.table()
+    if not table.feasible.any():
+        check_refused(sweep.run_base, sweep.refusals.each(), sweep.space)
+    return table
 
 
 @dataclass
@@ -199,6 +211,10 @@ class _Sweep:
             self.columns.put(places, figures)
         else:
             self.columns.put(places[chosen], {name: _of(value, chosen) for name, value in figures.items()})
+
+    def run_base(self) -> Result:
+        """Answer the scenario without the axes."""
+        return self.answer(evaluate(SharedResolver(self.document, self.importer, self.shared).run()))
 
     def table(self) -> SweepTable:
         """Return all that was found out."""

@@ -81,6 +81,25 @@ class Refusals:
             texts[place] = text
         return texts
 
+    def text(self, place: int) -> str | None:
+        """Return the reason of one point; None where there is none."""
+        if place in self._said:
+            return self._said[place][1]
+        for places, refused, document in self._broken:
+            at = refused.places[places[refused.places] == place]
+            if len(at):
+                return refused.reason(int(at[0]), document)
+        return None
+
+    def each(self) -> Iterator[str]:
+        """Yield the reason of each point that has one, in any order, written as it is asked for."""
+        for _, text in self._said.values():
+            yield text
+        for places, refused, document in self._broken:
+            for place in refused.places.tolist():
+                if int(places[place]) not in self._said:
+                    yield refused.reason(place, document)
+
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SweepTable(Printed):
@@ -120,6 +139,9 @@ class SweepTable(Printed):
         try:
             return self.rows[key]
         except KeyError:
+            if not self.feasible.any():
+                more = "" if len(self) == 1 else "; `reason` of the table says it of each point"
+                raise SpecError(f"no point is possible: {(self.refusals.text(0) or '').rstrip('.')}{more}") from None
             raise SpecError(f"no figure {key!r} in this table. {did_you_mean(key, self.rows)}".rstrip()) from None
 
     def __iter__(self) -> Iterator[dict[str, Any]]:

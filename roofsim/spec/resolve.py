@@ -196,9 +196,10 @@ class Resolver:
         try:
             return validate(Scenario, self.document, si=self.si)
         except SpecError as error:
-            raise SpecError([*error.problems, *self._wrong_names()]) from None
+            raise SpecError([*error.problems, *self.wrong_names()]) from None
 
-    def _wrong_names(self) -> list[Problem]:
+    def wrong_names(self) -> list[Problem]:
+        """Return what is wrong with the names of engine, card and system, whatever else is wrong."""
         places: dict[catalog.Kind, tuple[str, ...]] = {
             "engine": ("workload", "engine"), "gpu": ("hardware", "gpu"), "system": ("hardware", "system"),
         }  # fmt: skip

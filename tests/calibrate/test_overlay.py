@@ -137,3 +137,14 @@ def test_overlays_that_nothing_measured_can_say_are_refused(change, message, tmp
     with pytest.raises(SpecError, match=message) as refusal:
         roofsim.run("gpt", gpu="a100", calibration=str(path))
     assert "card.yaml" in str(refusal.value)
+
+
+def test_physics_alone_needs_no_card(tmp_path):
+    path = tmp_path / "own.yaml"
+    path.write_text("physics: {contention: 0.5}\n")
+    layout = {"gpu": "a100", "gpus": 8, "parallel__data": 8}
+    shipped_time = roofsim.run("gpt2", **layout).step_time
+    assert roofsim.run("gpt2", **layout, hardware__calibration=str(path)).step_time != shipped_time
+    path.write_text("kernel_floor: 3 us\n")
+    with pytest.raises(SpecError, match="name the card"):
+        roofsim.run("gpt2", gpu="a100", hardware__calibration=str(path))

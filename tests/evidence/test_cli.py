@@ -124,7 +124,7 @@ def test_all_fits_run_in_their_order_and_only_to_be_written(evidence, monkeypatc
     for arguments, words in (
         (("--all",), "goes with --write"),
         ((), "name a subject"),
-        (("steps", "--all"), "or give --all"),
+        (("steps", "--all"), "Leave out the name, or --all"),
     ):
         code, _, error = evidence("fit", *arguments)
         assert code == 2

@@ -1,4 +1,7 @@
-"""One physics: a kernel takes the same time in training, forward, prefill and decode, on one card and from one library."""
+"""One physics: a kernel takes the same time in training, forward, prefill and decode, on one card, from one library, at full clock.
+
+The clock that a power limit allows is one of the whole pass, and differs between passes.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import roofsim
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Attention, GroupedMatmul, Matmul, Normalization
 from tests.scenarios import evaluated
@@ -107,3 +111,24 @@ def test_a_step_takes_no_less_than_three_forwards_of_its_products(gpu, model, en
         if isinstance(cost.op, Matmul) and cost.op.phase in spent:
             spent[cost.op.phase] += float(cost.time) * float(cost.op.count)
     assert 1.5 < spent[Phase.BACKWARD] / spent[Phase.FORWARD] < 3.0
+
+
+@pytest.mark.parametrize("engine", ["pytorch-eager", "megatron-core"])
+@pytest.mark.parametrize(("limit", "within"), [("10 kW", 1e-6), ("700 W", 0.12)])
+def test_shown_times_differ_by_the_clock_of_the_pass_only(engine, limit, within):
+    """Far below the power limit the times that users see are equal; at it, the denser pass has the lower clock."""
+
+    def forward_times(phase):
+        graph = roofsim.graph(
+            "llama3.2-1b", hardware__gpu="h100-sxm5-80gb", hardware__override={"gpu": {"tdp": limit}},
+            workload__phase=phase, workload__engine=engine, workload__precision="bf16",
+            workload__micro_batch_size=1, workload__sequence_length=2048,
+        )  # fmt: skip
+        return {
+            name: op["time"] for name, op in graph.nodes(data=True) if op["phase"] == "forward" and op["time"] > 0.0
+        }
+
+    train, forward = forward_times("train"), forward_times("forward")
+    ratios = [train[name] / forward[name] for name in train.keys() & forward.keys()]
+    assert len(ratios) >= 20
+    assert all(1.0 - within <= ratio <= 1.0 + 1e-9 for ratio in ratios)

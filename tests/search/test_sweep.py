@@ -42,6 +42,43 @@ def test_what_a_run_refuses_is_not_feasible_and_says_why():
     assert table.to_rows()[2]["step_time"] is None
 
 
+@pytest.mark.parametrize(
+    ("base", "keywords", "axis"),
+    [
+        ("llama-8b", {"gpu": "h100"}, {"workload.micro_batch_size": [0, 1]}),
+        ("gpt2", {"gpu": "h100x"}, {"workload.micro_batch_size": [0, 1]}),
+        ("gpt2", {"engine": "vlm"}, {"hardware.gpu": ["h100", "h10O"]}),
+        ("gpt2", {"workload__phase": "trian"}, {"parallel.tensor": [1, 5]}),
+        ("gpt2", {"engine": "vllm"}, {"workload.micro_batch_size": [1, 2]}),
+        ("gpt2", {"hardware__override": {"gpu.tpd": "2x"}}, {"workload.micro_batch_size": [1, 2]}),
+    ],
+)
+def test_what_no_axis_changes_is_raised_as_a_run_does(base, keywords, axis):
+    with pytest.raises(SpecError) as of_run:
+        roofsim.run(base, **keywords)
+    with pytest.raises(type(of_run.value)) as of_sweep:
+        roofsim.sweep(base, axis, **keywords)
+    assert str(of_sweep.value) == str(of_run.value)
+
+
+def test_what_an_axis_mends_or_breaks_is_not_raised():
+    served = {"engine": "vllm", "gpu": "h100", "workload__context_length": 64, "workload__batch_size": 1}
+    assert roofsim.sweep("gpt2", {"workload.phase": ["train", "decode"]}, **served).feasible.tolist() == [False, True]
+    assert roofsim.sweep("gpt-2x", {"model": ["gpt2"]}, gpu="h100").feasible.all()
+    assert roofsim.sweep("gpt2", {"parallel.tensor": [1, None]}, parallel__tensor=5).feasible.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("axes", "keywords"),
+    [({"parallel.tensor": [5, 7]}, {}), ({"workload.micro_batch_size": [1, 2]}, {"parallel__tensor": 5})],
+)
+def test_figures_of_a_table_without_a_possible_point_say_why(axes, keywords):
+    table = roofsim.sweep("gpt2", axes, gpu="h100", **keywords)
+    assert table.refused() == {"tensor-divides-model": 2}
+    with pytest.raises(SpecError, match=r"^no point is possible: tensor 5 does not divide .*; `reason` of the table"):
+        table["step_time"]
+
+
 def test_a_field_of_a_named_model_is_an_axis_and_a_flag():
     table = roofsim.sweep("gpt2", {"model.num_layers": [6, 12]}, gpu="h100")
     assert table["step_time"][0] == pytest.approx(
@@ -54,16 +91,48 @@ def test_a_field_of_a_named_model_is_an_axis_and_a_flag():
         roofsim.run({"model": {"inherits": 3}})
 
 
+def test_a_fact_of_the_engine_is_an_axis():
+    key = "engine_facts.fusion.cross_entropy"
+    keys = [key, f"workload.{key}", "engine_facts.cross_entropy"]
+    runs = [
+        roofsim.run(TINY, workload__engine_facts={"cross_entropy": value}, gpu="h100").step_time
+        for value in ("fused", "upcast")
+    ]
+    assert runs[0] != runs[1]
+    for key in keys:
+        table = roofsim.sweep(TINY, {key: ["fused", "upcast"]}, gpu="h100")
+        assert table["step_time"] == pytest.approx(runs, rel=1e-9)
+
+
 def test_no_value_stands_for_the_scenarios_own():
     table = roofsim.sweep(TINY, {"workload.micro_batch_size": [None, 4]}, workload__micro_batch_size=2)
     assert table["step_time"][0] == pytest.approx(roofsim.run(TINY, workload__micro_batch_size=2).step_time, rel=1e-9)
 
 
+def test_a_keyword_that_no_point_would_use_is_refused():
+    for keywords in ({"parallel__tensor": 2}, {"tp": 2}):
+        with pytest.raises(
+            SpecError, match=r"axis parallel.tensor: the keyword \w+=2 gives the same key.*put None among"
+        ):
+            roofsim.sweep(TINY, {"parallel.tensor": [1, 2]}, **keywords)
+
+
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
-        ({"parallel.tensr": [1]}, "Did you mean 'tensor'"),
+        ({"parallel.tensr": [1]}, "^axis parallel.tensr: unknown key 'tensr'. Did you mean 'tensor'"),
+        (
+            {"workload": [{}]},
+            "^axis workload: 'workload' is a section of a scenario. Name a key of it, such as workload",
+        ),
         ({"nothing.here": [1]}, "unknown key"),
+        ({"gpu.tdp": ["2x"]}, r"unknown key 'gpu.tdp'. The key of that number is hardware.override.gpu.tdp\."),
+        ({"hardware.system.gpus_per_node": [4]}, r"is hardware.override.system.gpus_per_node\."),
+        (
+            {"gpu.tpd": ["2x"]},
+            r"Did you mean 'tdp'\? Numbers of the gpu have keys that begin with hardware.override.gpu\.",
+        ),
+        ({"engine_facts.matmul.narrow_merge": [True]}, "Did you mean 'matmul.narrow_merged'"),
         ({"parallel.tensor": 4}, "expected a list of values"),
         ({"parallel.tensor": "124"}, "expected a list of values"),
         ({"parallel.tensor": []}, "has no values"),
@@ -87,6 +156,7 @@ def test_only_some_figures_are_kept():
     assert set(some.rows) == {"step_time", *(key for key in whole.rows if key.startswith("memory."))}
     assert all(np.array_equal(some[key], whole[key]) for key in some.rows)
     assert "fit in memory" in str(some)
+    assert set(roofsim.sweep(TINY, axes, figures="step_time").rows) == {"step_time"}
     assert roofsim.sweep(TINY, axes, figures=["bound"])["bound"].tolist() == whole["bound"].tolist()
     with pytest.raises(SpecError, match="Did you mean 'step_time'"):
         roofsim.sweep(TINY, axes, figures=["step_tim"])

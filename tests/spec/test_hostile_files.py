@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
@@ -41,6 +42,9 @@ HOSTILE = {
     "a word tagged as a truth": ("a: !!bool many", r"cannot read 'many' as a number"),
 }  # fmt: skip
 
+#: A second; a tracer, such as that of `make coverage`, slows Python down.
+SECONDS = 1.0 if sys.gettrace() is None else 5.0
+
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_yaml_is_refused_within_a_second(name):
@@ -48,7 +52,7 @@ def test_hostile_yaml_is_refused_within_a_second(name):
     start = time.process_time()
     with pytest.raises(SpecError, match=message) as refusal:
         parse_yaml(text, "hostile.yaml")
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < SECONDS
     assert len(str(refusal.value)) < 3_000
 
 
@@ -76,7 +80,7 @@ def test_hostile_json_is_refused_within_a_second(text, tmp_path):
     start = time.process_time()
     with pytest.raises(SpecError):
         read_config(path)
-    assert time.process_time() - start < 1.0
+    assert time.process_time() - start < SECONDS
 
 
 def test_a_request_of_many_problems_is_answered_in_a_page():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from roofsim.schema.base import BeforeValidator, Field
+from roofsim.schema.base import BeforeValidator, Field, model_validator
 from roofsim.spec import catalog
 from roofsim.spec.constants.physics import Physics, shipped_physics
 from roofsim.spec.reading.quantity import Bandwidth, Energy, Seconds
@@ -136,10 +136,12 @@ def youth(library: float | None, chip: float | None) -> float:
 
 
 class Overlay(Strict):
-    """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`)."""
+    """What was measured on one card: an overlay of its constants (`roofsim calibrate fit --overlay`); physics holds for any."""
 
     schema_version: Literal[1] = Field(default=1, alias="schema")
-    gpu: str = Field(description="Catalog name of the card that it is for.")
+    gpu: str | None = Field(
+        default=None, description="Catalog name of the card that it is for; only physics needs none."
+    )
     deviation: Deviation = Deviation()
     kernel_floor: Seconds | None = Field(default=None, description="Device time of the smallest kernel.")
     issue_factor: Annotated[float, Field(gt=0.0, le=20.0)] | None = Field(
@@ -150,6 +152,13 @@ class Overlay(Strict):
         description="Constants of hardware/constants/physics.yaml -> other values, in their units.",
     )
     source: str = ""
+
+    @model_validator(mode="after")
+    def _names_its_card(self) -> Self:
+        own = (self.deviation, self.kernel_floor, self.issue_factor)
+        if self.gpu is None and own != (Deviation(), None, None):
+            raise ValueError("gpu: name the card that these were measured on; only physics holds for any")
+        return self
 
 
 @cache

@@ -196,7 +196,7 @@ def weight_format(name: str) -> WeightFormat | None:
 def mean_bits(stored_format: WeightFormat, place: WeightPosition) -> Real | None:
     """Return the bits per weight of a tensor, averaged over the layers; None: it keeps 16 bits.
 
-    >>> mean_bits(FORMATS["int4"], Place(part=LINEAR))
+    >>> mean_bits(FORMATS["int4"], WeightPosition(part=LINEAR))
     4.15625
     """
     shares, wide = stored_format.encodings(place), stored_format.wide.get(place.module, 0.0)

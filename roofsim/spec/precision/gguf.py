@@ -32,7 +32,7 @@ _ATTENTION_OF_EIGHT: Final = ("q2_k", "q3_k_s", "q3_k_m", "q4_k_s", "q4_k_m", "i
 def mixture(name: str, base: str, place: WeightPosition) -> dict[str, Real]:
     """Return the encodings of a tensor and the share of the layers that each has.
 
-    >>> mixture("q4_k_m", "q4_k", Place(part="linear", role="down", layers=32.0))
+    >>> mixture("q4_k_m", "q4_k", WeightPosition(part="linear", role="down", layers=32.0))
     {'q6_k': 0.5, 'q4_k': 0.5}
     """
     if place.part == HEAD:

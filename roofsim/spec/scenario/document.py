@@ -113,5 +113,10 @@ def section_path(key: str, place: Place) -> tuple[str, ...]:
     owners = [name for name, schema in SECTIONS.items() if head in schema.model_fields]
     if owners:
         return (owners[0], head, *rest)
+    if key in SECTIONS:
+        example = f"{key}.{next(iter(SECTIONS[key].model_fields))}"
+        raise SpecError(
+            Problem(f"{key!r} is a section of a scenario", place, "", f"Name a key of it, such as {example}.")
+        )
     known = [*SECTIONS, *(field for schema in SECTIONS.values() for field in schema.model_fields)]
     raise SpecError(Problem(f"unknown key {key!r}", place, "", did_you_mean(head, known)))

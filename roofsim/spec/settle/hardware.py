@@ -101,11 +101,11 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
     if path is None:
         raise SpecError(Problem(f"no such file: {given}", place, "hardware.calibration"))
     overlay = validate(Overlay, read_yaml(path))
-    if overlay.gpu != hardware.gpu.name:
+    if overlay.gpu not in (None, hardware.gpu.name):
         raise SpecError(
             Problem(f"{given} was measured on {overlay.gpu}, not on {hardware.gpu.name}", place, "hardware.calibration")
         )
-    gpus = hardware.constants.gpus | {overlay.gpu: overlay.deviation}
+    gpus = hardware.constants.gpus | ({} if overlay.gpu is None else {overlay.gpu: overlay.deviation})
     try:
         physics = hardware.constants.physics.with_values(overlay.physics)
     except ValueError as error:
@@ -120,7 +120,7 @@ def _calibrated(hardware: Hardware, given: str, scenario: Document) -> Hardware:
         constants=hardware.constants.model_copy(update={"gpus": gpus, "physics": physics}),
         architecture=architecture,
         system=hardware.system.model_copy(update={"host": host}),
-        origins=((f"constants of {hardware.gpu.name}", f"file {path}"),),
+        origins=((f"constants of {hardware.gpu.name if overlay.gpu else 'physics'}", f"file {path}"),),
     )
 
 
