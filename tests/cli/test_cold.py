@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
+from pathlib import Path, PurePath
 
 import pytest
 
@@ -94,9 +94,14 @@ def test_an_ordinary_line_is_read_as_the_parser_reads_it(verb, line):
     ours = arguments_of(parameters_of(target_of(VERBS[verb])), line.split())
     context = command.make_context(verb, line.split())
     theirs = {name: list(value) if isinstance(value, tuple) else value for name, value in context.params.items()}
-    assert {name: value or None for name, value in ours.items()} == {
-        name: value or None for name, value in theirs.items()
+    # Typer 0.26 makes paths of texts when it calls the verb, later ones before that.
+    assert {name: _plain(value) for name, value in ours.items()} == {
+        name: _plain(value) for name, value in theirs.items()
     }
+
+
+def _plain(value):
+    return str(value) if isinstance(value, PurePath) else value or None
 
 
 @pytest.mark.parametrize(
