@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -214,14 +215,19 @@ def _unknown_option(name: str, command: Any, ctx: Any) -> Exception:
 
 
 def _plainly(message: str) -> str:
-    """Return what the parser says of a number in the words of other refusals.
+    """Return what the parser, of whatever version, says of a number in the words of other refusals.
 
     >>> _plainly("Input should be greater than or equal to 1")
     'expected a number at least 1'
+    >>> _plainly("0 is not in the range x>=1.")
+    'expected a number at least 1'
+    >>> _plainly("'x' is not a valid int range.")
+    'expected a whole number'
     """
-    if "valid integer" in message:
+    if "valid int" in message:
         return "expected a whole number"
-    return message.replace("Input should be greater than or equal to", "expected a number at least")
+    least = re.search(r"(?:greater than or equal to |is not in the range x>=)(-?\d+)", message)
+    return f"expected a number at least {least[1]}" if least else message
 
 
 def _has(verb: str, flag: str) -> bool:
