@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
 import roofsim
 from roofsim_evidence import pages
-from roofsim_evidence.cli import main
 from roofsim_evidence.pages import DocsPage, filled
 from roofsim_evidence.places import checkout, constants, measurements
 from roofsim_evidence.subjects import ORDER, SUBJECTS, VERBS
-
-
-@pytest.fixture
-def evidence(monkeypatch, capsys):
-    """Return a function that runs the command: exit code, output, errors."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evidence", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return run
 
 
 @pytest.mark.parametrize("name", SUBJECTS)

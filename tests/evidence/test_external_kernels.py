@@ -385,21 +385,6 @@ def test_a_file_that_is_no_table_is_refused(write, name):
 # ------------------------------------------------------------------------------------------------------- command line
 
 
-@pytest.fixture
-def evidence(monkeypatch, capsys):
-    """Return a function that runs `evidence`: exit code, output, errors."""
-    from roofsim_evidence.cli import main
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["evidence", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            main()
-        captured = capsys.readouterr()
-        return stop.value.code or 0, captured.out, captured.err
-
-    return run
-
-
 def test_the_command_prints_or_writes_the_page_and_the_constants(write, evidence, tmp_path):
     folder = write("gemm_perf", products("gh200-96gb", "trtllm", "h100-sxm5-80gb", rows=60))
     code, out, _ = evidence("score", "external-kernels", "--data", folder)
