@@ -44,6 +44,7 @@ ALLOWED = {
     "cost/kernels/rated.py": {"WIDTHS"},
     "cost/links/collectives.py": {"ROUNDS"},
     "analyze/goodput.py": {"_FULL", "HOPELESS"},
+    "analyze/verdicts.py": {"_END"},
     # steps, rounds and bounds of a method
     "cost/links/communication.py": {"_UNLIMITED"},
     "cost/links/fabric.py": {"PROBED", "_NOTHING"},
