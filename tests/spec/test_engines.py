@@ -174,6 +174,7 @@ OTHER = {
     "expert_capacity_rows": "padded",
     "sync_batch_norm": True,
     "gradient_bucket": "100 MB",
+    "gradient_bucket_per_rank": "1 MB",
 }
 
 
