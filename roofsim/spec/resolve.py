@@ -64,10 +64,10 @@ class Resolved:
     architecture: Architecture
     precision: Precision
     constants: Constants
+    reliability: Reliability
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
-    reliability: Reliability = field(default_factory=Reliability)
     origins: tuple[tuple[str, str], ...] = ()
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
@@ -150,9 +150,13 @@ class Resolver:
         self.assumed += notes
         parallel = case.point.layout(case.parallel)
         check_offload(parallel, workload, hardware.system, hardware.gpu, model, engine, self.document)
-        system, notes = host_memory(hardware.system, parallel, engine, workload.phase)
+        system, notes = host_memory(
+            hardware.system, parallel, engine, workload.phase, hardware.constants.physics["desktop_memory"]
+        )
         self.assumed += notes
-        reliability = reliability_of(scenario.hardware, degrees.gpus, self.document, self.assumed)
+        reliability = reliability_of(
+            scenario.hardware, degrees.gpus, self.document, self.assumed, hardware.constants.physics["usual_restart"]
+        )
         check_running(workload, reliability, hardware.system, self.document)
         return Resolved(
             model=model,
