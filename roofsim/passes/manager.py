@@ -152,13 +152,7 @@ def _epilogues(engine: Engine) -> list[Pass]:
         return []
     from roofsim.passes.kernels.epilogues import MergeEpilogues
 
-    merged = MergeEpilogues(
-        norms=facts.norms == "folded",
-        epilogue=facts.epilogue,
-        matmul_epilogue=products,
-        pool_positions=facts.pool_positions,
-    )
-    return [merged]
+    return [MergeEpilogues(convolutions=facts, in_products=products == "activation")]
 
 
 def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:

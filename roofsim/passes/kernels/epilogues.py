@@ -12,10 +12,24 @@ from roofsim.records import dataclass, replace
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
     from roofsim.graph.opgraph import OpGraph
+    from roofsim.spec.engine.kernels import ConvolutionFacts
 
 #: Functions of one tensor that kernels of products apply to what they write.
 ACTIVATIONS: Final = frozenset(
-    "relu relu6 leaky_relu silu gelu gelu_new sigmoid tanh hardswish hardsigmoid mish elu clip".split()
+    (
+        "relu",
+        "relu6",
+        "leaky_relu",
+        "silu",
+        "gelu",
+        "gelu_new",
+        "sigmoid",
+        "tanh",
+        "hardswish",
+        "hardsigmoid",
+        "mish",
+        "elu",
+    )
 )
 
 
@@ -28,24 +42,19 @@ class MergeEpilogues:
 
     Attributes
     ----------
-    norms
-        Whether batch norms of running statistics are folded.
-    epilogue
-        Of convolutions: ``none``, ``activation``, or ``residual``: also the sum before the activation.
-    matmul_epilogue
-        Of GEMMs with weights: ``none`` or ``activation``.
-    pool_positions
-        Whether max pools write the positions of what they find.
+    convolutions
+        The engine's facts of convolutions: whether norms are folded, what the epilogue does, and whether max pools write the
+        positions of what they find.
+    in_products
+        Whether GEMMs apply the activation behind them.
     """
 
     name: ClassVar[str] = "merge_epilogues"
     requires: ClassVar[frozenset[str]] = frozenset({"typed"})
     ensures: ClassVar[frozenset[str]] = frozenset({"epilogues"})
 
-    norms: bool
-    epilogue: str
-    matmul_epilogue: str = "none"
-    pool_positions: bool = True
+    convolutions: ConvolutionFacts
+    in_products: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph without what products do."""
@@ -57,6 +66,7 @@ class _Writer:
 
     def __init__(self, plan: MergeEpilogues, graph: OpGraph) -> None:
         self.plan = plan
+        self.folds = plan.convolutions.norms == "folded"
         self.graph = graph
         self.order = {op: place for place, op in enumerate(graph)}
         self.handed = {leaving for block in graph.blocks for _, leaving in block.carries}
@@ -70,7 +80,7 @@ class _Writer:
                 continue
             behind = self._behind(op) if isinstance(op, Convolution | Matmul) else []
             if not behind:
-                positions = isinstance(op, Pool) and not self.plan.pool_positions and not op.backward
+                positions = isinstance(op, Pool) and not self.plan.convolutions.pool_positions and not op.backward
                 new.add(replace(op, outputs=op.outputs[:1]) if positions else op)
                 continue
             done.update(behind)
@@ -97,9 +107,9 @@ class _Writer:
     def _taken(self, op: AbstractOp, product: Convolution | Matmul, before: list[AbstractOp]) -> bool:
         """Tell whether the kernel of a product does an op as well, behind what it does already."""
         convolves = isinstance(product, Convolution)
-        epilogue = self.plan.epilogue if convolves else self.plan.matmul_epilogue
+        epilogue = self.plan.convolutions.epilogue if convolves else "activation" if self.plan.in_products else "none"
         if isinstance(op, Normalization):
-            return convolves and self.plan.norms and not before and op.method == "batch" and not op.training
+            return convolves and self.folds and not before and op.method == "batch" and not op.training
         if not isinstance(op, Elementwise) or epilogue == "none" or len(op.outputs) != 1:
             return False
         if any(isinstance(one, Elementwise) and one.function in ACTIVATIONS for one in before):
