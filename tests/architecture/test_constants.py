@@ -120,6 +120,7 @@ ALLOWED: dict[str, set[str | float] | None] = {
     "analyze/sensitivity.py": {"STEP", "_OF_POINTS"},
     "analyze/shares.py": {"NEGLIGIBLE"},
     "analyze/timeline/build.py": {"MOST_PIECES", 3},
+    "analyze/verdicts.py": {"_END", 4},
     "calibrate/kernels/fit.py": {"MOST_SPEEDUP", "SHORTEST", "UNKNOWN_YEAR", "YEARS_A_DOUBLING"},
     "calibrate/kernels/least_squares.py": {"MOST_STEPS", "STEP", "TOLERANCE"},
     "calibrate/kernels/shapes.py": {"CACHE", "LATENT_POSITION", "LATENT_WIDTH", "SWEEPS", "TILING"},
