@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from roofsim.numeric import Real, ceil, exactly, is_none, maximum, minimum, real, smooth_shares, where
+from roofsim.numeric import Real, ceil, exactly, is_none, is_scalar, maximum, minimum, real, smooth_shares, where
 from roofsim.points import like
 from roofsim.records import replace
 
@@ -77,7 +77,7 @@ def meetings_of(resolved: Resolved, layout: Layout) -> Real:
     """
     parallel, workload, gpus = resolved.parallel, resolved.workload, real(resolved.system.gpus_per_node)
     nodes = ceil(layout.ranks / gpus)
-    if not resolved.mechanisms.noise or is_none(nodes - 1.0):
+    if not resolved.mechanisms.noise or (is_scalar(nodes) and is_none(nodes - 1.0)):
         return 0.0
     from roofsim.spec.constants.links import shipped_links  # one node needs no network
 
@@ -101,7 +101,7 @@ def with_stragglers(step: StepTime, ranks: Real, jitter: float, chips: float, me
     as a share of the step. The wait of the first two is ``largest_of(ranks)`` times their deviation.
     It counts as bubble: no link and no kernel that is faster shortens it.
     """
-    if is_none(ranks - 1.0) or (jitter == chips == 0.0 and is_none(meetings)):
+    if is_none(ranks - 1.0) or (jitter == chips == 0.0 and is_scalar(meetings) and is_none(meetings)):
         return step
     spread = ((step.step * jitter) ** 2 + (step.breakdown["compute"] * chips) ** 2) * largest_of(ranks) ** 2
     waits = (spread + (step.step * meetings) ** 2) ** 0.5

@@ -24,7 +24,8 @@ FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
 _CONTEXT: Final = ("context", "context_ring")
 _REPLICAS: Final = ("data", "replica")
-_OVERLAPPED: Final = (*_REPLICAS, *_CONTEXT)
+_EXPERTS: Final = ("expert", "expert_tensor")
+_OVERLAPPED: Final = (*_REPLICAS, *_CONTEXT, *_EXPERTS)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -159,9 +160,20 @@ class Messages:
         if self.silent is not None and self.silent(op):
             return Traffic()
         message = op.message() if bucket is None else bucket
-        if not is_scalar(message, op.ranks):
+        if not is_scalar(message, op.ranks, op.per_token, op.groups, op.chosen):
             return self._one(op, scales, message)
-        same = (op.function, op.group_of, op.of_experts, op.ranks, message, op.steps, op.beside)
+        same = (
+            op.function,
+            op.group_of,
+            op.of_experts,
+            op.ranks,
+            message,
+            op.steps,
+            op.beside,
+            op.per_token,
+            op.groups,
+            op.chosen,
+        )
         if same not in seen:
             seen[same] = self._one(op, scales, message)
         return seen[same]
@@ -189,7 +201,7 @@ class Messages:
 
     def time_of(self, op: Collective, scales: Scales, message: Real | None = None) -> CollectiveTime:
         """Return the seconds of one collective; `message`: of another message than its own."""
-        from roofsim.cost.links.collectives import collective_time  # one device needs no links
+        from roofsim.cost.links.collectives import Together, collective_time  # one device needs no links
 
         message, layout = op.message() if message is None else message, self.layout
         ranks, stride = op.ranks, layout.stride("experts" if op.of_experts and op.group_of == "data" else op.group_of)
@@ -207,6 +219,9 @@ class Messages:
             intra_scale=scales.intra_node_link,
             inter_scale=scales.inter_node_link,
             custom=self.own_kernels if op.group_of == "tensor" else None,
+            together=Together(rows=op.per_token, groups=op.groups, chosen=op.chosen)
+            if op.function == "all_to_all"
+            else None,
         )
 
     def _hop(self, group: str, ranks: Real) -> Real:

@@ -27,6 +27,10 @@ class Overlap(Strict):
     )
     data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
+    expert: bool = Field(
+        default=False,
+        description="The exchange of expert groups in training, behind the kernels of another micro batch.",
+    )
     update: bool = Field(
         default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
     )
@@ -84,6 +88,11 @@ class CommunicationFacts(Facts):
         default="one_sum",
         description="How tensor ranks add up a layer whose attention and MLP read the same input: what each rank has of both at "
         "once, or each of the two by itself.",
+    )
+    expert_exchange: Literal["rows", "tokens"] = Field(
+        default="rows",
+        description="What crosses between the nodes of an expert group in training: a row for each expert of a token; or a token "
+        "once for each node, where its rows are spread over the GPUs' own links, and results summed before they return.",
     )
     context_communication: ContextCommunication = Field(
         default="p2p",
