@@ -20,6 +20,7 @@ from roofsim.records import dataclass, replace
 if TYPE_CHECKING:
     from roofsim.cost.device import Device
     from roofsim.cost.kernels.library import KernelLibrary
+    from roofsim.cost.kernels.models.gemm import Tiling
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
@@ -30,6 +31,8 @@ OPERATION: Final = "conv2d"
 #: Arithmetic that convolutions were measured in; others take after 16 bits.
 MEASURED: Final = ("fp32", "16-bit")
 WIDE: Final = "16-bit"
+#: Constants of how traffic goes: where a library cuts convolutions as products, they are those of products.
+TRAFFIC: Final = ("cache_speedup", "cache_reach", "sharpness")
 #: Taps a side of the kernels that Winograd's algorithm takes (arXiv 1509.09308).
 SQUARE: Final = 3.0
 #: Images of two dimensions.
@@ -81,13 +84,14 @@ class ConvolutionModel:
         """Return what bounds one pass, and the FLOPs of the direct algorithm against those that it does."""
         share = shape.share * library.engine.convolution.share
         bandwidth = device.bandwidth_share(CLASS) / device.pace
-        constants = _constants(device, math, share, bandwidth)
+        constants, products = _constants(device, math, shape.peak, share, bandwidth)
         sizes = _shape(shape, matrix=device.rate(math)[1])
-        limits = convolution_limits(sizes, card(device, shape.peak), constants, winograd=shape.winograd)
+        limits = convolution_limits(sizes, card(device, shape.peak), constants, products, winograd=shape.winograd)
         compute, memory, spared = limits.compute, limits.memory, limits.spared
         if shape.direction == "weight":
-            compute, memory = _weight_gradient(shape, math, device, share, spared), shape.traffic / (
-                device.bandwidth * bandwidth
+            compute, memory = (
+                _weight_gradient(shape, math, device, share, spared),
+                shape.traffic / (device.bandwidth * bandwidth),
             )
         given = (*shape.product, shape.traffic, shape.peak)
         return KernelLimits(
@@ -101,13 +105,22 @@ class ConvolutionModel:
 CONVOLUTIONS: Final = ConvolutionModel()
 
 
-def _constants(device: Device, math: str, share: Real, bandwidth: Real) -> ConvolutionConstants:
-    """Return what convolution kernels achieve; shares of the peak and of the bandwidth are those of whole steps."""
-    kind = arithmetic_of(math)
+def _constants(
+    device: Device, math: str, peak: Real, share: Real, bandwidth: Real
+) -> tuple[ConvolutionConstants, Tiling | None]:
+    """Return what convolution kernels achieve, and how they are cut where they are cut as products.
+
+    Shares of the peak and of the bandwidth are those of whole steps.
+    """
+    kind, matrix = arithmetic_of(math), device.rate(math)[1]
     _, numbers = constants_for(device, OPERATION, None, kind if kind in MEASURED else WIDE)
-    return ConvolutionConstants(
-        floor=device.architecture.kernel_floor, compute=share, bandwidth=bandwidth, **numbers | {"launch": 1.0}
-    )
+    products = None
+    if matrix and not device.old_tiles:
+        products = tiling_for(device, math, peak)
+        _, of_products = constants_for(device, "gemm", None, kind)
+        numbers = numbers | {name: of_products[name] for name in TRAFFIC}
+    floor = device.architecture.kernel_floor
+    return ConvolutionConstants(floor=floor, compute=share, bandwidth=bandwidth, launch=1.0, **numbers), products
 
 
 def _weight_gradient(shape: ConvolutionPass, math: str, device: Device, share: Real, spared: Real) -> Real:

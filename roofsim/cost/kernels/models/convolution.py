@@ -8,8 +8,9 @@ What each algorithm launches and how its blocks cut the work follows cuDNN's ker
 - staged Winograd, F(4 x 4, 3 x 3): kernels that transform images and weights, one product for each of 36 points, a kernel
   that transforms back.
 
-Matrix units only do implicit products: they are so fast that transforms take longer than what these save. Fourier transforms
-are left out: measured kernels are predicted as well without.
+Matrix units only do implicit products: they are so fast that transforms take longer than what these save. Their libraries cut
+these with few tiles up to 2018 (DeepBench's kernels), and from cuDNN 8 on as they cut any product. Fourier transforms are left
+out: measured kernels are predicted as well without.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.gemm import resident_bandwidth
+from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
@@ -175,24 +176,35 @@ class ConvolutionLimits:
         FLOPs of the direct algorithm against those done.
     """
 
-    compute: Array
-    memory: Array
-    spared: Array
+    compute: Real
+    memory: Real
+    spared: Real
 
 
-def convolution_time(shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants) -> Array:
+def convolution_time(
+    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants, products: Tiling | None = None
+) -> Array:
     """Return the seconds of each convolution by the fastest algorithm, with the host's of the measuring engine."""
     host = constants.floor * (1.0 + (shape.planned / constants.doubling) ** constants.growth)
     layout = 2.0 * constants.transpose * shape.image_bytes / (silicon.bandwidth * constants.bandwidth)
-    limits = convolution_limits(shape, silicon, constants)
+    limits = convolution_limits(shape, silicon, constants, products)
     return np.asarray(host + corner(limits.compute, limits.memory, constants.sharpness) + layout)
 
 
 def convolution_limits(
-    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants, *, winograd: bool = True
+    shape: ConvolutionShape,
+    silicon: Silicon,
+    constants: ConvolutionConstants,
+    products: Tiling | None = None,
+    *,
+    winograd: bool = True,
 ) -> ConvolutionLimits:
-    """Return what bounds each convolution; `winograd` off: by implicit products only."""
-    compute, memory, beside = algorithms(shape, silicon, constants)
+    """Return what bounds each convolution.
+
+    `products` says how the library cuts products, where it cuts implicit ones on matrix units so too (None: it does not yet);
+    `winograd` off leaves implicit products only.
+    """
+    compute, memory, beside = algorithms(shape, silicon, constants, products)
     together = corner(compute, memory, constants.sharpness) + beside
     if not winograd:
         together[1:] = np.inf
@@ -200,15 +212,14 @@ def convolution_limits(
     chosen = (np.take_along_axis(part, best, axis=0)[0] for part in (compute, memory, beside, together))
     arithmetic, traffic, transforms, total = chosen
     sharp = np.asarray(constants.sharpness)
-    # The traffic that makes the corner come out at the whole.
+    # The traffic with which the corner comes out at the whole.
     left = np.maximum(1.0 - (arithmetic / total) ** sharp, 0.0) ** (1.0 / sharp) * total
-    return ConvolutionLimits(
-        compute=arithmetic, memory=np.where(transforms > 0.0, left, traffic), spared=SPARED[best[0]]
-    )
+    moved = np.where(transforms > 0.0, left, traffic)
+    return ConvolutionLimits(compute=arithmetic, memory=moved, spared=SPARED[best[0]])
 
 
 def algorithms(
-    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants
+    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants, products: Tiling | None = None
 ) -> tuple[Array, Array, Array]:
     """Return the seconds of arithmetic, of traffic and of kernels beside them of each algorithm (first axis).
 
@@ -216,7 +227,7 @@ def algorithms(
     """
     call = _Call(shape, silicon, constants)
     usable = (shape.square > 0.0) & (shape.matrix == 0.0)
-    rows = [call.implicit()]
+    rows = [call.implicit(products)]
     for compute, memory, beside in (call.fused_winograd(), call.staged_winograd()):
         rows.append((np.where(usable, compute, np.inf), memory, beside))
     compute, memory, beside = (np.stack(np.broadcast_arrays(*parts)) for parts in zip(*rows, strict=True))
@@ -234,7 +245,7 @@ class _Call:
         self.bandwidth = silicon.bandwidth * constants.bandwidth
         self.silicon = silicon
 
-    def implicit(self) -> tuple[Array, Array, Array]:
+    def implicit(self, products: Tiling | None) -> tuple[Array, Array, Array]:
         """Return what bounds the implicit product."""
         shape, constants = self.shape, self.constants
         matrix = shape.matrix > 0.0
@@ -245,7 +256,12 @@ class _Call:
         costs = np.where(matrix[..., None] & (TILES[:, 1] < MATRIX_WIDTH), np.inf, costs)
         slowed = np.where(shape.in_channels <= FEW_CHANNELS, constants.first_layer, 1.0)
         slowed = slowed * np.where(shape.strided > 0.0, constants.stride, 1.0)
-        return costs.min(axis=-1) / slowed * self.beat, self._moved(shape.traffic()), np.zeros(())
+        cost = costs.min(axis=-1) / slowed
+        if products is not None:
+            # A library keeps the kernels of the one before, so that a later one is never slower.
+            sizes = shape.pixels(), shape.out_channels / shape.groups, channels * shape.taps, shape.groups
+            cost = np.where(matrix, np.minimum(cost, product_cost(*sizes, self.units, products)), cost)
+        return cost * self.beat, self._moved(shape.traffic()), np.zeros(())
 
     def fused_winograd(self) -> tuple[Array, Array, Array]:
         """Return what bounds the kernel that transforms images on the way, and the seconds of the one for weights."""
