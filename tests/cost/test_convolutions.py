@@ -70,7 +70,10 @@ def test_an_older_library_never_makes_a_step_faster(gpu, model, precision, older
 @pytest.mark.parametrize("gpu", CARDS)
 def test_the_age_of_a_library_saturates_after_two_years(gpu):
     evaluation = step("resnet50", gpu, precision="fp32")
-    mature = max(evaluation.resolved.architecture.kernels_since + 2.0, shipped_physics()["convolutions_as_products"])
+    mature = max(
+        evaluation.resolved.architecture.kernels_since + shipped_physics()["library_mature"],
+        shipped_physics()["convolutions_as_products"],
+    )
     times = [seconds("resnet50", gpu, precision="fp16-amp", library=mature + more) for more in (0.0, 1.0, 5.0)]
     assert times[1] == times[0] == times[2]
 
