@@ -234,10 +234,19 @@ def image(channels=256.0, side=64.0, *, taps=9.0, stride=1.0, **sizes):
     after = side / stride
     itemsize = sizes.get("itemsize", 4.0)
     shape = {
-        "batch": 32.0, "in_channels": channels, "out_channels": 256.0, "out_height": after, "out_width": after, "taps": taps,
-        "square": float(taps == 9.0 and stride == 1.0), "strided": float(stride > 1.0), "groups": 1.0, "itemsize": itemsize,
-        "matrix": 0.0, "planned": 0.0,
-    } | sizes  # fmt: skip
+        "batch": 32.0,
+        "in_channels": channels,
+        "out_channels": 256.0,
+        "out_height": after,
+        "out_width": after,
+        "taps": taps,
+        "square": float(taps == 9.0 and stride == 1.0),
+        "strided": float(stride > 1.0),
+        "groups": 1.0,
+        "itemsize": itemsize,
+        "matrix": 0.0,
+        "planned": 0.0,
+    } | sizes
     read, written = channels * side**2, shape["out_channels"] * after**2
     shape["image_bytes"] = shape["batch"] * (read + written) * itemsize
     shape["weight_bytes"] = channels * shape["out_channels"] * taps * itemsize
@@ -245,9 +254,24 @@ def image(channels=256.0, side=64.0, *, taps=9.0, stride=1.0, **sizes):
 
 
 CONVOLVED = convolution.ConvolutionConstants(
-    floor=0.0, compute=0.9, bandwidth=0.8, launch=0.1, thinness=0.35, ramp=14.0, wave=0.55, latency=0.7, winograd=0.82,
-    weights=0.4, images=0.65, first_layer=0.6, stride=0.9, cache_speedup=2.5, cache_reach=0.7, sharpness=4.0, transpose=0.05,
-)  # fmt: skip
+    floor=0.0,
+    compute=0.9,
+    bandwidth=0.8,
+    launch=0.1,
+    thinness=0.35,
+    ramp=14.0,
+    wave=0.55,
+    latency=0.7,
+    winograd=0.82,
+    weights=0.4,
+    images=0.65,
+    first_layer=0.6,
+    stride=0.9,
+    cache_speedup=2.5,
+    cache_reach=0.7,
+    sharpness=4.0,
+    transpose=0.05,
+)
 ALGORITHMS = ("implicit", "fused", "staged")
 
 

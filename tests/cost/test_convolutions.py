@@ -57,9 +57,13 @@ def seconds(model, gpu, **workload):
 
 @settings(max_examples=25)
 @given(
-    gpu=st.sampled_from(CARDS), model=st.sampled_from(NETWORKS), precision=st.sampled_from(["fp32", "fp16-amp"]),
-    older=st.floats(2016.0, 2024.0), years=st.floats(0.05, 6.0), phase=st.sampled_from(["train", "forward"]),
-)  # fmt: skip
+    gpu=st.sampled_from(CARDS),
+    model=st.sampled_from(NETWORKS),
+    precision=st.sampled_from(["fp32", "fp16-amp"]),
+    older=st.floats(2016.0, 2024.0),
+    years=st.floats(0.05, 6.0),
+    phase=st.sampled_from(["train", "forward"]),
+)
 def test_an_older_library_never_makes_a_step_faster(gpu, model, precision, older, years, phase):
     before, after = (
         seconds(model, gpu, precision=precision, phase=phase, library=year) for year in (older, older + years)

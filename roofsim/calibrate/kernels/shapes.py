@@ -30,7 +30,7 @@ from roofsim.cost.kernels.models.attention import (
     decode_time,
     prefill_time,
 )
-from roofsim.cost.kernels.models.convolution import ConvolutionConstants, ConvolutionShape, convolution_time
+from roofsim.cost.kernels.models.convolution import SQUARE, ConvolutionConstants, ConvolutionShape, convolution_time
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
 from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, stream_time
@@ -48,8 +48,6 @@ UNGATED: Final = "moe_torch_flow_nongated"
 #: Engine -> shapes of convolutions that it measured in one process, while the host's time of a call grew (see
 #: measurements/README.md). A row that does not say how many came before is taken at the middle.
 SWEEPS: Final = {"neusight": 5000.0}
-#: Taps a side of the kernels that Winograd's algorithm takes.
-SQUARE: Final = 3.0
 
 TILING: Final = (
     FittedConstant("thinness", 0.2, 0.7, 0.005, 3.0),

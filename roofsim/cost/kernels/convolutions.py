@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.cost.kernels.model import KernelLimits
-from roofsim.cost.kernels.models.convolution import ConvolutionConstants, ConvolutionShape, convolution_limits
+from roofsim.cost.kernels.models.convolution import (
+    FLAT,
+    SQUARE,
+    ConvolutionConstants,
+    ConvolutionShape,
+    convolution_limits,
+)
 from roofsim.cost.kernels.models.gemm import tile_efficiency
 from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import card, rated
@@ -33,11 +39,6 @@ MEASURED: Final = ("fp32", "16-bit")
 WIDE: Final = "16-bit"
 #: Constants of how traffic goes: where a library cuts convolutions as products, they are those of products.
 TRAFFIC: Final = ("cache_speedup", "cache_reach", "sharpness")
-#: Taps a side of the kernels that Winograd's algorithm takes (arXiv 1509.09308).
-SQUARE: Final = 3.0
-#: Images of two dimensions.
-FLAT: Final = 2
-
 #: The passes of a convolution: forward, data gradient, weight gradient.
 PASSES: Final = ("forward", "data", "weight")
 
@@ -145,23 +146,18 @@ def _shape(shape: ConvolutionPass, *, matrix: bool) -> ConvolutionShape:
     square = len(op.kernel_size) == FLAT and all(same(side, SQUARE) for side in op.kernel_size)
     square = square and same(op.stride, 1.0) and same(op.groups, 1.0)
     weight = op.inputs[2 if op.backward else 1]
-    sizes = (
-        op.batch, reads, writes, product(*size[:-1]), size[-1], taps, op.groups, shape.traffic - weight.bytes, weight.bytes,
-        op.stride,
-    )  # fmt: skip
-    batch, reads_, writes_, height, width, taps_, groups, images, weights, stride = (_plain(value) for value in sizes)
     return ConvolutionShape(
-        batch=batch,
-        in_channels=reads_,
-        out_channels=writes_,
-        out_height=height,
-        out_width=width,
-        taps=taps_,
+        batch=_plain(op.batch),
+        in_channels=_plain(reads),
+        out_channels=_plain(writes),
+        out_height=_plain(product(*size[:-1])),
+        out_width=_plain(size[-1]),
+        taps=_plain(taps),
         square=np.asarray(float(square)),
-        strided=np.where(stride > 1.0, 1.0, 0.0),
-        groups=groups,
-        image_bytes=images,
-        weight_bytes=weights,
+        strided=np.where(_plain(op.stride) > 1.0, 1.0, 0.0),
+        groups=_plain(op.groups),
+        image_bytes=_plain(shape.traffic - weight.bytes),
+        weight_bytes=_plain(weight.bytes),
         itemsize=np.asarray(op.inputs[0].dtype.itemsize),
         matrix=np.asarray(float(matrix)),
         planned=np.zeros(()),
@@ -189,5 +185,6 @@ def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork],
             winograd=context.mechanisms.winograd,
         )
         limits, spared = CONVOLUTIONS.limits_spared(shape, math, context.device, context.library)
-        energy = context.device.energy(divide(work.flops, spared), math, work.traffic, on_tensor=work.on_tensor)
+        left_out = work.flops - divide(work.flops, spared)
+        energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
         works[place] = rated(replace(work, spared=spared, energy=energy), context, limits)

@@ -49,6 +49,9 @@ FULL_BLOCK: Final = 16384.0
 ALIGNMENT: Final = 16.0
 #: Channels up to which a first layer's kernels are used.
 FEW_CHANNELS: Final = 4.0
+#: Dimensions of the images, and taps a side of the kernels, that Winograd's algorithm takes (arXiv 1509.09308).
+FLAT: Final = 2
+SQUARE: Final = 3.0
 #: Kernels that the staged algorithm launches beyond those of the others.
 STAGED_LAUNCHES: Final = 2.0
 
