@@ -83,8 +83,8 @@ def meetings_of(resolved: Resolved, layout: Layout) -> Real:
 
     noise = shipped_links().network(resolved.system.network).noise
     micro_batches = real(workload.global_batch_size) / (real(workload.micro_batch_size) * layout.data)
-    # A layer's backward pass takes twice its forward pass.
-    intervals = 3.0 * real(resolved.model.traits().depth) * micro_batches / layout.pipeline
+    # Layers run forward and backward.
+    intervals = 2.0 * real(resolved.model.traits().depth) * micro_batches / layout.pipeline
     waits = meeting_share(noise, nodes, micro_batches if parallel.sharding == "gradients" else 1.0, intervals)
     kept = resolved.engine.data_parallel.pipelined_shards == "kept" and not exactly(layout.pipeline, 1.0)
     if parallel.shards_fully and not kept:
