@@ -94,7 +94,26 @@ def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]
     if resolved.gpus > 1:
         width = maximum(width, _many_gpus(evaluation))
     width = maximum(width, served)
-    return _around(step, width, width * where(crowded, resolved.constants.physics["unmeasured_width"], 1.0))
+    below, above = _unknown_host(evaluation)
+    width, lower = (width**2 + above**2) ** 0.5, (width**2 + below**2) ** 0.5
+    return _around(step, lower, width * where(crowded, resolved.constants.physics["unmeasured_width"], 1.0))
+
+
+def _unknown_host(evaluation: Evaluation) -> tuple[Real, Real]:
+    """Return how much shorter and longer a step may be, as logarithms, where its collectives run over a host that nobody knows.
+
+    A stand-in host is taken to let cards reach one another directly, or not to; a real one may do the other.
+    """
+    system, waits = evaluation.resolved.system, evaluation.step.waits
+    if not system.stand_in or evaluation.resolved.gpus == 1:
+        return 0.0, 0.0
+    from roofsim.spec.constants.links import shipped_links  # one card needs no links
+
+    share, staged = waits.get("intra_node_link", 0.0) / evaluation.step.step, shipped_links().shared.staged
+    direct = system.peer != "none" and system.topology != "pcie-no-peer"
+    longer: Real = np.log1p(share * (1.0 / staged - 1.0))
+    shorter: Real = -np.log1p(-share * (1.0 - staged))
+    return (0.0, longer) if direct else (shorter, 0.0)
 
 
 def _around(step: Real, below: Real, above: Real) -> tuple[Real, Real]:
