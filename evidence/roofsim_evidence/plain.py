@@ -33,11 +33,12 @@ _NO_UPDATE: Final = "none"
 def plain_scenario(scenario: dict[str, Any]) -> dict[str, Any]:
     """Return a scenario with model, card, number, batch, lengths, precision, phase, engine and layout only.
 
-    The engine loses its version and variant, a precision of several roles is named by what it computes in; what was not stated
-    stays unstated.
+    The engine loses its variant, and keeps its version or date where the source has one: an unstated version means today's, and the
+    day of a measurement is that of whoever measured. A precision of several roles is named by what it computes in; what was not
+    stated stays unstated.
 
-    >>> plain_scenario({"model": "gpt2", "workload": {"engine": "vllm@0.6.0", "engine_facts": {"launch": "eager"}}})
-    {'model': 'gpt2', 'workload': {'engine': 'vllm'}}
+    >>> plain_scenario({"model": "gpt2", "workload": {"engine": "pytorch-eager+clipped@2021-09", "engine_facts": {"launch": "eager"}}})
+    {'model': 'gpt2', 'workload': {'engine': 'pytorch-eager@2021-09'}}
     """
     plain: dict[str, Any] = {"model": deepcopy(scenario["model"])}
     if "workload" in scenario:
@@ -57,7 +58,7 @@ def plainly(case: Case) -> Case:
 def _workload(stated: dict[str, Any]) -> dict[str, Any]:
     workload = _chosen(stated, WORKLOAD)
     if "engine" in workload:
-        workload["engine"] = read_choice(workload["engine"], Place("measurements")).name
+        workload["engine"] = _without_variant(workload["engine"])
     if isinstance(workload.get("precision"), dict):
         workload["precision"] = workload["precision"]["compute"]
     if stated.get("optimizer") == _NO_UPDATE:
@@ -66,6 +67,12 @@ def _workload(stated: dict[str, Any]) -> dict[str, Any]:
         serving = _chosen(stated["serving"], SERVING)
         workload |= {"serving": serving} if serving else {}
     return workload
+
+
+def _without_variant(engine: Any) -> str:
+    choice = read_choice(engine, Place("measurements"))
+    when = choice.version or choice.released
+    return choice.name if when is None else f"{choice.name}@{when}"
 
 
 def _chosen(stated: dict[str, Any], keys: tuple[str, ...]) -> dict[str, Any]:

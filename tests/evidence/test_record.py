@@ -48,7 +48,7 @@ def test_a_plain_statement_has_nothing_but_what_a_user_states(name):
         assert workload.get("optimizer", "none") == "none"
         assert set(workload.get("serving", ())) <= set(SERVING)
         assert isinstance(workload["precision"], str)
-        assert not {"@", "+"} & set(workload["engine"])
+        assert "+" not in workload["engine"]
         stated = case.scenario["workload"]
         kept = set(WORKLOAD) - {"engine", "precision"}
         assert all(workload.get(key) == stated.get(key) for key in kept)
@@ -58,7 +58,7 @@ def test_stating_plainly_changes_no_statement_and_is_the_same_twice():
     scenario = {
         "model": {"family": "decoder", "num_layers": 2},
         "workload": {
-            "engine": "megatron-core+fp8-gathers@0.12", "precision": {"compute": "fp8", "attention": "fp8"}, "optimizer": "lamb",
+            "engine": "megatron-core+fp8-gathers", "precision": {"compute": "fp8", "attention": "fp8"}, "optimizer": "lamb",
             "attention": "flash", "serving": {"max_num_seqs": 4},
         },
         "hardware": {"gpu": "h100", "gpus": 8, "system": "dgx-h100", "override": {"gpu.tdp": "500 W"}},
