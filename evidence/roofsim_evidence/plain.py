@@ -37,7 +37,7 @@ def plain_scenario(scenario: dict[str, Any]) -> dict[str, Any]:
     day of a measurement is that of whoever measured. A precision of several roles is named by what it computes in; what was not
     stated stays unstated.
 
-    >>> plain_scenario({"model": "gpt2", "workload": {"engine": "pytorch-eager+clipped@2021-09", "engine_facts": {"launch": "eager"}}})
+    >>> plain_scenario({"model": "gpt2", "workload": {"engine": "pytorch-eager+clipped@2021-09", "dropout": 0.1}})
     {'model': 'gpt2', 'workload': {'engine': 'pytorch-eager@2021-09'}}
     """
     plain: dict[str, Any] = {"model": deepcopy(scenario["model"])}

@@ -47,7 +47,7 @@ class PrecisionFacts(Facts):
     )
     cache_types: dict[str, Literal["fp8"]] = Field(
         default_factory=dict,
-        description="Precision name -> type of the key-value cache in the engine's recipe of that name, in inference; left out: the "
+        description="Precision name -> type of the key-value cache in the engine's recipe of it, in inference; left out: the "
         "type of the activations. precision.key_value_cache states another.",
     )
     formats: tuple[FormatFamily, ...] | None = Field(
