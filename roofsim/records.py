@@ -98,11 +98,6 @@ if not TYPE_CHECKING:
         """
         cls = type(record)
         known = cls.__record_fields__
-        if not cls.__record_plain__:
-            for name, one in known.items():
-                if one.init:
-                    changes.setdefault(name, getattr(record, name))
-            return cls(**changes)
         copy = cls.__new__(cls)
         values = copy.__dict__
         values.update(record.__dict__)
@@ -114,11 +109,27 @@ if not TYPE_CHECKING:
                 raise TypeError(f"{cls.__qualname__} has no field {wrong[0]!r}")
             for name in [name for name in values if name not in known]:
                 del values[name]
+        if not cls.__record_plain__:
+            _work_out(copy, changes)
         return copy
 
     def asdict(record):
         """Return a record as a dictionary, with all records inside it as dictionaries too."""
         return {name: _plain(getattr(record, name)) for name in getattr(record, _FIELDS)}
+
+
+def _work_out(copy: Any, changes: dict[str, Any]) -> None:
+    """Give a changed copy anew what its class computes from its other fields, as its constructor does."""
+    cls = type(copy)
+    for name, one in cls.__record_computed__.items():
+        if name in changes:
+            raise TypeError(f"{cls.__qualname__} has no field {name!r}: it is computed")
+        if one.default_factory is not MISSING:
+            copy.__dict__[name] = one.default_factory()
+        elif one.default is not MISSING:
+            copy.__dict__[name] = one.default
+    if hasattr(cls, "__post_init__"):
+        copy.__post_init__()
 
 
 def _plain(value: Any) -> Any:
@@ -144,7 +155,8 @@ def _made(cls: Any, frozen: bool, eq: bool, shown: bool, kw_only: bool) -> Any:
             continue
         known[name] = _field_of(cls, name, annotation, kw_only)
     cls.__record_fields__ = known
-    cls.__record_plain__ = not hasattr(cls, "__post_init__") and all(one.init for one in known.values())
+    cls.__record_computed__ = {name: one for name, one in known.items() if not one.init}
+    cls.__record_plain__ = not hasattr(cls, "__post_init__") and not cls.__record_computed__
     cls.__record_frozen__ = frozen
     cls.__dataclass_fields__ = _StandardFields()
     setattr(cls, "__match_args__", tuple(name for name, one in known.items() if one.init and not one.kw_only))  # noqa: B010

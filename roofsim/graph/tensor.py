@@ -140,7 +140,7 @@ class Tensor:
     numel: Real = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "numel", product(*self.shape))
+        self.__dict__["numel"] = product(*self.shape)
 
     @property
     def bytes(self) -> Real:

@@ -12,7 +12,9 @@ from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.numeric import Array, Real
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
@@ -24,6 +26,9 @@ SETTLED: Final = 5
 MEASURED: Final = 2
 #: Pieces of work times elements of arrays that run at once: 64 MiB of seconds.
 AT_ONCE: Final = 2**23
+#: Width, in the logarithm of seconds, of the classes of columns that have the critical path in common: wider than the steps of
+#: difference quotients, much narrower than what hardware differs by.
+ALIKE: Final = 2.5e-4
 #: Share of a backward pass that is gradients of weights: as many FLOPs as those of inputs, where a schedule parts them.
 WEIGHT_SHARE: Final = 0.5
 
@@ -101,7 +106,7 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
     start
         Filled with when each begins, if given.
     """
-    own = work_plan.kind * (len(durations) // len(KINDS)) + work_plan.stage
+    own = _rows(work_plan, durations)
     end, waits = np.zeros((work_plan.size + 1, durations.shape[1])), bool(delay.any())
     for first, stop in zip(work_plan.levels, work_plan.levels[1:], strict=False):
         begin = end.take(work_plan.needs[first:stop], axis=0)
@@ -112,6 +117,11 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
             start[first:stop] = begin
         np.add(begin, durations.take(own[first:stop], axis=0), out=end[first:stop])
     return end
+
+
+def _rows(work_plan: PipelinePlan, durations: Array) -> NDArray[np.intp]:
+    """Return the row of each piece's seconds."""
+    return work_plan.kind * (len(durations) // len(KINDS)) + work_plan.stage
 
 
 def _durations(schedule: PipelineSchedule, stages: Sequence[StageTimes], virtual: int) -> Any:
@@ -132,30 +142,72 @@ def simulated_makespan(
     """Return the seconds of all micro batches.
 
     Of very long schedules the beginning is run, and each further round takes what the last of it took on average (within
-    0.01 % of the whole in tests; a round is as many micro batches as stages).
+    0.01 % of the whole in tests; a round is as many micro batches as stages); of arrays, once for elements that are alike.
     """
     number = sum(whole(one.positions) for one in stages)
     rounds, left = divmod(micro_batches, number)
     most = max(MOST_WORK // (3 * number * number * virtual), SETTLED + MEASURED)
     durations = _durations(schedule, stages, virtual)
-
-    def seconds(passes: int) -> Real:
-        return _makespan(plan(schedule, number, passes, virtual), durations, latency)
-
-    if rounds <= most:
-        return seconds(micro_batches)
-    long, short = seconds(most * number + left), seconds((most - MEASURED) * number + left)
-    return long + (long - short) * ((rounds - most) / MEASURED)
-
-
-def _makespan(work_plan: PipelinePlan, durations: Any, latency: Real) -> Real:
-    """Return the seconds from the first beginning to the last end; of arrays, some elements at once, to bound the memory."""
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)
+
+    def seconds(passes: int, run: Callable[[PipelinePlan, Array, Array], Array]) -> Array:
+        return run(plan(schedule, number, passes, virtual), columns, delay)
+
+    if rounds <= most:
+        total = seconds(micro_batches, _makespans)
+    else:
+        long, short = (seconds(first * number + left, _along_paths) for first in (most, most - MEASURED))
+        total = long + (long - short) * ((rounds - most) / MEASURED)
+    return total.reshape(shape) if shape else float(total[0])
+
+
+def _makespans(work_plan: PipelinePlan, columns: Array, delay: Array) -> Array:
+    """Return the seconds from the first beginning to the last end, some columns at once, to bound the memory."""
+    return np.concatenate([end.max(axis=0) for _, end in _parts(work_plan, columns, delay)])
+
+
+def _parts(work_plan: PipelinePlan, columns: Array, delay: Array) -> Iterator[tuple[int, Array]]:
+    """Yield the first of some columns, with `_ends` of these."""
     step = max(AT_ONCE // work_plan.size, 1)
-    totals = [
-        _ends(work_plan, columns[:, first : first + step], delay[first : first + step]).max(axis=0)
-        for first in range(0, columns.shape[1], step)
-    ]
-    total: Array = np.concatenate(totals).reshape(shape)
-    return float(total) if total.ndim == 0 else total
+    for first in range(0, columns.shape[1], step):
+        yield first, _ends(work_plan, columns[:, first : first + step], delay[first : first + step])
+
+
+def _along_paths(work_plan: PipelinePlan, columns: Array, delay: Array) -> Array:
+    """Return what `_makespans` does, from the critical path of each class of columns that are `ALIKE`.
+
+    The makespan is the longest path through the work, each a sum of seconds: what is longest in the middle of a class is so in
+    all of it, unless another path is as long to within the width of the class.
+    """
+    seconds = np.vstack([columns, delay])
+    classes = np.round(np.log(seconds, out=np.zeros_like(seconds), where=seconds > 0.0) / ALIKE)
+    _, own = np.unique(classes, axis=1, return_inverse=True)
+    own = own.ravel()
+    middle = np.stack([seconds[:, own == number].mean(axis=1) for number in range(own.max() + 1)], axis=1)
+    times = np.concatenate(
+        [
+            _times_on_paths(work_plan, end, middle[:, first : first + end.shape[1]])
+            for first, end in _parts(work_plan, middle[:-1], middle[-1])
+        ],
+        axis=1,
+    )
+    total: Array = (times[:, own] * seconds).sum(axis=0)
+    return total
+
+
+def _times_on_paths(work_plan: PipelinePlan, end: Array, seconds: Array) -> Array:
+    """Return how often the longest path of each column takes the seconds of each row, the last those of a message."""
+    columns, nothing, needs, before = np.arange(end.shape[1]), work_plan.size, work_plan.needs, work_plan.before
+    rows = np.append(_rows(work_plan, seconds[:-1]), len(seconds))  # one more, for columns whose path has ended
+    needs, before, crosses = np.append(needs, nothing), np.append(before, nothing), np.append(work_plan.crosses, 0.0)
+    messages, piece, path = np.zeros(len(columns)), end[:-1].argmax(axis=0), []
+    while (piece != nothing).any():
+        path.append(piece)
+        need, earlier, message = needs[piece], before[piece], crosses[piece]
+        waits = (end[need, columns] + message * seconds[-1] >= end[earlier, columns]) & (need != nothing)
+        messages += message * waits
+        piece = np.where(waits, need, earlier)
+    taken = rows[np.array(path)]
+    times = np.stack([np.bincount(each, minlength=len(seconds) + 1) for each in taken.T], axis=1)[:-1]
+    return np.concatenate([times[:-1], messages[np.newaxis]])
