@@ -12,6 +12,7 @@ from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.passes.manager import written_from
 from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
+from roofsim.schedule.pipeline.simulation import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -104,3 +105,4 @@ def forget() -> None:
     _PROGRAMS.clear()
     _WHOLE.clear()
     _SERVED.clear()
+    PATHS.clear()

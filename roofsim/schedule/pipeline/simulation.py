@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.kept import Kept
 from roofsim.points import whole
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -26,9 +27,11 @@ SETTLED: Final = 5
 MEASURED: Final = 2
 #: Pieces of work times elements of arrays that run at once: 64 MiB of seconds.
 AT_ONCE: Final = 2**23
-#: Width, in the logarithm of seconds, of the classes of columns that have the critical path in common: wider than the steps of
-#: difference quotients, much narrower than what hardware differs by.
+#: Width, in the logarithm of seconds, of classes of stages whose critical path is the same: wider than the steps of difference
+#: quotients, much narrower than what cards differ by.
 ALIKE: Final = 2.5e-4
+#: How often the critical paths of the latest classes take the seconds of each kind of work.
+PATHS: Final[Kept[Array]] = Kept(1024)
 #: Share of a backward pass that is gradients of weights: as many FLOPs as those of inputs, where a schedule parts them.
 WEIGHT_SHARE: Final = 0.5
 
@@ -151,13 +154,13 @@ def simulated_makespan(
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)
 
-    def seconds(passes: int, run: Callable[[PipelinePlan, Array, Array], Array]) -> Array:
-        return run(plan(schedule, number, passes, virtual), columns, delay)
-
     if rounds <= most:
-        total = seconds(micro_batches, _makespans)
+        total = _makespans(plan(schedule, number, micro_batches, virtual), columns, delay)
     else:
-        long, short = (seconds(first * number + left, _along_paths) for first in (most, most - MEASURED))
+        long, short = (
+            _along_paths((schedule, number, first * number + left, virtual), columns, delay)
+            for first in (most, most - MEASURED)
+        )
         total = long + (long - short) * ((rounds - most) / MEASURED)
     return total.reshape(shape) if shape else float(total[0])
 
@@ -174,40 +177,42 @@ def _parts(work_plan: PipelinePlan, columns: Array, delay: Array) -> Iterator[tu
         yield first, _ends(work_plan, columns[:, first : first + step], delay[first : first + step])
 
 
-def _along_paths(work_plan: PipelinePlan, columns: Array, delay: Array) -> Array:
-    """Return what `_makespans` does, from the critical path of each class of columns that are `ALIKE`.
+def _along_paths(planned: tuple[PipelineSchedule, int, int, int], columns: Array, delay: Array) -> Array:
+    """Return what `_makespans` does of the `plan` of these arguments, from the critical path of each column's class.
 
-    The makespan is the longest path through the work, each a sum of seconds: what is longest in the middle of a class is so in
+    The makespan is the longest path through the work, each a sum of seconds. What is longest in the middle of a class is so in
     all of it, unless another path is as long to within the width of the class.
     """
     seconds = np.vstack([columns, delay])
-    classes = np.round(np.log(seconds, out=np.zeros_like(seconds), where=seconds > 0.0) / ALIKE)
-    _, own = np.unique(classes, axis=1, return_inverse=True)
-    own = own.ravel()
-    middle = np.stack([seconds[:, own == number].mean(axis=1) for number in range(own.max() + 1)], axis=1)
-    times = np.concatenate(
-        [
-            _times_on_paths(work_plan, end, middle[:, first : first + end.shape[1]])
-            for first, end in _parts(work_plan, middle[:-1], middle[-1])
-        ],
-        axis=1,
-    )
-    total: Array = (times[:, own] * seconds).sum(axis=0)
+    known = seconds > 0.0
+    numbers = np.round(np.log(seconds, out=np.zeros_like(seconds), where=known) / ALIKE)
+    classes, first, own = np.unique(numbers, axis=1, return_index=True, return_inverse=True)
+    middle = np.where(known[:, first], np.exp(classes * ALIKE), 0.0)
+
+    def run(places: list[int]) -> Iterator[Array]:
+        work_plan, chosen = plan(*planned), middle[:, places]
+        for start, end in _parts(work_plan, chosen[:-1], chosen[-1]):
+            for column in range(end.shape[1]):
+                yield _times_on_path(work_plan, end[:, column], chosen[:, start + column])
+
+    paths = PATHS.get_all([(*planned, column.tobytes()) for column in middle.T], run)
+    total: Array = (np.stack(paths, axis=1)[:, own.ravel()] * seconds).sum(axis=0)
     return total
 
 
-def _times_on_paths(work_plan: PipelinePlan, end: Array, seconds: Array) -> Array:
-    """Return how often the longest path of each column takes the seconds of each row, the last those of a message."""
-    columns, nothing, needs, before = np.arange(end.shape[1]), work_plan.size, work_plan.needs, work_plan.before
-    rows = np.append(_rows(work_plan, seconds[:-1]), len(seconds))  # one more, for columns whose path has ended
-    needs, before, crosses = np.append(needs, nothing), np.append(before, nothing), np.append(work_plan.crosses, 0.0)
-    messages, piece, path = np.zeros(len(columns)), end[:-1].argmax(axis=0), []
-    while (piece != nothing).any():
+def _times_on_path(work_plan: PipelinePlan, end: Array, seconds: Array) -> Array:
+    """Return how often the longest path takes the seconds of each row, of which the last are those of a message: (rows,)."""
+    delay, nothing = float(seconds[-1]), work_plan.size
+    ends, needs, before, crosses = map(
+        memoryview, (np.ascontiguousarray(end), work_plan.needs, work_plan.before, work_plan.crosses)
+    )
+    path, messages, piece = [], 0.0, int(end[:-1].argmax())
+    while piece != nothing:
         path.append(piece)
-        need, earlier, message = needs[piece], before[piece], crosses[piece]
-        waits = (end[need, columns] + message * seconds[-1] >= end[earlier, columns]) & (need != nothing)
-        messages += message * waits
-        piece = np.where(waits, need, earlier)
-    taken = rows[np.array(path)]
-    times = np.stack([np.bincount(each, minlength=len(seconds) + 1) for each in taken.T], axis=1)[:-1]
-    return np.concatenate([times[:-1], messages[np.newaxis]])
+        need, earlier = needs[piece], before[piece]
+        if need != nothing and ends[need] + crosses[piece] * delay >= ends[earlier]:
+            messages, piece = messages + crosses[piece], need
+        else:
+            piece = earlier
+    rows = _rows(work_plan, seconds[:-1])[path]
+    return np.append(np.bincount(rows, minlength=len(seconds) - 1), messages)
