@@ -86,6 +86,11 @@ class MatmulFacts(Facts):
         description="Rows up to which GEMMs run in kernels for vectors, which use the whole card however small the "
         "GEMM is; 0: never.",
     )
+    epilogue: Annotated[Literal["none", "activation"], Flat("matmul_epilogue")] = Field(
+        default="none",
+        description="What GEMMs of inference do to their result before they write it, biases aside: nothing, or the activation "
+        "behind them.",
+    )
     weight_only: WeightOnly = Field(
         default=WeightOnly(), description="Kernels of GEMMs whose weights are narrower than what they multiply."
     )
