@@ -96,6 +96,11 @@ class Kept(Generic[T]):
                 self._made.popitem(last=False)
         return made
 
+    def known(self, key: Hashable) -> T | None:
+        """Return what was made under a key; None: nothing."""
+        with self._lock:
+            return self._made.get(key)
+
     def get_all(self, keys: Sequence[Hashable], make: Callable[[list[int]], Iterable[T]]) -> list[T]:
         """Return what was made under each of some keys; `make` makes all that is missing at once, by its places in `keys`."""
         with self._lock:
