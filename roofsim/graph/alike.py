@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 #: Fields that say where an op stands and what it belongs to, not what it does. Tensors and parts are told apart by their own.
 _PLACE: Final = frozenset(
-    {
-        "name", "inputs", "outputs", "holds", "phase", "block", "origin", "component", "layer_of_unit", "share", "parts",
-    }
-)  # fmt: skip
+    {"name", "phase", "block", "origin", "component", "layer_of_unit", "share", "inputs", "outputs", "holds", "parts"}
+)
 #: What reads the other fields of each class of ops.
 _READERS: Final[dict[type, Callable[[Any], Any]]] = {}
 
