@@ -148,7 +148,7 @@ ALLOWED: dict[str, set[str | float] | None] = {
     "serve/answer.py": {"_GUESSES"},
     "serve/bounds.py": {"_ROWS"},
     "serve/closed_loop.py": {
-        "_CLOSE", "_FAR", "_FEW", "_MANY", "_NEW", "_POINTS", "_ROUNDS", "_SHARP", "_SIZES", 4, 8, 12,
+        "_CLOSE", "_FAR", "_FEW", "_MANY", "_NEW", "_POINTS", "_ROUNDS", "_SHARP", "_SHARP_ALIKE", "_SIZES", 4, 8, 12,
     },
     "serve/disaggregated.py": {"_CLOSE", "_NEARLY", "_ROUNDS", 4096},
     "serve/fetched.py": {"_HALVINGS"},
