@@ -142,8 +142,8 @@ def _queued(timing: Timing, load: Load, count: float, cycle: _Cycle) -> _Cycle:
     """Return the life of a request where prompts queue because steps are full: then no more begin than end.
 
     Between a server that never has a queue and one that always has, chance decides; of more requests it decides less. A
-    closed loop of one queue deviates from the larger of both by a part of ``1 / sqrt(count)`` at the corner; by twice that where all
-    requests are equally long, for those that began together meet again.
+    closed loop of one queue deviates from the larger of both by a part of ``1 / sqrt(count)`` at the corner; by twice that where
+    all requests are equally long, for those that began together meet again.
     """
     if not timing.mixed and load.checks > 0.0:
         return cycle
