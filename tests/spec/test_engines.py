@@ -165,6 +165,7 @@ OTHER = {
     "narrow_parameters": ["fp8"],
     "narrow_gradient_type": "fp32",
     "tiled_not_in": ["fp4"],
+    "expert_exchange": "tokens",
     "communication_pools": True,
     "runtime_memory": "1 GiB",
     "workspace_per_token": 3.0,
@@ -182,6 +183,7 @@ OTHER = {
     "expert_capacity_rows": "padded",
     "sync_batch_norm": True,
     "gradient_bucket": "100 MB",
+    "gradient_bucket_per_rank": "1 MB",
 }
 
 
