@@ -22,8 +22,14 @@ if TYPE_CHECKING:
 ALLOCATION_GRANULE: Final = 512.0
 
 CATEGORIES: Final = (
-    "parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary", "communication_buffers",
-)  # fmt: skip
+    "parameters",
+    "gradients",
+    "optimizer_state",
+    "key_value_cache",
+    "activations",
+    "temporary",
+    "communication_buffers",
+)
 
 CATEGORY_OF: Final = {
     Role.PARAMETER: "parameters",
