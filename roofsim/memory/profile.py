@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 ALLOCATION_GRANULE: Final = 512.0
 
 CATEGORIES: Final = (
-    "parameters",
-    "gradients",
-    "optimizer_state",
-    "key_value_cache",
-    "activations",
-    "temporary",
-    "communication_buffers",
-)
+    "parameters", "gradients", "optimizer_state", "key_value_cache", "activations", "temporary", "communication_buffers",
+)  # fmt: skip
 
 CATEGORY_OF: Final = {
     Role.PARAMETER: "parameters",
