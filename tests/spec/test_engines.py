@@ -111,6 +111,7 @@ OTHER = {
     "serving_experts": {"exchange": "gather", "dispatch": "fp8"},
     "weight_only": {"kernels": 2.0, "compute": 0.5, "bandwidth": 0.9},
     "weight_formats": {"int4": "q4f16_1"},
+    "cache_types": {"fp8": "fp8"},
     "expands_foreign_formats": True,
     "stream_bytes_per_clock": 6.8,
     "attention_copies": False,
