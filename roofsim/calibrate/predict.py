@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.analyze.intervals import interval, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import serve
+from roofsim.calibrate.bounded import output_rate_within
 from roofsim.calibrate.cases import BYTES, SERVED
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass
@@ -89,6 +90,8 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
 
 def _served(case: Case) -> Prediction:
     """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
+    if case.bounds is not None:
+        return _bounded(case, case.bounds)
     served = serve(case.scenario)
     if served.steady is None:
         raise NoDataError("no steady state")
@@ -99,6 +102,17 @@ def _served(case: Case) -> Prediction:
         case=case,
         predicted=float(figures[case.quantity]),
         interval=None if ends is None else (float(ends[0]), float(ends[1])),
+        architecture=resolved.architecture.name,
+        experts=bool(resolved.model.traits().experts),
+    )
+
+
+def _bounded(case: Case, bounds: dict[str, float]) -> Prediction:
+    """Predict the highest rate of a server that keeps bounds on its latencies."""
+    resolved = case.resolve()
+    return Prediction(
+        case=case,
+        predicted=output_rate_within(case.scenario, bounds),
         architecture=resolved.architecture.name,
         experts=bool(resolved.model.traits().experts),
     )
