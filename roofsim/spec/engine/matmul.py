@@ -24,8 +24,10 @@ class WeightOnly(Strict):
     kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
         default=1.0, description="Launches per GEMM: the GEMM, conversions of its input, sums of its parts."
     )
-    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit GEMMs that is left while weights are expanded."
+    compute: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the rate of 16-bit GEMMs that is left while weights are expanded; null: the constant "
+        "expansion_rate.",
     )
     bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
