@@ -14,6 +14,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
 from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
+from roofsim.passes.narrow_layers import check_narrow_layers
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.replicas import Replicas
@@ -120,13 +121,17 @@ class Program:
 
 def build(resolved: Resolved, *, first_only: bool = False) -> Program:
     """Lower the model and run the passes of the scenario's phase; `first_only`: of a training pipeline its first stage alone."""
+    program = _built(resolved, first_only)
+    check_narrow_layers((stage.graph for stage in program.stages), resolved.precision)
+    return program
+
+
+def _built(resolved: Resolved, first_only: bool) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved, first_only)
-    if workload.phase == "forward" and resolved.model.networks:
-        return _networks(resolved)
     if workload.phase == "forward":
-        return Program(stages=tuple(_forward(resolved)))
+        return _networks(resolved) if resolved.model.networks else Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):

@@ -10,13 +10,16 @@ from roofsim.errors import NoDataError
 
 if TYPE_CHECKING:
     from roofsim.serve.load import Steady
+    from roofsim.serve.served import Served
 
 #: Halvings of the rates between none and the highest: a thousandth of it.
 _HALVINGS: Final = 10
 
 
-def output_rate_within(scenario: dict[str, Any], bounds: dict[str, float]) -> float:
+def output_rate_within(served: Served, scenario: dict[str, Any], bounds: dict[str, float]) -> float:
     """Return the output tokens per second of the highest request rate whose mean latencies keep bounds in seconds.
+
+    `served` is the answer for the scenario without a rate.
 
     Raises
     ------
@@ -25,7 +28,6 @@ def output_rate_within(scenario: dict[str, Any], bounds: dict[str, float]) -> fl
     NoDataError
         When not even a request alone keeps the bounds, or not one fits.
     """
-    served = serve(scenario)
     if served.steady is None:
         raise NoDataError("no steady state")
     low, high = 0.0, served.highest_rate

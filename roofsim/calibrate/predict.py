@@ -90,29 +90,19 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
 
 def _served(case: Case) -> Prediction:
     """Predict a server in its steady state; without `concurrency`, with as many requests as fit."""
-    if case.bounds is not None:
-        return _bounded(case, case.bounds)
     served = serve(case.scenario)
     if served.steady is None:
         raise NoDataError("no steady state")
     answer, resolved = served.to_dict(), served.plan.resolved
     figures = {**answer["latency"], **answer["throughput"]}
     ends = figures.get(f"{case.quantity}_range")
+    if case.bounds is not None:
+        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
+        ends = None
     return Prediction(
         case=case,
         predicted=float(figures[case.quantity]),
         interval=None if ends is None else (float(ends[0]), float(ends[1])),
-        architecture=resolved.architecture.name,
-        experts=bool(resolved.model.traits().experts),
-    )
-
-
-def _bounded(case: Case, bounds: dict[str, float]) -> Prediction:
-    """Predict the highest rate of a server that keeps bounds on its latencies."""
-    resolved = case.resolve()
-    return Prediction(
-        case=case,
-        predicted=output_rate_within(case.scenario, bounds),
         architecture=resolved.architecture.name,
         experts=bool(resolved.model.traits().experts),
     )
