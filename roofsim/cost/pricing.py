@@ -10,6 +10,7 @@ from roofsim.cost.priced_kernels import PricedKernels, Remembered
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import sums
 from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
+from roofsim.graph.base import HEAVY_KINDS
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from roofsim.cost.kernels.roofline import KernelCost
-    from roofsim.cost.kernels.work import Pricing
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
@@ -116,15 +117,18 @@ class PricedGraph:
         last = first + len(graph.ops)
         self._own = [place for place, (index, _) in enumerate(self.together.works) if first <= index < last]
         self.works = [(self.together.works[place][0] - first, self.together.works[place][1]) for place in self._own]
-        self.counts = self.together.counts[first:last]
+        self.counts, self.kinds = self.together.counts[first:last], self.together.kinds[first:last]
         self._made = Remembered(self.together.small)
+
+    @cached_property
+    def heavy(self) -> list[tuple[int, AbstractOp]]:
+        """The ops that carry the FLOPs of a model, with their numbers."""
+        return [(index, op) for index, op in enumerate(self.graph.ops) if op.group in HEAVY_KINDS]
 
     @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run: those of other graphs never."""
-        counts: list[Real] = [0.0] * len(self.together.works)
-        for place, (index, _) in zip(self._own, self.works, strict=True):
-            counts[place] = self.counts[index]
+        counts = {place: self.counts[index] for place, (index, _) in zip(self._own, self.works, strict=True)}
         return [stack.times(counts) for stack in self.together.stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
@@ -134,19 +138,36 @@ class PricedGraph:
         return self._made.once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
-        prices: dict[int, list[tuple[KernelCost, Real, Real]]] = {}
+        kernels: dict[int, list[int]] = {}
+        for at, (index, _) in enumerate(self.works):
+            kernels.setdefault(index, []).append(at)
+        priced, costs, alike = self._priced_alone(), [], {}
+        for index, op in enumerate(self.graph.ops):
+            own = kernels.get(index, [])
+            # The kernels of ops that are alike are the very same; what they take has the axes of how often they run.
+            plain = type(self.counts[index]) is float
+            key = tuple([id(self.works[at][1]) for at in own]) if plain else (-1, index)
+            if key not in alike:
+                alike[key] = _merged(op, [self.works[at][1] for at in own], [priced(at) for at in own])
+            costs.append(replace(alike[key], op=op))
+        return costs
+
+    def _priced_alone(self) -> Callable[[int], tuple[KernelCost, Real, Real]]:
+        """Return what says of a kernel, by its place in `works`, its price, what its power adds to it, and what it draws beside."""
         watts, windows, corner = self.together.watts(Scales()), self.together.window_of_each(), self.together.corner
-        for place, (index, work), cost in zip(self._own, self.works, self.prices(), strict=True):
-            held: Real = 0.0
-            drawn: Real = 0.0 if watts is None else work.energy / watts
-            if watts is not None and place in windows:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
-                held, drawn = own.held - own.alone, drawn - own.power
-            prices.setdefault(index, []).append((cost, held, drawn))
-        launches: dict[int, Real] = {}
-        for index, work in self.works:
-            launches[index] = launches.get(index, 0.0) + work.launches
-        return [_merged(op, launches.get(index, 0.0), prices.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        prices = self.prices()
+
+        def priced(at: int) -> tuple[KernelCost, Real, Real]:
+            cost, work, place = prices[at], self.works[at][1], self._own[at]
+            if watts is None:
+                return cost, 0.0, 0.0
+            drawn = work.energy / watts
+            if place not in windows:
+                return cost, 0.0, drawn
+            own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
+            return cost, own.held - own.alone, drawn - own.power
+
+        return priced
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -160,6 +181,17 @@ class PricedGraph:
             seconds = (cost.compute + cost.memory_bandwidth) * self.counts[index]
             by_class[work.bandwidth_key] = by_class.get(work.bandwidth_key, 0.0) + seconds
         return by_class
+
+    def amounts(self, name: str) -> list[Real]:
+        """Return an amount of work of every op, such as its ``flops``: worked out once for all ops of a kind."""
+        return self._made.once(name, lambda: self._amounts_of_ops(name))
+
+    def _amounts_of_ops(self, name: str) -> list[Real]:
+        first: dict[int, Real] = {}
+        for kind, op in zip(self.kinds, self.graph.ops, strict=True):
+            if kind not in first:
+                first[kind] = getattr(op, name)()
+        return [first[kind] for kind in self.kinds]
 
     def kernels(self) -> Real:
         """Return the launches of one pass."""
@@ -247,13 +279,12 @@ def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physi
     )
 
 
-def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
-    """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
-    sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
-    for cost, held, drawn in prices:
-        for name, seconds in (("time", cost.time), ("held", held), ("drawn", drawn)):
-            sums[name] = sums[name] + seconds
+def _merged(op: AbstractOp, works: list[KernelWork], prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
+    """Add up the kernels of one op, what power adds to each included; what bounds the first bounds the op."""
+    sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", "launches", *PARTS), 0.0)
+    for work, (cost, held, drawn) in zip(works, prices, strict=True):
+        for name, amount in (("time", cost.time), ("held", held), ("drawn", drawn), ("launches", work.launches)):
+            sums[name] = sums[name] + amount
         for part in PARTS:
             sums[part] = sums[part] + getattr(cost, part)
-    bound = prices[0][0].bound if prices else 0.0
-    return OpCost(op=op, bound=bound, launches=launches, **sums)
+    return OpCost(op=op, bound=prices[0][0].bound if prices else 0.0, **sums)
