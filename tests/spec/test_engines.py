@@ -56,6 +56,7 @@ OTHER = {
     "narrow_products": "int32",
     "plain_kernels": ["biases"],
     "packs_heads": True,
+    "windows": [64, 128],
     "convolution_share": 0.7,
     "convolution_workspace": "none",
     "encoder_attention": {
