@@ -9,7 +9,6 @@ from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
 from roofsim.spec.constants.attention_kernels import attention_kernel
-from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -50,12 +49,12 @@ class Device:
         Energy of a FLOP of this engine's attention kernels against one of a large product.
     attention
         Generation of this engine's attention kernels; None: not stated.
+    old_tiles
+        Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
     pace
         Speed of kernels against those of a mature library.
     power
         Watts that the card may draw over a step, or None when unknown.
-    searched
-        Whether the library is of the generation that searched all convolution kernels.
     issue_time, call_time
         Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
     """
@@ -78,7 +77,7 @@ class Device:
     attention_effort: float
     issue_time: Real
     call_time: Real
-    searched: bool = False
+    old_tiles: bool = False
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -155,6 +154,12 @@ class Device:
     def bandwidth_share(self, kind: str) -> float:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
         return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind] * self.pace)
+
+    @property
+    def power_window(self) -> float:
+        """Seconds over which the card's controller holds the mean power."""
+        own = self.architecture.power_window
+        return self.constants.physics["power_window"] if own is None else own
 
     def load(self) -> Real:
         """Return the bandwidth per compute unit against what a unit asks for in simple streaming kernels."""
@@ -277,9 +282,9 @@ def device_of(
         attention_effort=1.0
         if attention_kernel(attention).operands == "shared_memory"
         else constants.physics["attention_effort"],
-        pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
+        pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
-        searched=library is not None and library < constants.physics["searched_until"],
+        old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
         issue_time=issue[0],
         call_time=issue[1],
     )

@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim_evidence.cases import load, with_thirds
-from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN
+from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LATER
 
 if TYPE_CHECKING:
     from roofsim.calibrate.cases import Case
@@ -18,7 +18,7 @@ SPLITS: Final = ("tensor", "pipeline", "context", "expert")
 @cache
 def load_multi_cases() -> tuple[Case, ...]:
     """Return all steps of several GPUs, composed ones included, in the order of the file; every third may be fitted."""
-    return with_thirds(load("multi-gpu"), drawn_from=lambda case: case.source not in (COMPOSED, *FOREIGN))
+    return with_thirds(load("multi-gpu"), drawn_from=lambda case: case.source not in (COMPOSED, *FOREIGN, *LATER))
 
 
 def measured_cases() -> list[Case]:

@@ -8,7 +8,7 @@ from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
-from roofsim.spec.engine.schema import Engine, stated_engine
+from roofsim.spec.engine.schema import Engine, catalog_engine, stated_engine
 from roofsim.spec.engine.versions import EarlierFacts, Releases, Variant
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
@@ -54,6 +54,25 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     for variant in choice.variants:
         stated = _with(stated, _variant(parts, variant, name, place).facts, place)
     return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))
+
+
+def handed_over(given: str | EngineChoice, place: Place) -> str | None:
+    """Return the engine that runs models which do not generate, where the one that a scenario names leaves them to it.
+
+    None also for a name that `choose` refuses.
+    """
+    try:
+        name = catalog.resolve_name("engine", read_choice(given, place).name, place, "workload.engine")
+    except SpecError:
+        return None
+    stated = catalog.load("engine", name).data.get("hands_over", {})
+    return stated.get("others") if isinstance(stated, dict) else None
+
+
+def said_of(given: str | EngineChoice, name: str) -> str:
+    """Return what is to be said of an engine that another one stands for."""
+    label = given if isinstance(given, str) else given.label(given.name)
+    return f"engine {label} runs models that generate token by token; this one is priced as {name} runs it. State engine: {name}"
 
 
 def _releases(document: Document) -> Releases:
@@ -104,3 +123,21 @@ def _moment(choice: EngineChoice, parts: Releases) -> float | None:
         return None
     known = [when for version, when in parts.releases.items() if not older(choice.version, version)]
     return decimal_year(known[-1]) if known else None
+
+
+def check_phase(engine: Engine, phase: str, place: Place) -> None:
+    """Refuse a phase that the engine does not run, and name engines that do.
+
+    Raises
+    ------
+    SpecError
+        With the phases that it runs.
+    """
+    if phase in engine.phases:
+        return
+    able = [name for name in catalog.names("engine") if phase in catalog_engine(name).phases]
+    message = f"engine {engine.name} does not run phase {phase}; it runs {', '.join(engine.phases)}"
+    hint = f"Choose one of these phases, or an engine that runs {phase}: {', '.join(able)}."
+    if engine.hands_over.generating in able:
+        hint = f"Models that generate run in {engine.hands_over.generating}: state that engine."
+    raise SpecError(Problem(message, place, "workload.engine", hint))
