@@ -34,7 +34,8 @@ class EncoderAttention(Strict):
     longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
     head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
     windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(), description="Lengths that it was written for: scores of a shorter sequence are computed up to the next."
+        default=(),
+        description="Lengths that it was written for: scores of a shorter sequence are computed up to the next.",
     )
     packs: bool = Field(
         default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
