@@ -157,10 +157,8 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
         share = share * factor_of(device.architecture, "attention_prefill", shape.generation)
     else:
         # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
-        # Scores take as long in slower generations, whose products take longer; and of these scores as much is hidden as
-        # matrix units stand still for other reasons.
-        hiding = device.constants.physics["attention_hiding"]
-        numbers["softmax"] = numbers["softmax"] * device.attention_factor(shape.generation) ** hiding
+        if attention_kernel(shape.generation).scores == "hidden":
+            numbers["softmax"] = 0.0
         # Of narrower products than those it is stated of, scores take as long: the share of these without scores holds.
         stated, per_clock = _stated_in(math, chip.per_clock, device)
         whole = 1.0 + numbers["softmax"] * per_clock / (2.0 * STATED_WIDTH)
