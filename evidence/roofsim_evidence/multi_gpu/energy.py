@@ -42,7 +42,9 @@ def product_energies(cases: Iterable[Case]) -> dict[str, float]:
         resolved = case.resolve()
         if case.fits and resolved.architecture.product_energy is not None:
             rows.setdefault(resolved.architecture.name, []).append((case, resolved))
-    return {name: _fitted(mine) for name, mine in sorted(rows.items()) if len({one.source for one, _ in mine}) >= SOURCES}
+    return {
+        name: _fitted(mine) for name, mine in sorted(rows.items()) if len({one.source for one, _ in mine}) >= SOURCES
+    }
 
 
 def _fitted(rows: Rows) -> float:
