@@ -123,7 +123,9 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     constants = DecodeConstants(**numbers)
     if not (kernel.splits_cache or latent):
         constants = replace(constants, chunk=WHOLE)
-    vectored = kernel.matrix_units == "grouped_heads"
+    vectored = kernel.matrix_units != "all_heads"
+    if kernel.matrix_units == "none":
+        shape = replace(shape, plain=1.0)
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))

@@ -22,6 +22,7 @@ AttentionKernel = Literal[
     "ggml",
     "paged",
     "single_query",
+    "masked",
 ]
 
 
@@ -55,7 +56,7 @@ class AttentionFacts(Facts):
         description="Which attention kernel runs in training and prefill: unfused; fused_softmax; memory_efficient "
         "(CUTLASS, xformers); flash1 (and its Triton version), flash2, flash3; cudnn; flashinfer; trtllm "
         "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block per head, no split along the "
-        "cache). null: not stated.",
+        "cache); masked (TensorRT-LLM before XQA). null: not stated.",
     )
     generation_on: Annotated[dict[str, AttentionKernel], Flat("attention_generation_on")] = Field(
         default_factory=dict,
