@@ -37,7 +37,8 @@ Groups = Annotated[bool, typer.Option("--groups", help="A line for every group (
 Transfer = Annotated[
     bool,
     typer.Option(
-        "--transfer", help="Also leave each card (or system) out of a fit in turn, and score it: takes minutes."
+        "--transfer",
+        help="Leave each card (or system; of whole runs also each source and family) out of the fits in turn: takes minutes.",
     ),
 ]
 Data = Annotated[

@@ -66,6 +66,12 @@ SUBJECTS: Final = {
         constants=("steps.yaml",),
         repeats=("inference",),
     ),
+    "folds": MeasuredSubject(
+        about="every set, predicted without each source, each card and each family of models in turn",
+        home="roofsim_evidence.folds.verbs",
+        verbs=("fit",),
+        measurements="out_of_fold",
+    ),
     "kernels": MeasuredSubject(
         about="single kernels",
         home="roofsim_evidence.kernels.verbs",
@@ -157,8 +163,8 @@ SUBJECTS: Final = {
 
 #: The order of fits that write constants: each takes what those before it wrote as given. Kernels come first, from their own
 #: micro-benchmarks; shares of whole steps with the kernels' constants held; the energy of long products with both; steps once
-#: more with that energy; widths of intervals last.
-ORDER: Final = ("kernels", "steps", "power", "steps", "multi-gpu", "inference")
+#: more with that energy; what each fold's constants predict, and the widths of intervals last.
+ORDER: Final = ("kernels", "steps", "power", "steps", "folds", "multi-gpu", "inference")
 
 
 def subject(name: str, verb: str) -> MeasuredSubject:

@@ -62,7 +62,7 @@ def test_scores_and_rows_of_one_source(evidence):
     code, out, _ = evidence("score", "steps", "--source", "dle-tf")
     assert code == 0
     assert "| dle-tf |" in out
-    assert "may be fitted (every third" in out
+    assert "by constants that never saw its source" in out
     _, out, _ = evidence("score", "steps", "--source", "dle-tf", "--csv")
     assert out.startswith("name,source,gpu,measured,predicted,error,low,high,fitted")
 

@@ -14,7 +14,6 @@ from roofsim.spec.constants.kernels import Constants, shipped, youth
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
-from roofsim_evidence.cases import FIT_SHARE
 from roofsim_evidence.steps.cases import load_cases
 from roofsim_evidence.steps.files import _short, rounded, to_yaml
 from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, usable
@@ -78,10 +77,8 @@ def test_four_digits():
     assert _short(0.123456) == 0.1235
 
 
-def test_a_third_of_the_cases_fit():
+def test_names_are_unique():
     cases = load_cases()
-    share = sum(case.fits for case in cases) / len(cases)
-    assert share == pytest.approx(1 / FIT_SHARE, abs=0.03)
     names = [case.name for case in cases]
     assert len(set(names)) == len(names)
     assert all(case.measured > 0 for case in cases)

@@ -22,13 +22,11 @@ def score() -> str:
 
 
 def fit(*, write: bool = False, transfer: bool = False) -> str:
-    """Fit the widths of intervals; `transfer`: fit engines' own constants without each card, and store the predictions."""
+    """Fit the widths of intervals; `transfer`: only fit without each source, card and family, and store the predictions."""
     if transfer:
-        from roofsim_evidence.inference.fit import write_left_out
+        from roofsim_evidence.folds.verbs import transfer as left_out
 
-        lines: list[str] = []
-        write_left_out(lines.append)
-        return "\n".join(lines)
+        return left_out(("inference", "servers"))
     text = text_of(predict_all()[0])
     if write:
         save_text(constants() / FILE, text)

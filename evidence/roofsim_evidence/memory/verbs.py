@@ -19,8 +19,12 @@ def score() -> str:
     return pages.scores(stated(predict_all()))
 
 
-def fit(*, write: bool = False) -> str:
-    """Fit the widths of intervals."""
+def fit(*, write: bool = False, transfer: bool = False) -> str:
+    """Fit the widths of intervals; `transfer`: only predict without each source, and store the predictions."""
+    if transfer:
+        from roofsim_evidence.folds.verbs import transfer as left_out
+
+        return left_out(("memory",))
     text = text_of(predict_all())
     if write:
         save_text(constants() / FILE, text)

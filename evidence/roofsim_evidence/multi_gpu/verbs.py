@@ -24,8 +24,12 @@ def score() -> str:
     return pages.sets(predict_steps(measured_cases()))
 
 
-def fit(*, write: bool = False) -> str:
-    """Fit the widths of intervals."""
+def fit(*, write: bool = False, transfer: bool = False) -> str:
+    """Fit the widths of intervals; `transfer`: only fit without each source, card and family, and store the predictions."""
+    if transfer:
+        from roofsim_evidence.folds.verbs import transfer as left_out
+
+        return left_out(("multi-gpu",))
     text = text_of(predict_steps(measured_cases()))
     if write:
         save_text(constants() / FILE, text)

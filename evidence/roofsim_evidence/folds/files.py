@@ -1,0 +1,66 @@
+"""Store predictions out of fold, each row beside its shipped prediction, which says later whether they still hold."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Final
+
+from roofsim.output import save_text
+from roofsim.records import dataclass
+from roofsim_evidence.folds.kinds import KINDS
+from roofsim_evidence.places import measurements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from pathlib import Path
+
+#: Relative change of a shipped prediction beyond which what was stored beside it is void.
+MOVED: Final = 0.005
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """Predictions of a row: with the shipped constants, and by kind with those of a fold. In the unit of what was measured."""
+
+    shipped: float
+    left_out: Mapping[str, float]
+
+
+def path_of(name: str) -> Path:
+    """Return the file of a set."""
+    return measurements() / "out_of_fold" / f"{name}.csv"
+
+
+def write(name: str, rows: Mapping[str, Stored]) -> Path:
+    """Write the predictions of a set; return the file."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(("name", "shipped", *KINDS))
+    for row, stored in rows.items():
+        writer.writerow(
+            (row, *(f"{value:.6g}" for value in (stored.shipped, *map(stored.left_out.__getitem__, KINDS))))
+        )
+    path = path_of(name)
+    path.parent.mkdir(exist_ok=True)
+    save_text(path, file.getvalue())
+    return path
+
+
+def read(name: str) -> dict[str, Stored]:
+    """Return the stored predictions of a set by the names of its rows; empty where none are stored."""
+    path = path_of(name)
+    if not path.is_file():
+        return {}
+    with path.open(encoding="utf-8", newline="") as file:
+        return {
+            line["name"]: Stored(shipped=float(line["shipped"]), left_out={kind: float(line[kind]) for kind in KINDS})
+            for line in csv.DictReader(file)
+        }
+
+
+def moved(stored: Mapping[str, Stored], predictions: Iterable[tuple[str, float]]) -> list[str]:
+    """Return the rows whose shipped predictions are no longer those that were stored, or that were not stored."""
+    return [
+        name for name, value in predictions if name not in stored or abs(value / stored[name].shipped - 1.0) > MOVED
+    ]

@@ -1,0 +1,83 @@
+"""Name the sets of measurements that are scored out of fold, and predict their rows with constants that never saw a fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from roofsim.analyze.ledger import memory_of
+from roofsim.api import load_scenario, resolve_document
+from roofsim.calibrate.cases import BYTES, SERVED, STEP_TIME
+from roofsim.errors import NoDataError, SpecError
+from roofsim.evaluate import evaluate
+from roofsim.records import replace
+from roofsim.serve.answer import serve_document
+from roofsim_evidence.inference.cases import load_inference_cases
+from roofsim_evidence.inference.fit import with_facts
+from roofsim_evidence.memory.cases import load_memory_cases
+from roofsim_evidence.mlperf_training.cases import training_cases
+from roofsim_evidence.multi_gpu.cases import measured_cases
+from roofsim_evidence.multi_gpu.energy import with_energy
+from roofsim_evidence.steps.cases import load_cases
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from roofsim.calibrate.cases import Case
+    from roofsim.spec.reading.source import Document
+    from roofsim.spec.resolve import Resolved
+    from roofsim_evidence.folds.refits import Refit
+
+
+def _inference() -> list[Case]:
+    return [case for case in load_inference_cases() if case.quantity == STEP_TIME]
+
+
+def _servers() -> list[Case]:
+    return [case for case in load_inference_cases() if case.quantity in SERVED]
+
+
+#: Set -> its rows. Nothing is fitted to MLPerf: its rows are always left out.
+SETS: Final[dict[str, Callable[[], Sequence[Case]]]] = {
+    "steps": load_cases,
+    "multi-gpu": measured_cases,
+    "inference": _inference,
+    "servers": _servers,
+    "memory": load_memory_cases,
+    "mlperf-training": training_cases,
+}
+
+
+def predicted(case: Case, refit: Refit) -> float | None:
+    """Return what is predicted for a row with other constants, in the unit of what was measured; None if it is not answered."""
+    facts = refit.facts.get(case.engine)
+    scenario = case.scenario if not facts else with_facts(case.scenario, facts)
+
+    def resolved(document: Document) -> Resolved:
+        return with_constants(resolve_document(document), refit)
+
+    try:
+        document = load_scenario(scenario, {})
+        if case.quantity in SERVED:
+            answer = serve_document(document, resolved).to_dict()
+            figures = {**(answer["latency"] or {}), **(answer["throughput"] or {})}
+            return None if not figures else float(figures[case.quantity])
+        evaluation = evaluate(resolved(document))
+    except (SpecError, NoDataError):
+        return None
+    if case.quantity in BYTES:
+        return float(getattr(memory_of(evaluation), case.quantity))
+    return float(evaluation.step.step)
+
+
+def with_constants(resolved: Resolved, refit: Refit) -> Resolved:
+    """Return a scenario that is priced with the constants of a fold."""
+    constants = resolved.constants if refit.constants is None else refit.constants
+    energy = refit.energies.get(resolved.architecture.name)
+    changed = replace(resolved, constants=constants)
+    return changed if energy is None else with_energy(changed, energy)
+
+
+def changes(case: Case, refit: Refit) -> bool:
+    """Tell whether constants of a fold may change a row's prediction."""
+    timed = case.quantity not in BYTES and (refit.constants is not None or bool(refit.energies))
+    return timed or bool(refit.facts.get(case.engine))

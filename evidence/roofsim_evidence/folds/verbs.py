@@ -1,0 +1,24 @@
+"""What `evidence` does with predictions out of fold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from roofsim_evidence.folds.sets import SETS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+def fit(*, write: bool = False) -> str:
+    """Fit without every source, card and family in turn; with `write`, store what is predicted of their rows."""
+    return transfer(tuple(SETS), write=write)
+
+
+def transfer(sets: Sequence[str], *, write: bool = True) -> str:
+    """Do so for some sets."""
+    from roofsim_evidence.folds.run import write_all
+
+    lines: list[str] = []
+    write_all(sets, lines.append, write=write)
+    return "\n".join(lines)
