@@ -365,7 +365,7 @@ def schedule_of(resolved: Resolved) -> Schedule:
     return Schedule(
         pipeline=schedule_named(parallel.schedule, layout.virtual_stages),
         virtual_stages=layout.virtual_stages,
-        overlap=engine.communication.overlap,
+        overlap=engine.communication.hides(sequence=parallel.sequence, math=resolved.precision.math),
         sharded=full and not kept,
         reduces_each=parallel.sharding == "gradients",
         mechanisms=resolved.mechanisms,

@@ -174,8 +174,8 @@ class MemoryLedger(Table):
         from roofsim.analyze.result import plain
 
         fields = (
-            "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "shortfall", "peak_op",
-            "peak_phase", "components", "off_device",
+            "allocated_peak", "reserved", "device_total", "saved_activations", "capacity", "fits", "verdict", "fit_probability",
+            "shortfall", "peak_op", "peak_phase", "components", "off_device",
         )  # fmt: skip
         row = {name: getattr(self.ledger, name) for name in fields}
         row["peak"] = row["device_total"]

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.graph.base import Phase
@@ -130,7 +129,6 @@ def stage_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
     rows = []
     for place, stage in enumerate(evaluation.program.stages):
         ledger = _alone(evaluation, place)
-        intervals = memory_intervals(ledger, evaluation.resolved) or {}
         rows.append(
             {
                 "name": stage.name,
@@ -140,8 +138,9 @@ def stage_rows(evaluation: Evaluation) -> list[dict[str, Any]]:
                 "allocated_peak": last_of(ledger.allocated_peak),
                 "reserved": last_of(ledger.reserved),
                 "device_total": last_of(ledger.device_total),
-                "device_total_interval": intervals.get("device_total"),
+                "device_total_interval": ledger.interval,
                 "fits": bool(np.all(ledger.fits)),
+                "verdict": ledger.verdict,
                 "peak_op": ledger.peak_op,
                 "peak_phase": ledger.peak_phase,
                 "components": {name: last_of(amount) for name, amount in ledger.components.items()},

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 
-from roofsim.numeric import divide, is_scalar, maximum, where
+from roofsim.numeric import divide, maximum, where
 from roofsim.spec.constants import inference_spreads, many_gpus, memory_spreads
 
 if TYPE_CHECKING:
@@ -163,20 +163,18 @@ def _many_gpus(evaluation: Evaluation) -> float:
     return width if known else width * resolved.constants.physics["unmeasured_width"]
 
 
-def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[float, float]] | None:
-    """Return the 80 % intervals of what is allocated, reserved and shown by the device; None for arrays.
+def memory_intervals(memory: Memory, resolved: Resolved) -> dict[str, tuple[Any, Any]]:
+    """Return the 80 % intervals, in bytes, of what is allocated, reserved and shown by the device; arrays where these are.
 
     Neither end of a figure lies below that of what it contains: what is reserved holds what is allocated, and that the
     parameters and the cache, whose bytes are known. Engines of which no run was measured have intervals half as wide again.
     """
-    if not is_scalar(*(getattr(memory, name) for name in memory_spreads.FIGURES)):
-        return None
     widths = memory_spreads.shipped().widths(regime_of(resolved.workload.phase))
     factor = 1.0 if memory_is_measured(resolved) else resolved.constants.physics["unmeasured_width"]
-    intervals: dict[str, tuple[float, float]] = {}
-    low = high = sum(float(memory.components[name]) for name in ("parameters", "key_value_cache"))
+    intervals: dict[str, tuple[Any, Any]] = {}
+    low = high = memory.components["parameters"] + memory.components["key_value_cache"]
     for name in memory_spreads.FIGURES:
-        value, width = float(getattr(memory, name)), float(getattr(widths, name)) * factor
-        low, high = max(low, value * float(np.exp(-width))), max(high, value * float(np.exp(width)))
+        value, width = getattr(memory, name), float(getattr(widths, name)) * factor
+        low, high = maximum(low, value * float(np.exp(-width))), maximum(high, value * float(np.exp(width)))
         intervals[name] = low, high
     return intervals

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from roofsim.analyze.host import last_of, off_device_of
+from roofsim.analyze.intervals import memory_intervals
 from roofsim.analyze.loading import loading
 from roofsim.analyze.result import Memory
 from roofsim.graph.tensor import DTYPES
@@ -59,7 +60,7 @@ def memory_of(evaluation: Unpriced) -> Memory:
     total: Real = 0.0
     for amount in components.values():
         total = total + amount
-    return Memory(
+    memory = Memory(
         allocated_peak=allocated,
         reserved=reserved,
         device_total=total,
@@ -70,6 +71,7 @@ def memory_of(evaluation: Unpriced) -> Memory:
         peak_phase=fullest.peak_phase,
         off_device=off_device_of(evaluation) if places(resolved.parallel.offload) else {},
     )
+    return replace(memory, interval=memory_intervals(memory, resolved)["device_total"])
 
 
 def _or_loading(profile: MemoryProfile, load: tuple[Real, Real] | None) -> MemoryProfile:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.analyze.printed import Printed
+from roofsim.analyze.verdicts import chance_below, room_verdict
 from roofsim.records import dataclass, field
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ SCHEMA: Final = "roofsim/result/1"
 class Memory:
     """Bytes on the fullest rank; `peak` is what is compared with the card's capacity.
 
-    `components` sum to `peak`.
+    `components` sum to `peak`; `interval` has the ends of its 80 % interval.
     """
 
     allocated_peak: Real
@@ -34,11 +35,22 @@ class Memory:
     peak_phase: str = ""
     off_device: dict[str, dict[str, Real]] = field(default_factory=dict)
     """What one GPU keeps off the device: place (host, nvme) -> part -> bytes."""
+    interval: tuple[Any, Any] | None = None
 
     @property
     def fits(self) -> Any:
         """Whether the peak is within the capacity (a bool, or an array of them)."""
         return self.device_total <= self.capacity
+
+    @property
+    def verdict(self) -> Any:
+        """Return ``fits``, ``tight`` where the capacity lies inside the interval, or ``does_not_fit``; or an array of these."""
+        return room_verdict(self.interval, self.device_total, self.capacity)
+
+    @property
+    def fit_probability(self) -> Any:
+        """The probability that the peak is within the capacity, or an array of it; None without an interval."""
+        return None if self.interval is None else chance_below(self.capacity, self.device_total, self.interval)
 
     @property
     def shortfall(self) -> Real:
@@ -122,6 +134,9 @@ class Result(Printed):
                 "saved_activations": memory.saved_activations,
                 "capacity": memory.capacity,
                 "fits": memory.fits,
+                "verdict": memory.verdict,
+                "fit_probability": memory.fit_probability,
+                "peak_interval": memory.interval,
                 "shortfall": memory.shortfall,
                 "components": memory.components,
             }

@@ -83,7 +83,7 @@ def _bytes(case: Case, evaluation: Evaluation) -> tuple[float, tuple[float, floa
     memory = memory_of(evaluation)
     if case.quantity in memory.components:
         return float(memory.components[case.quantity]), None
-    intervals = memory_intervals(memory, evaluation.resolved) or {}
+    intervals = memory_intervals(memory, evaluation.resolved)
     return float(getattr(memory, case.quantity)), intervals.get(case.quantity)
 
 

@@ -37,6 +37,10 @@ class Row:
         What would run instead; None where nothing was found, or needed.
     relative
         Throughput over that of the first row that runs and fits; None where this row does not.
+    relative_interval
+        Ends of the 80 % interval of `relative`; None where no interval is known, and for the row that it is relative to.
+    verdict
+        ``faster``, ``about_equal`` where 1 lies inside that interval, or ``slower``; None where `relative` is.
     rank, cost_rank
         1 for the fastest, and the cheapest of its market; None for what does not fit, or has no price to compare.
     quote
@@ -55,6 +59,8 @@ class Row:
     reason: str | None = None
     alternative: Alternative | None = None
     relative: float | None = None
+    relative_interval: tuple[float, float] | None = None
+    verdict: str | None = None
     rank: int | None = None
     cost_rank: int | None = None
     quote: Quote | None = None
@@ -109,6 +115,8 @@ class Row:
             "alternative": None if self.alternative is None else self.alternative.to_dict(),
             "rate": self.rate,
             "relative": self.relative,
+            "relative_interval": None if self.relative_interval is None else list(self.relative_interval),
+            "verdict": self.verdict,
             "rank": self.rank,
             "cost_rank": self.cost_rank,
             "units_per_usd": self.units_per_dollar,
@@ -201,8 +209,12 @@ class Lead:
         Of costs: the prices that were compared, in words.
     next, factor
         The second, and how many times its figure the first has; None where there is no second.
+    interval
+        Ends of the 80 % interval of `factor`; None where none is known.
+    verdict
+        ``faster``, or ``about_equal`` where 1 lies inside that interval; None where there is no second.
     inside_intervals
-        Whether the 80 % intervals overlap, so that the order may be the other way round; None where none is known.
+        Whether 1 lies inside that interval, so that the order may be the other way round; None where none is known.
     """
 
     label: str
@@ -210,6 +222,8 @@ class Lead:
     market: str | None = None
     next: str | None = None
     factor: float | None = None
+    interval: tuple[float, float] | None = None
+    verdict: str | None = None
     inside_intervals: bool | None = None
 
     def to_dict(self) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.analyze.verdicts import ABOUT_EQUAL, pace_verdict, ratio_interval
 from roofsim.compare.rows import Lead
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import replace
@@ -105,22 +106,25 @@ def _priced(row: Row) -> bool:
 
 def ranked(rows: Sequence[Row]) -> list[Row]:
     """Return the rows with their ranks, and their throughput relative to the first that fits."""
-    base = next((row.rate for row in rows if row.fits and row.rate), None)
+    base = next((row for row in rows if row.fits and row.rate), None)
     by_time = sorted((row for row in rows if row.fits and row.rate), key=lambda row: -(row.rate or 0.0))
     places = {row.label: place for place, row in enumerate(by_time, 1)}
     costs: dict[str, int] = {}
     for group in markets(rows):
         by_cost = sorted(group, key=lambda row: -(row.units_per_dollar or 0.0))
         costs |= {row.label: place for place, row in enumerate(by_cost, 1)}
-    return [
-        replace(
-            row,
-            rank=places.get(row.label),
-            cost_rank=costs.get(row.label),
-            relative=row.rate / base if row.fits and row.rate and base else None,
-        )
-        for row in rows
-    ]
+    return [_against(replace(row, rank=places.get(row.label), cost_rank=costs.get(row.label)), base) for row in rows]
+
+
+def _against(row: Row, base: Row | None) -> Row:
+    """Return a row with its throughput relative to another's, and what its interval says of that."""
+    if base is None or not (row.fits and row.rate and base.rate):
+        return row
+    relative = row.rate / base.rate
+    if row.label == base.label:
+        return replace(row, relative=relative, verdict=ABOUT_EQUAL)
+    interval = _interval_of_ratio(row, base, relative)
+    return replace(row, relative=relative, relative_interval=interval, verdict=pace_verdict(interval, relative))
 
 
 def markets(rows: Sequence[Row]) -> list[list[Row]]:
@@ -157,19 +161,35 @@ def _lead(rows: Sequence[Row], value: Value) -> Lead | None:
         return Lead(label=first.label, value=top)
     second = order[1]
     factor = top / (value(second) or top)
+    interval = _interval_of_ratio(first, second, factor)
+    verdict = pace_verdict(interval, factor)
     return Lead(
-        label=first.label, value=top, next=second.label, factor=factor, inside_intervals=_overlap(first, second, factor)
+        label=first.label,
+        value=top,
+        next=second.label,
+        factor=factor,
+        interval=interval,
+        verdict=verdict,
+        inside_intervals=None if interval is None else verdict == ABOUT_EQUAL,
     )
 
 
-def _overlap(first: Row, second: Row, factor: float) -> bool | None:
-    """Tell whether the lower end of the first lies below the upper end of the second."""
-    ends = [row.result.step_time_interval for row in (first, second) if row.result is not None]
-    times = [row.step_time for row in (first, second)]
-    if len(ends) < 2 or ends[0] is None or ends[1] is None or times[0] is None or times[1] is None:
+def _interval_of_ratio(first: Row, second: Row, factor: float) -> tuple[float, float] | None:
+    """Return the 80 % interval of a factor between figures that go with the inverse of the step, as speeds and costs do."""
+    ends = [_relative_ends(row) for row in (second, first)]
+    if ends[0] is None or ends[1] is None:
         return None
-    # Speeds and costs go with the time of a step: their intervals have the same ends, relative to the middle.
-    return bool(factor * times[0] / ends[0][1] <= times[1] / ends[1][0])
+    low, high = ratio_interval((1.0, ends[0]), (1.0, ends[1]))
+    return factor * low, factor * high
+
+
+def _relative_ends(row: Row) -> tuple[float, float] | None:
+    """Return the ends of the interval of a row's step, over the step."""
+    step, result = row.step_time, row.result
+    if result is None or result.step_time_interval is None or not step:
+        return None
+    low, high = result.step_time_interval
+    return low / step, high / step
 
 
 # -- words --------------------------------------------------------------------------------------------------------------
@@ -210,11 +230,13 @@ def _margin(lead: Lead, what: str) -> str:
     if factor < 1.0 + _TIE:
         return f"{lead.label} and {second}, with no margin between them"
     times = f"{factor:.3g}"
-    how = f"{lead.label}, less than 0.5 % ahead of {second}"
+    ahead = f"{lead.label}, less than 0.5 % ahead of {second}"
     if times != "1":
-        how = f"{lead.label}, {times} times the {what} of {second}"
-    if lead.inside_intervals is None:
-        return f"{how} (no interval is known)"
-    if lead.inside_intervals:
-        return f"{how}; the margin is inside the 80 % intervals, so the order is not certain"
-    return f"{how}; the margin is outside the 80 % intervals"
+        ahead = f"{lead.label}, {times} times the {what} of {second}"
+    if lead.interval is None:
+        return f"{ahead} (no interval is known)"
+    low, high = lead.interval
+    ends = f"80 % interval {low:.2f} .. {high:.2f}"
+    if lead.verdict == ABOUT_EQUAL:
+        return f"{ahead}; they are about equal, as the {ends} does not tell which is first"
+    return f"{ahead}, {ends}"

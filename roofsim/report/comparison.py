@@ -10,6 +10,7 @@ from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.analyze.verdicts import ABOUT_EQUAL
 from roofsim.records import dataclass, replace
 from roofsim.report import words
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from roofsim.compare.rows import Comparison, Row
 
 _NONE: Final = "-"
+#: Marks what is about as fast as the first.
+_ALIKE: Final = "~"
 #: Columns that a narrow table leaves out, the first first.
 _SPARED: Final = ("then", "of", "memory", "limited by", "type", "per USD", "USD/h", "vs first")
 #: What stands in the place of what binds a row that cannot run.
@@ -161,14 +164,19 @@ def _cells(row: Row, marks: dict[str, str]) -> dict[str, str]:
         "type": result.scenario["workload"]["precision"]["name"],
         "step": words.seconds(float(result.step_time)),
         "rate": _NONE if rate is None else words.count(rate),
-        "vs first": _NONE if row.relative is None else f"{row.relative:.2f}x",
+        "vs first": _NONE if row.relative is None else f"{_ALIKE if alike(row) else ''}{row.relative:.2f}x",
         **_bounds(result),
         "memory": words.gibibytes(float(memory.device_total)),
         "of": words.gibibytes(float(memory.capacity)),
-        "fits": "yes" if memory.fits else f"no, -{words.gibibytes(float(memory.shortfall))}",
+        "fits": words.room_cell(memory.verdict, float(memory.device_total), float(memory.capacity)),
         "USD/h": "?" if cost["usd_per_hour"] is None else f"{cost['usd_per_hour']:,.2f}{mark}",
         "per USD": "?" if row.units_per_dollar is None else words.count(row.units_per_dollar),
     }
+
+
+def alike(row: Row) -> bool:
+    """Tell whether a row is about as fast as the one that it is held against."""
+    return row.verdict == ABOUT_EQUAL and row.relative_interval is not None
 
 
 def _bounds(result: Result) -> dict[str, str]:
@@ -186,6 +194,11 @@ def _below(comparison: Comparison, marks: dict[str, str]) -> list[Text]:
     if comparison.base is not None and comparison.base != comparison.rows[0].label:
         why = "the first that runs" if comparison.base == first else "the first that fits"
         lines.append(Text(f"vs first: against {comparison.base}, {why}.", style="dim"))
+    if any(alike(row) for row in comparison):
+        against = comparison.base or ""
+        lines.append(
+            Text(f"{_ALIKE} about equal to {against}: 1 lies inside the 80 % interval of the ratio.", style="dim")
+        )
     lines += [Text(_refusal(row), style="yellow") for row in comparison if not row.runs]
     lines += [Text(f"{note}.") for note in comparison.notes]
     lines += [Text(line, style="yellow") for line in _warnings(comparison)]

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from rich.text import Text
 
+from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number, text
 from roofsim.units import humanize
@@ -52,6 +53,8 @@ def print_fit(console: Console, fit: Fit) -> None:
         console.print(verdict(fit.base), highlight=False)
         if fit.certificate is not None and fit.size is not None:
             console.print(_certified(fit, fit.size, fit.certificate), highlight=False)
+            if fit.certificate.value is not None:
+                console.print(_safe(fit), highlight=False)
     for note in fit.notes:
         console.print(f"({note})", style="dim", highlight=False)
     if fit.state is not None:
@@ -85,10 +88,13 @@ def facts(fit: Fit) -> list[tuple[str, str]]:
 def verdict(base: Attempt) -> str:
     """Say whether it fits, and what is left or missing."""
     taken = f"{words.gibibytes(base.memory)} of {words.gibibytes(base.capacity)}"
-    if base.fits:
-        spare = base.capacity - base.memory
-        return f"fits: {taken}, {words.gibibytes(spare)} left ({words.percent(spare / base.capacity)})"
-    return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
+    if base.verdict == DOES_NOT_FIT:
+        return f"does NOT fit: {taken}, {words.gibibytes(base.shortfall)} missing"
+    spare = base.capacity - base.memory
+    amount = f"{words.gibibytes(spare)} left ({words.percent(spare / base.capacity)})"
+    if not base.fits:
+        amount = f"{words.gibibytes(base.shortfall)} missing"
+    return f"{base.verdict}: {taken}, {amount}{words.chance(base.verdict, base.fit_probability)}"
 
 
 def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
@@ -107,6 +113,13 @@ def _certified(fit: Fit, size: str, certificate: Certificate) -> str:
         return f"{held}; the search ends here, and larger ones may fit"
     beyond = f"{words.count(certificate.next)} would take {_exactly(certificate.next_memory)}"
     return f"{held} of {words.gibibytes(certificate.capacity)}; {beyond}"
+
+
+def _safe(fit: Fit) -> str:
+    """Say up to which value the memory's whole interval fits."""
+    if fit.safe is None:
+        return "even the smallest is tight: the capacity lies inside the 80 % interval of its memory"
+    return f"up to {words.count(fit.safe)} the whole 80 % interval of the memory fits; from there on it is tight"
 
 
 def _exactly(amount: float) -> str:
@@ -233,10 +246,15 @@ def _layout_table(layouts: Sequence[Attempt]) -> Grid:
             _plain(layout["recompute"] or "-"),
             words.seconds(attempt.step_time),
             words.count(attempt.units_per_second),
-            words.gibibytes(attempt.memory),
+            _memory_cell(attempt),
             words.percent(attempt.memory / attempt.capacity),
         )
     return table
+
+
+def _memory_cell(attempt: Attempt) -> str:
+    """Return the memory, marked where the capacity lies inside its interval."""
+    return f"{'tight, ' if attempt.verdict == TIGHT else ''}{words.gibibytes(attempt.memory)}"
 
 
 # -- the largest model ------------------------------------------------------------------------------------------
@@ -270,7 +288,7 @@ def _model_cells(row: ModelRow) -> list[str]:
     attempt = row.attempt
     if attempt is None:
         return ["", "", f"no: {row.refusal}", "", ""]
-    verdict = "yes" if attempt.fits else f"no, -{words.gibibytes(attempt.shortfall)}"
+    verdict = words.room_cell(attempt.verdict, attempt.memory, attempt.capacity)
     speed = f"{words.count(attempt.units_per_second)} {attempt.unit}/s"
     return [
         words.gibibytes(attempt.memory),
@@ -324,7 +342,7 @@ def _remedy_table(remedies: Sequence[Remedy], base: Attempt) -> Grid:
             remedy.flags(),
             words.seconds(attempt.seconds_per_sample),
             f"{100.0 * remedy.slowdown:+.0f} %",
-            words.gibibytes(attempt.memory),
+            _memory_cell(attempt),
             words.gibibytes(attempt.capacity),
             str(attempt.gpus),
             "?" if attempt.usd_per_hour is None else words.dollars(attempt.usd_per_hour),

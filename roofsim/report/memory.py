@@ -10,6 +10,7 @@ from rich.text import Text
 
 from roofsim.analyze.intervals import memory_intervals, memory_is_measured
 from roofsim.analyze.ledger import at_last_context
+from roofsim.analyze.verdicts import FITS, TIGHT
 from roofsim.memory.in_flight import waiting_bytes
 from roofsim.report import words
 from roofsim.report.grid import Columnwise, Grid, number, text
@@ -34,7 +35,6 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     """Print the ledger, the peaks of the phases and the curve."""
     console.print(Text(f"{evaluation.resolved.model.name} on {evaluation.resolved.gpu.name}", style="bold"))
     print_shortfall(console, ledger)
-    fits = "fits" if ledger.fits else f"does NOT fit, {words.gibibytes(float(ledger.shortfall))} missing"
     table = Grid([text("at the peak"), number("bytes"), number("share")])
     peak = float(ledger.device_total)
     for name, amount in ledger.components.items():
@@ -44,7 +44,7 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
     console.print(table)
     console.print(
         f"allocated {words.gibibytes(float(ledger.allocated_peak))} <= reserved {words.gibibytes(float(ledger.reserved))} <= "
-        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: {fits}"
+        f"device {words.gibibytes(peak)}; capacity {words.gibibytes(float(ledger.capacity))}: {words.room(ledger)}"
     )
     _print_intervals(console, evaluation, ledger)
     console.print(
@@ -58,22 +58,19 @@ def print_memory(console: Console, evaluation: Evaluation, ledger: Memory) -> No
 
 
 def print_shortfall(console: Console, ledger: Memory) -> None:
-    """Print that a scenario does not fit, before anything else is said of it; nothing where it fits."""
-    if not ledger.fits:
-        missing, capacity = words.gibibytes(float(ledger.shortfall)), words.gibibytes(float(ledger.capacity))
-        taken = words.gibibytes(float(ledger.device_total))
-        console.print(Text(f"does NOT fit: {taken} of {capacity}, {missing} missing", style="bold"))
+    """Print that a scenario does not fit, or may not, before anything else is said of it; nothing where it fits."""
+    if ledger.verdict != FITS:
+        capacity, taken = words.gibibytes(float(ledger.capacity)), words.gibibytes(float(ledger.device_total))
+        verdict, _, why = words.room(ledger).partition(", ")
+        console.print(Text(f"{verdict}: {taken} of {capacity}, {why}", style="bold"))
 
 
 def _print_intervals(console: Console, evaluation: Evaluation, ledger: Memory) -> None:
     intervals = memory_intervals(ledger, evaluation.resolved)
-    if intervals is None:
-        return
     shown = (f"{_FIGURES[name]} {_span(span)}" for name, span in intervals.items())
     basis = "" if memory_is_measured(evaluation.resolved) else " (no run of this engine was measured)"
     console.print(f"80 % intervals{basis}: {', '.join(shown)}")
-    low, high = intervals["device_total"]
-    if low < float(ledger.capacity) < high:
+    if ledger.verdict == TIGHT:
         console.print("the capacity lies within the interval, so it may or may not fit", style="yellow")
 
 
@@ -146,7 +143,7 @@ def print_stages(console: Console, rows: list[dict[str, Any]]) -> None:
     for name, shown in _FIGURES.items():
         lines[shown] = [words.gibibytes(row[name]) for row in rows]
     lines["80 % interval"] = [_span(row["device_total_interval"]) for row in rows]
-    lines["fits"] = ["yes" if row["fits"] else "NO" for row in rows]
+    lines["fits"] = [words.room_cell(row["verdict"]) for row in rows]
     lines["peak in"] = [row["peak_phase"] for row in rows]
     console.print(Columnwise("stage", [row["name"] for row in rows], lines, under=("parameters", "allocated")))
     for row in rows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.verdicts import DOES_NOT_FIT, FITS, TIGHT
 from roofsim.numeric import is_scalar
 from roofsim.output import visible
 from roofsim.report import words
@@ -166,7 +167,7 @@ def _line_of_result(answer: Result) -> str:
     if not is_scalar(answer.step_time):
         return f"{words.headline(answer)}: amounts are arrays"
     step, peak = words.seconds(float(answer.step_time)), words.gibibytes(float(answer.memory.device_total))
-    room = "" if answer.memory.fits else ", does NOT fit"
+    room = {FITS: "", TIGHT: ", tight", DOES_NOT_FIT: ", does NOT fit"}[answer.memory.verdict]
     bound = "" if answer.bound is None else f", limited by {words.BOUND_WORDS[answer.bound]}"
     capacity = words.gibibytes(float(answer.memory.capacity))
     return f"{words.headline(answer)}: step {step}{bound}, {peak} of {capacity}{room}"

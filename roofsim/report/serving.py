@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.analyze.verdicts import TIGHT
 from roofsim.report import words
 from roofsim.report.grid import Grid, number
 
@@ -94,7 +95,8 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
     """Return name and text of each line of the answer."""
     if not served.room.fits:
         return [_no_room(served), *_memory(served), *_hourly(served)]
-    rows = _unsustainable(served) if served.steady is None else _latencies(served, served.steady)
+    rows = _room_for_one(served) + _rate_verdict(served)
+    rows += [] if served.steady is None else _latencies(served, served.steady)
     rows += [
         ("prefill", _bound(served, "prefill")),
         ("decode", _bound(served, "decode")),
@@ -102,7 +104,8 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
     ]
     best = served.highest_rate
     tokens, each = words.count(best * served.plan.output), words.count(best * served.plan.output / served.plan.gpus)
-    rows.append(("saturation", f"{words.count(best)} requests/s, {tokens} output tokens/s ({each} per GPU)"))
+    span = _span(served)
+    rows.append(("saturation", f"{words.count(best)} requests/s ({span}), {tokens} output tokens/s ({each} per GPU)"))
     rows += _prefixes(served) + _memory(served)
     if served.money()["usd_per_hour"] is not None:
         rows.append(("cost", _cost(served)))
@@ -112,7 +115,8 @@ def answer_rows(served: Served) -> list[tuple[str, str]]:
 
 
 def _no_room(served: Served) -> tuple[str, str]:
-    plan, reason = served.plan, (served.reason or "").replace("does not fit", "does NOT fit", 1)
+    plan, verdict = served.plan, TIGHT if served.room.verdict == TIGHT else "does NOT fit"
+    reason = (served.reason or "").replace("does not fit", verdict, 1)
     tokens = plan.limits.context or plan.prompt + plan.output
     search = f"`roofsim fit` with --phase decode --context-length {tokens:.0f} --fewest gpus searches how many"
     ways = f"More GPUs for each replica (tensor, pipeline) or narrower weights would help: {search}"
@@ -125,10 +129,28 @@ def _hourly(served: Served) -> list[tuple[str, str]]:
     return [] if hourly is None else [("cost", f"{words.dollars(hourly)} USD/h ({money['price']})")]
 
 
-def _unsustainable(served: Served) -> list[tuple[str, str]]:
+def _room_for_one(served: Served) -> list[tuple[str, str]]:
+    if served.room.verdict != TIGHT:
+        return []
+    return [("verdict", "tight: the 80 % interval of the memory does not tell whether one request has room")]
+
+
+def _rate_verdict(served: Served) -> list[tuple[str, str]]:
+    """Say whether the server keeps up with what arrives, where it may not."""
     rate, most = served.plan.request_rate or 0.0, words.count(served.highest_rate)
-    line = f"NOT sustainable: {_rate(rate)} arrive, but the server can complete at most {most}"
-    return [("verdict", f"{line}; the queue and the time to first token grow without bound")]
+    grow = "the queue and the time to first token grow without bound"
+    if served.verdict == "tight":
+        then = "" if served.steady is not None else f"; where it is less, {grow}"
+        line = f"tight: {_rate(rate)} arrive, the server can complete at most {most} ({_span(served)}){then}"
+        return [("verdict", line)]
+    if served.steady is not None:
+        return []
+    return [("verdict", f"NOT sustainable: {_rate(rate)} arrive, but the server can complete at most {most}; {grow}")]
+
+
+def _span(served: Served) -> str:
+    low, high = served.highest_rate_range
+    return f"80 % range {words.count(low)} .. {words.count(high)}"
 
 
 def _latencies(served: Served, steady: Steady) -> list[tuple[str, str]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 from rich.box import SIMPLE
 from rich.table import Table
 from rich.text import Text
 
+from roofsim.analyze.verdicts import DOES_NOT_FIT, TIGHT
 from roofsim.report import words
 
 if TYPE_CHECKING:
@@ -43,8 +45,14 @@ def summary(swept: SweepTable) -> str:
     said = [f"{words.count(len(swept))} points", f"{words.count(int(swept.feasible.sum()))} possible"]
     if "memory.fits" in swept.rows:
         fits = sum(value is True for value in swept["memory.fits"].ravel().tolist())
-        said.append(f"{words.count(fits)} fit in memory")
+        said.append(f"{words.count(fits)} fit in memory{_tight(swept)}")
     return ", ".join(said)
+
+
+def _tight(swept: SweepTable) -> str:
+    """Say of how many points the interval of their memory holds the capacity."""
+    count = sum(code == TIGHT for code in swept.rows.get("memory.verdict", np.empty(0)).ravel().tolist())
+    return f" ({words.count(count)} of them tight)" if count else ""
 
 
 def _value(value: Any) -> str:
@@ -57,7 +65,8 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
     if not row["feasible"]:
         return "-", f"not possible: {row['reason']}", "-"
     step, peak = row.get("step_time"), row.get("memory.peak")
-    room = " (does not fit)" if row.get("memory.fits") is False else ""
+    verdict = row.get("memory.verdict") or (DOES_NOT_FIT if row.get("memory.fits") is False else "")
+    room = {TIGHT: " (tight)", DOES_NOT_FIT: " (does not fit)"}.get(verdict, "")
     bound = words.BOUND_WORDS.get(row.get("bound") or "", "-")
     return (
         "-" if step is None else words.seconds(step),

@@ -59,7 +59,7 @@ def answer_rows(result: Result) -> list[tuple[str, str]]:
     rows = (
         []
         if result.memory.fits
-        else [("verdict", f"{_missing(result)}; times and rates are those of a GPU with enough memory")]
+        else [("verdict", f"{words.room(result.memory)}; times and rates are those of a GPU with enough memory")]
     )
     rows.append(("step time", f"{words.seconds(_f(result.step_time))}{_interval(result)}"))
     rows += [(name, words.seconds(_f(value))) for name, value in _latency_rows(result)]
@@ -137,12 +137,11 @@ def _parameters(result: Result) -> str:
 def _memory(result: Result) -> str:
     memory = result.memory
     peak, capacity = _f(memory.device_total), _f(memory.capacity)
-    verdict = f"fits, {words.gibibytes(capacity - peak)} left" if memory.fits else _missing(result)
-    return f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}: {verdict} (peak in {memory.peak_phase}, {memory.peak_op})"
-
-
-def _missing(result: Result) -> str:
-    return f"does NOT fit, {words.gibibytes(_f(result.memory.shortfall))} missing"
+    taken, at = (
+        f"{words.gibibytes(peak)} of {words.gibibytes(capacity)}",
+        f"peak in {memory.peak_phase}, {memory.peak_op}",
+    )
+    return f"{taken}: {words.room(memory)} ({at})"
 
 
 def _cost(result: Result) -> str:

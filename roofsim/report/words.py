@@ -12,14 +12,37 @@ from roofsim.units import count, dollars, duration, humanize, parameters, percen
 from roofsim.units import duration as seconds
 
 if TYPE_CHECKING:
-    from roofsim.analyze.result import Result
+    from roofsim.analyze.result import Memory, Result
 
 __all__ = [
-    "BOUND_WORDS", "RESOURCE_WORDS", "batch_line", "bound_sentence", "count", "default_lengths", "dollars", "duration",
-    "gibibytes", "headline", "layout_line", "off_device", "on_replicas", "parameters", "percent", "seconds", "short_bound",
-    "sizes", "unit_of", "utilization",
+    "BOUND_WORDS",
+    "RESOURCE_WORDS",
+    "batch_line",
+    "bound_sentence",
+    "chance",
+    "count",
+    "default_lengths",
+    "dollars",
+    "duration",
+    "gibibytes",
+    "headline",
+    "layout_line",
+    "off_device",
+    "on_replicas",
+    "parameters",
+    "percent",
+    "room",
+    "room_cell",
+    "room_of",
+    "seconds",
+    "short_bound",
+    "sizes",
+    "unit_of",
+    "utilization",
 ]  # fmt: skip
 
+#: Verdict on memory -> the words of a column named "fits".
+_ROOM: Final = {"fits": "yes", "tight": "tight", "does_not_fit": "no"}
 #: How results are called in sentences.
 BOUND_WORDS: Final = {
     "compute": "compute",
@@ -313,3 +336,29 @@ def _member(result: Result) -> str:
     if not leading or rates[leading] >= MOST * sum(rates.values()):
         return ""
     return f" ({_MEMBERS[str(result.bound)][leading]})"
+
+
+def room(memory: Memory) -> str:
+    """Say whether a peak fits, what is left or missing, and how likely it fits where the interval holds the capacity."""
+    return room_of(memory.verdict, float(memory.device_total), float(memory.capacity), memory.fit_probability)
+
+
+def room_of(verdict: str, peak: float, capacity: float, probability: float | None) -> str:
+    """Say the same of plain figures; bytes."""
+    amount = f"{gibibytes(abs(capacity - peak))} {'left' if capacity >= peak else 'missing'}"
+    if verdict == "does_not_fit":
+        return f"does NOT fit, {amount}"
+    return f"{verdict}, {amount}{chance(verdict, probability)}"
+
+
+def chance(verdict: str, probability: float | None) -> str:
+    """Say how likely bytes fit, where the interval does not decide."""
+    if verdict != "tight" or probability is None:
+        return ""
+    return f", fits with a probability of {100.0 * probability:.0f} %"
+
+
+def room_cell(verdict: str, peak: float = 0.0, capacity: float = 0.0) -> str:
+    """Return a verdict on memory for a cell of a table, with what is missing."""
+    missing = peak - capacity
+    return _ROOM[verdict] + (f", -{gibibytes(missing)}" if missing > 0.0 else "")

@@ -30,6 +30,12 @@ def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
     return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
 
 
+def rate_range(rate: float, resolved: Resolved) -> tuple[float, float]:
+    """Return the 80 % range of the most requests per second: as far as the time per token may be off, the other way round."""
+    low, high = token_range(1.0, resolved)
+    return rate / high, rate / low
+
+
 def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]:
     """Return the range of the time to the first token, from a server without other prompts to one where they bunch."""
     mean = steady.time_to_first_token

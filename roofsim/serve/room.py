@@ -8,10 +8,12 @@ import numpy as np
 
 from roofsim.analyze.host import OffDevice, host_notes
 from roofsim.analyze.ledger import memory_of
+from roofsim.analyze.verdicts import DOES_NOT_FIT, FITS, TIGHT
 from roofsim.records import asdict, dataclass, field
 from roofsim.serve.surface import Passes
 
 if TYPE_CHECKING:
+    from roofsim.analyze.result import Memory
     from roofsim.memory.profile import MemoryProfile
     from roofsim.numeric import Array
     from roofsim.serve.plan import ServerPlan
@@ -48,6 +50,8 @@ class Room:
         Tokens of one request that have room when it is alone.
     shortfall
         Bytes that one request lacks, or a cache that is allocated at start.
+    lacking
+        Ends of the 80 % interval of these bytes; negative where so many are left.
     off_device
         Weights that lie elsewhere, by place and part.
     notes
@@ -65,6 +69,7 @@ class Room:
     max_requests: int
     max_context: int
     shortfall: float = 0.0
+    lacking: tuple[float, float] = (0.0, 0.0)
     off_device: OffDevice = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -73,9 +78,15 @@ class Room:
         """Whether one request has room."""
         return self.max_requests >= 1
 
+    @property
+    def verdict(self) -> str:
+        """Return ``fits``, ``tight`` where the interval does not tell whether one request has room, or ``does_not_fit``."""
+        return TIGHT if self.lacking[0] <= 0.0 < self.lacking[1] else FITS if self.fits else DOES_NOT_FIT
+
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
-        data = asdict(self) | {"fits": self.fits}
+        data = asdict(self) | {"fits": self.fits, "verdict": self.verdict}
+        del data["lacking"]  # the verdict says it
         del data["notes"]  # among the warnings
         if not self.off_device:
             del data["off_device"]
@@ -86,7 +97,7 @@ def room_of(plan: ServerPlan) -> Room:
     """Return what fits beside the weights and the largest step."""
     engine = plan.resolved.engine
     share = engine.memory.preallocated_share or 1.0
-    parameters, working, off_device, notes = _fixed(plan)
+    parameters, working, off_device, notes, spread = _fixed(plan)
     capacity = float(plan.resolved.gpu.memory.capacity)
     pool = {
         "device": share * capacity - parameters - working,
@@ -102,6 +113,7 @@ def room_of(plan: ServerPlan) -> Room:
     exact = _tokens_exactly(whole, around, others[:2])
     needed = end if plan.facts.admission == "whole" else mean
     most, lacking = _most(plan, pool, (end - shared, needed - shared, shared))
+    beyond = (end if plan.limits.context is None else _allocated(plan)) - pool
     if plan.limits.context is not None and not lacking:
         pool = _allocated(plan)
     return Room(
@@ -116,6 +128,7 @@ def room_of(plan: ServerPlan) -> Room:
         max_requests=most,
         max_context=_longest(plan, pool, lengths, others[2:]),
         shortfall=lacking,
+        lacking=(beyond - spread[0], beyond + spread[1]),
         off_device=off_device,
         notes=notes,
     )
@@ -142,10 +155,10 @@ def _allocated(plan: ServerPlan) -> float:
     return float(_cache(plan, np.array([plan.limits.context, 1.0]))[0])
 
 
-def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...]]:
+def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...], tuple[float, float]]:
     """Return the bytes of all weights on the device, what the largest step needs beside weights and cache, and what lies elsewhere.
 
-    Notes say whether the host holds that.
+    Notes say whether the host holds that; the last are the bytes by which the step's interval lies below and above.
     """
     largest = Passes(plan.resolved, plan.adapters).held_in_prompts(plan.budget, plan.prompt, plan.cached)
     memory = memory_of(largest)
@@ -166,7 +179,15 @@ def _fixed(plan: ServerPlan) -> tuple[float, float, OffDevice, tuple[str, ...]]:
             kept = float(held.get("key_value_cache", 0.0))
             weights[place] = weights.get(place, {}) | {"key_value_cache": kept}
         notes = [*host_notes(cached, weights), _PROMPTS_THERE]
-    return parameters, sum(parts.values()), weights, tuple(notes)
+    return parameters, sum(parts.values()), weights, tuple(notes), _spread(memory)
+
+
+def _spread(memory: Memory) -> tuple[float, float]:
+    """Return how far a peak may lie below and above what is predicted."""
+    assert memory.interval is not None
+    low, high = memory.interval
+    peak = float(memory.device_total)
+    return peak - float(low), float(high) - peak
 
 
 def _cache(plan: ServerPlan, contexts: Array) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.money import MILLION, SECONDS_PER_HOUR, cost
 from roofsim.analyze.printed import Printed
 from roofsim.records import dataclass
-from roofsim.serve.ranges import first_token_range, token_range
+from roofsim.serve.ranges import first_token_range, rate_range, token_range
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -64,6 +64,23 @@ class Served(Printed):
     def max_requests(self) -> float:
         """Requests that run at once on the whole server."""
         return self.load.most_requests(self.plan.replicas)
+
+    @property
+    def highest_rate_range(self) -> tuple[float, float]:
+        """The 80 % range of `highest_rate`."""
+        return rate_range(self.highest_rate, self.plan.resolved)
+
+    @property
+    def verdict(self) -> str | None:
+        """Whether the server keeps up: ``sustainable``, ``tight`` where the 80 % interval does not tell, ``not_sustainable``.
+
+        None where no rate of arrivals is stated, or nothing fits.
+        """
+        rate = self.plan.request_rate
+        if rate is None or not self.room.fits:
+            return None
+        low, high = self.highest_rate_range
+        return "sustainable" if rate < low else "not_sustainable" if rate > high else "tight"
 
     @property
     def reason(self) -> str | None:
@@ -161,6 +178,7 @@ def as_data(served: Served) -> dict[str, Any]:
         "load": {"kind": served.kind, "concurrency": plan.concurrency, "request_rate": plan.request_rate},
         "fits": served.room.fits,
         "sustainable": steady is not None,
+        "verdict": served.verdict,
         "reason": served.reason,
         "latency": None
         if steady is None
@@ -181,6 +199,7 @@ def as_data(served: Served) -> dict[str, Any]:
         "decode_products_compute_bound_at": served.products_bound_at,
         "saturation": {
             "requests_per_second": served.highest_rate if served.room.fits else None,
+            "requests_per_second_range": served.highest_rate_range if served.room.fits else None,
             "output_tokens_per_second_per_gpu": served.highest_rate * plan.output / plan.gpus
             if served.room.fits
             else None,

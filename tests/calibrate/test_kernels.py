@@ -20,7 +20,9 @@ from roofsim.cost.kernels.models import attention, convolution, experts, gemm, s
 from roofsim.cost.kernels.models.silicon import Silicon, corner, power_share
 from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import SpecError
+from roofsim.records import replace
 from roofsim.spec import catalog
+from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.reading.source import read_yaml
 from roofsim.units import parse
 from roofsim_evidence.kernels.score import measured_file, transfer
@@ -119,30 +121,34 @@ def test_files_that_are_no_tables_are_refused(tmp_path):
 
 # ----------------------------------------------------------------------------------------------------------- physics
 
-CARD = Silicon(compute_units=100.0, peak=1e14, bandwidth=1e12, cache=4e7, per_clock=1024.0)
+CARD = Silicon(compute_units=100.0, peak=1e14, bandwidth=1e12, cache=4e7, per_clock=1024.0, physics=shipped_physics())
 SQUARE = {"itemsize_a": 2.0 * ONE, "itemsize_b": 2.0 * ONE, "itemsize_c": 2.0 * ONE, "batch": ONE}
+
+
+TILED = gemm.Tiling(thinness=0.15, ramp=64.0, wave=0.7, reduction=64.0)
+CACHED = {"cache_speedup": 3.0, "cache_reach": 0.7}
 
 
 def product(m, n, k, **constants):
     shape = gemm.GemmShape(m=m * ONE, n=n * ONE, k=k * ONE, **SQUARE)
-    own = {"floor": 2e-6, "compute": 0.8, "bandwidth": 0.8, **constants}
-    return float(gemm.gemm_time(shape, CARD, gemm.GemmConstants(**own))[0])
+    own = {"floor": 2e-6, "compute": 0.8, "bandwidth": 0.8, "fill": 1.0, "sharpness": 4.0, "quantise": np.inf} | CACHED
+    return float(gemm.gemm_time(shape, CARD, gemm.GemmConstants(**(own | constants), tiling=TILED))[0])
 
 
 def test_efficiency_lies_between_0_and_1_and_rises_with_size():
     random = np.random.default_rng(0)
     m, n, k = (2.0 ** random.uniform(0, 14, 500) for _ in range(3))
-    share = gemm.tile_efficiency(m, n, k, 1.0, 108.0)
+    share = gemm.tile_efficiency(m, n, k, 1.0, 108.0, TILED)
     assert np.all((share > 0.0) & (share <= 1.0))
     sizes = 2.0 ** np.arange(6, 15)
-    assert gemm.tile_efficiency(sizes, sizes, sizes, 1.0, 108.0)[-1] > 0.9
-    assert isinstance(gemm.tile_efficiency(64.0, 64.0, 64.0, 1.0, 108.0), float)
+    assert gemm.tile_efficiency(sizes, sizes, sizes, 1.0, 108.0, TILED)[-1] > 0.9
+    assert isinstance(gemm.tile_efficiency(64.0, 64.0, 64.0, 1.0, 108.0, TILED), float)
 
 
 def test_efficiency_broadcasts_like_scalars():
     m = np.array([1.0, 100.0, 4096.0])
-    one_by_one = [gemm.tile_efficiency(float(x), 4096.0, 512.0, 2.0, 80.0) for x in m]
-    assert np.allclose(gemm.tile_efficiency(m, 4096.0, 512.0, 2.0, 80.0), one_by_one)
+    one_by_one = [gemm.tile_efficiency(float(x), 4096.0, 512.0, 2.0, 80.0, TILED) for x in m]
+    assert np.allclose(gemm.tile_efficiency(m, 4096.0, 512.0, 2.0, 80.0, TILED), one_by_one)
 
 
 def test_efficiency_of_two_hundred_products_takes_about_a_millisecond():
@@ -150,14 +156,14 @@ def test_efficiency_of_two_hundred_products_takes_about_a_millisecond():
     runs = []
     for _ in range(20):
         start = time.perf_counter()
-        gemm.tile_efficiency(m, m, m, 1.0, 108.0)
+        gemm.tile_efficiency(m, m, m, 1.0, 108.0, TILED)
         runs.append(time.perf_counter() - start)
     assert min(runs) < parse("2 ms", "s")
 
 
 def test_a_wave_more_costs_a_wave_with_sharp_waves_only():
     sharp, flat = (
-        [gemm.tile_efficiency(m, 6144.0, 4096.0, 1.0, 108.0, gemm.Tiling(wave=wave)) for m in (4608.0, 4609.0)]
+        [gemm.tile_efficiency(m, 6144.0, 4096.0, 1.0, 108.0, replace(TILED, wave=wave)) for m in (4608.0, 4609.0)]
         for wave in (1.0, 0.0)
     )
     assert sharp[1] < 0.95 * sharp[0]
@@ -197,10 +203,14 @@ def call(query, context, batch=1.0, heads=32.0, key_heads=8.0, latent=0.0):
 
 
 def test_long_prefill_is_compute_and_long_decode_is_bandwidth():
-    constants = attention.PrefillConstants(floor=0.0, compute=0.5, bandwidth=0.8, softmax=0.0)
+    constants = attention.PrefillConstants(
+        floor=0.0, compute=0.5, bandwidth=0.8, softmax=0.0, ramp=128.0, balance=3.0, sharpness=2.0
+    )
     flops = 2.0 * 32.0 * 2.0 * 128.0 * 32768.0**2 / 2.0
     assert attention.prefill_time(call(32768.0, 32768.0), CARD, constants)[0] == pytest.approx(flops / 5e13, rel=0.03)
-    decode = attention.DecodeConstants(floor=0.0, bandwidth=0.8)
+    decode = attention.DecodeConstants(
+        floor=0.0, bandwidth=0.8, compute=0.5, chunk=512.0, fill=1.0, block=0.0, sharpness=3.0, **CACHED
+    )
     traffic = 64.0 * 8.0 * 32768.0 * 256.0 * 2.0
     assert attention.decode_time(call(1.0, 32768.0, batch=64.0), CARD, decode)[0] == pytest.approx(
         traffic / 8e11, rel=0.05
@@ -327,7 +337,9 @@ def test_streams_reach_the_bandwidth_and_the_floor():
 def test_corner_and_power():
     assert float(corner(1.0, 1.0, 1.0)) == 2.0
     assert float(corner(3.0, 1.0, 50.0)) == pytest.approx(3.0)
-    shares = [power_share(1e14 * 1e-11 / watts) for watts in (10.0, 100.0, 1000.0, 1e5)]
+    shares = [
+        power_share(1e14 * 1e-11 / watts, shipped_physics()["sustained_corner"]) for watts in (10.0, 100.0, 1000.0, 1e5)
+    ]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0)
 

@@ -94,7 +94,8 @@ def test_run_json_is_the_contract(cli):
         "compute", "memory_bandwidth", "exposed_communication", "launch", "bubble", "optimizer", "host_transfer", "input",
     }  # fmt: skip
     assert {
-        "allocated_peak", "reserved", "device_total", "peak", "saved_activations", "capacity", "fits", "shortfall", "components",
+        "allocated_peak", "reserved", "device_total", "peak", "saved_activations", "capacity", "fits", "verdict", "fit_probability",
+        "peak_interval", "shortfall", "components",
     } == set(data["memory"])  # fmt: skip
     assert set(data["memory"]["components"]) == {
         "parameters", "gradients", "optimizer_state", "activations", "key_value_cache", "temporary",

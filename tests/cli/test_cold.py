@@ -33,8 +33,8 @@ COMMANDS = {
     "list --help": (16, {"numpy", "rich", "yaml"}),
     "list gpus": (40, {"numpy"}),
     "list models --json": (40, {"numpy", "rich"}),
-    "run gpt.yaml --gpu a100 --json": (274, {"rich"}),
-    "run gpt.yaml --gpu a100": (280, set()),
+    "run gpt.yaml --gpu a100 --json": (275, {"rich"}),
+    "run gpt.yaml --gpu a100": (281, set()),
     "run resnet50 --gpu h100 --batch 64 --csv": (275, {"rich"}),
     "run llama3-8b --gpu h100 --phase generate --prompt-length 1k --output-length 64 --json": (285, {"rich"}),
 }

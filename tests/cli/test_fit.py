@@ -29,7 +29,8 @@ def test_json_and_csv(cli):
     data = json.loads(cli("fit", *BERT, "--json"))
     assert data["schema"] == "roofsim/fit/1"
     assert set(data) == {
-        "schema", "scenario", "fits", "largest", "largest_model", "fewest_gpus", "state", "changes", "assumed", "notes",
+        "schema", "scenario", "fits", "verdict", "fit_probability", "largest", "largest_model", "fewest_gpus", "state", "changes",
+        "assumed", "notes",
     }  # fmt: skip
     rows = list(csv.DictReader(io.StringIO(cli("fit", *BERT, "--csv"))))
     assert rows[0]["value"] == str(data["largest"]["value"])

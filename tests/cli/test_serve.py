@@ -65,7 +65,8 @@ def test_data_of_what_does_not_fit_have_a_reason_and_no_rate(cli, tmp_path):
     assert data["reason"].startswith("does not fit: ")
     assert data["latency"] is data["throughput"] is data["running"] is data["simulated"] is None
     assert data["saturation"] == {
-        "requests_per_second": None, "output_tokens_per_second_per_gpu": None, "max_requests": 0,
+        "requests_per_second": None, "requests_per_second_range": None, "output_tokens_per_second_per_gpu": None,
+        "max_requests": 0,
     }  # fmt: skip
     assert data["curve"] == []
     assert data["bounds"] == {}

@@ -168,11 +168,27 @@ def test_a_margin_is_held_against_the_intervals():
     near = roofsim.compare(TRAINED, ["a100", "a100{memory.bandwidth=+20%}"])
     far = roofsim.compare(TRAINED, ["h100", "rtx3060"])
     assert near.fastest.inside_intervals is True
-    assert "inside the 80 % intervals, so the order is not certain" in near.sentence
+    assert near.fastest.verdict == "about_equal"
+    assert "they are about equal, as the 80 % interval" in near.sentence
     assert far.fastest.inside_intervals is False
-    assert "outside the 80 % intervals" in far.sentence
+    assert far.fastest.verdict == "faster"
+    assert far.fastest.interval[0] > 1.0
     first, second = far["h100"].result, far["rtx3060"].result
     assert first.step_time_interval[1] < second.step_time_interval[0]
+
+
+def test_rows_are_faster_about_equal_or_slower_by_the_interval_of_the_ratio():
+    comparison = roofsim.compare(TRAINED, ["a100", "h100", "rtx3060", "a100{memory.bandwidth=+5%}"])
+    first, fast, slow, near = comparison
+    assert (first.verdict, first.relative_interval) == ("about_equal", None)
+    for row, verdict in ((fast, "faster"), (slow, "slower"), (near, "about_equal")):
+        assert row.verdict == verdict
+        low, high = row.relative_interval
+        assert low < row.relative < high
+        assert verdict == ("faster" if low > 1.0 else "slower" if high < 1.0 else "about_equal")
+    assert [row["verdict"] for row in comparison.to_rows()] == ["about_equal", "faster", "slower", "about_equal"]
+    assert "~1." in str(comparison)
+    assert "~ about equal to a100-sxm4-80gb" in str(comparison)
 
 
 def test_speed_counts_all_cards_of_a_row():

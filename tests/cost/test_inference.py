@@ -8,6 +8,7 @@ import pytest
 from roofsim.cost.kernels.models.silicon import full_clock_share, power_share
 from roofsim.cost.kernels.table import constants_for, constants_of, factor_of
 from roofsim.graph.ops import Attention, Cast, GroupedMatmul, Matmul, Softmax, parts_of
+from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import evaluated, resolved
 
 DECODE = {
@@ -56,7 +57,8 @@ def test_consumer_cards_take_after_workstation_cards_and_boards_after_the_most_s
 
 
 def test_power_holds_back_products_of_boards_with_little_of_it():
-    shares = [power_share(362e12 * 2.26e-12 / watts) for watts in (100.0, 350.0, 10000.0)]
+    corner = shipped_physics()["sustained_corner"]
+    shares = [power_share(362e12 * 2.26e-12 / watts, corner) for watts in (100.0, 350.0, 10000.0)]
     assert shares == sorted(shares)
     assert shares[-1] == pytest.approx(1.0, abs=0.01)
     # What an L40S sustains of its peak at 350 W, at full clock; a board with power to spare keeps its share.

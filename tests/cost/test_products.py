@@ -11,6 +11,7 @@ from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, g
 from roofsim.cost.kernels.models.silicon import Silicon
 from roofsim.cost.kernels.products import fed
 from roofsim.cost.kernels.table import TILING, constants_of
+from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import evaluated
 
 #: Architecture -> compute units, dense FLOP/s, bytes per second, bytes of cache of a card.
@@ -34,7 +35,9 @@ def product_seconds(architecture, m, n, k):
     tiling = Tiling(**{name: numbers.pop(name) for name in TILING})
     m, n, k, two = np.broadcast_arrays(*(np.asarray(size, dtype=float) for size in (m, n, k, 2.0)))
     sizes = GemmShape(m=m, n=n, k=k, batch=np.ones_like(two), itemsize_a=two, itemsize_b=two, itemsize_c=two)
-    silicon = Silicon(compute_units=units, peak=peak, bandwidth=bandwidth, cache=cache, per_clock=1024.0)
+    silicon = Silicon(
+        compute_units=units, peak=peak, bandwidth=bandwidth, cache=cache, per_clock=1024.0, physics=shipped_physics()
+    )
     return gemm_time(sizes, silicon, GemmConstants(tiling=tiling, **numbers))
 
 
@@ -55,7 +58,7 @@ def test_a_row_more_costs_a_row_of_tiles_at_most(architecture, other, depth, row
 
 def test_units_that_were_cut_down_wait_less_for_operands():
     """A GeForce card adds in fp32 at half the rate of its architecture's units; its shared memory is as fast."""
-    tiling = Tiling(thinness=0.3, ramp=80.0)
+    tiling = Tiling(thinness=0.3, ramp=80.0, wave=0.7, reduction=64.0)
     half = evaluated("gpt2-124m", hardware_gpu="rtx3090", phase="forward", precision="fp16").device
     full = evaluated("gpt2-124m", hardware_gpu="a40", phase="forward", precision="fp16").device
     slow, fast = (fed(tiling, "fp16", device.rate("fp16")[0], device) for device in (half, full))

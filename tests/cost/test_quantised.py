@@ -114,7 +114,7 @@ def test_narrow_arithmetic_converts_activations(precision, gpu, math):
 @pytest.mark.parametrize("precision", ["mxfp8", "nvfp4"])
 def test_narrow_training(precision):
     def step(name):
-        workload = {"precision": name, "engine": "megatron-core", "micro_batch_size": 1, "sequence_length": 4096}
+        workload = {"precision": name, "engine": "megatron-core+bare", "micro_batch_size": 1, "sequence_length": 4096}
         return run({"model": "llama3-8b", "workload": workload, "hardware": {"gpu": "b200"}}).to_dict()
 
     wide, narrow = step("bf16"), step(precision)

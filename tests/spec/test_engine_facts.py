@@ -136,7 +136,7 @@ attention: flash
         ("cross_entropy: fusd", r"mine.yaml:3:1: cross_entropy: expected one of .* got 'fusd'. Did you mean 'fused'"),
         ("attention_generaton: flash2", r"mine.yaml:3:1: attention_generaton: unknown key .* Did you mean 'attention_generation'"),
         ("fusion: {cross_entropy: fusd}", r"mine.yaml:3:10: fusion.cross_entropy: expected one of .* got 'fusd'"),
-        ("overlap: {tensor: 3}", r"mine.yaml:3:11: overlap.tensor: expected true or false; got 3"),
+        ("overlap: {tensor: 3}", r"mine.yaml:3:11: overlap.tensor: expected true or false or one of .sequences.; got 3"),
         ("attention_generation_on: {hopper: flash9}", r"mine.yaml:3:27: attention_generation_on.hopper: expected one of"),
         ("cross_entropy: fused\nfusion: {cross_entropy: fused}", "'cross_entropy' and 'fusion.cross_entropy' state the same"),
         ("sources: {atention: nowhere}", "unknown engine fact 'atention'"),

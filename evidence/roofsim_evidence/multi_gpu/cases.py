@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Final
 
 from roofsim_evidence.cases import fittable, load
-from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN
+from roofsim_evidence.multi_gpu.notes import COMPOSED, FOREIGN, LATER
 
 if TYPE_CHECKING:
     from roofsim.calibrate.cases import Case
@@ -21,7 +21,7 @@ def load_multi_cases() -> tuple[Case, ...]:
 
     Constants may be fitted to measured ones of software that an engine describes.
     """
-    return fittable(load("multi-gpu"), lambda case: case.source not in (COMPOSED, *FOREIGN))
+    return fittable(load("multi-gpu"), lambda case: case.source not in (COMPOSED, *FOREIGN, *LATER))
 
 
 def measured_cases() -> list[Case]:

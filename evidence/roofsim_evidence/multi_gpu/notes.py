@@ -8,6 +8,11 @@ from typing import Final
 COMPOSED: Final = "vtrain-composed"
 #: Sources whose software no engine describes: they only score.
 FOREIGN: Final = ("dle-tf-many",)
+#: Sources that were read after constants had been set with the others in sight: they only score.
+LATER: Final = (
+    "megatron-bridge", "megatron-bridge-experts", "nemo-2024", "nemo-long", "torchao", "litgpt", "tinyllama", "lambda-many",
+    "dle-ssd-many",
+)  # fmt: skip
 LABELS: Final = {
     "megatron-2020": "Megatron 2020",
     "megatron-weak": "Megatron weak scaling",
@@ -21,6 +26,15 @@ LABELS: Final = {
     "simumax": "SimuMax",
     "dle-many": "DeepLearningExamples, many GPUs",
     "dle-tf-many": "DeepLearningExamples, many GPUs, TensorFlow",
+    "megatron-bridge": "Megatron-Bridge",
+    "megatron-bridge-experts": "Megatron-Bridge, experts",
+    "nemo-2024": "NeMo 2024",
+    "nemo-long": "NeMo 2024, long sequences",
+    "torchao": "torchao",
+    "litgpt": "litgpt",
+    "tinyllama": "TinyLlama",
+    "lambda-many": "Lambda, several GPUs",
+    "dle-ssd-many": "DeepLearningExamples, several GPUs, SSD",
 }
 #: Errors that other tools state on these rows, or on a superset.
 PEERS: Final = {

@@ -176,7 +176,8 @@ def matrix_energy(group: Group, fitted: Mapping[str, float] | None = None) -> fl
 def power_cap(group: Group) -> float:
     """Return the share of a group's peak that the board's power sustains; 1 when its power is unknown."""
     gpu, energy = card(group.gpu), matrix_energy(group)
-    return 1.0 if gpu.tdp is None else power_share(peak(group) * energy / gpu.tdp)
+    corner = shipped_physics()["sustained_corner"]
+    return 1.0 if gpu.tdp is None else power_share(peak(group) * energy / gpu.tdp, corner)
 
 
 def per_clock(group: Group) -> float:
@@ -224,6 +225,7 @@ def silicon(table: KernelTable) -> Silicon:
         bandwidth=table.per_row(lambda group: card(group.gpu).memory.bandwidth),
         cache=table.per_row(cache),
         per_clock=table.per_row(per_clock),
+        physics=shipped_physics(),
     )
 
 

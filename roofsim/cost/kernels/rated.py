@@ -29,7 +29,14 @@ def card(device: Device, peak: Real) -> Silicon:
         rate: Real = device.architecture.flops_per_clock or device.constants.physics["usual_flops_per_clock"]
     else:
         rate = divide(peak, units * device.clock)
-    return Silicon(compute_units=units, peak=peak, bandwidth=device.bandwidth, cache=cache, per_clock=rate)
+    return Silicon(
+        compute_units=units,
+        peak=peak,
+        bandwidth=device.bandwidth,
+        cache=cache,
+        per_clock=rate,
+        physics=device.constants.physics,
+    )
 
 
 def unit_share(share: float, math: str, peak: Real, device: Device) -> Real:

@@ -40,12 +40,15 @@ class Fit(Printed):
         The scenario as it is.
     size
         Which size `certificate` is of.
+    safe
+        The largest value of it whose whole 80 % interval of memory fits; None: not even the smallest's does.
     """
 
     resolved: Resolved
     base: Attempt
     size: str | None = None
     certificate: Certificate | None = None
+    safe: int | None = None
     largest_model: LargestModel | None = None
     fewest: Fewest | None = None
     state: State | None = None
@@ -55,7 +58,7 @@ class Fit(Printed):
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data, of schema roofsim/fit/1; bytes, seconds, dollars."""
-        certificate = None if self.certificate is None else {"what": self.size, **self.certificate.to_dict()}
+        certificate = None if self.certificate is None else self._largest(self.certificate)
         return {
             "schema": SCHEMA,
             "scenario": {
@@ -67,6 +70,8 @@ class Fit(Printed):
                 "base": self.base.to_dict(),
             },
             "fits": self.base.fits,
+            "verdict": self.base.verdict,
+            "fit_probability": self.base.fit_probability,
             "largest": certificate,
             "largest_model": None if self.largest_model is None else self.largest_model.to_dict(),
             "fewest_gpus": None if self.fewest is None else self.fewest.to_dict(),
@@ -75,6 +80,9 @@ class Fit(Printed):
             "assumed": list(self.assumed),
             "notes": list(self.notes),
         }
+
+    def _largest(self, certificate: Certificate) -> dict[str, Any]:
+        return {"what": self.size, **certificate.to_dict(), "safe_value": self.safe}
 
 
 def fit_document(
@@ -99,12 +107,13 @@ def fit_document(
         return _fewest(bench, given, shape)
     if key == "model":
         return Fit(**given, largest_model=largest_model(bench, family or family_of(model)), notes=_notes(bench, key))
-    certificate = largest_size(bench, key)
+    certificate, safe = largest_size(bench, key)
     wanted = largest is None and not base.fits
     return Fit(
         **given,
         size=key,
         certificate=certificate,
+        safe=safe,
         state=state_of(bench),
         notes=_notes(bench, key),
         remedies=remedies(bench, base, certificate.value) if wanted else None,

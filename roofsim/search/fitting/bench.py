@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from roofsim.analyze.ledger import memory_of
 from roofsim.analyze.money import cost
 from roofsim.analyze.throughput import units_per_step
+from roofsim.analyze.verdicts import chance_below, room_verdict
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate, unpriced_of
 from roofsim.program import build
@@ -42,6 +43,8 @@ class Attempt:
     samples: float
     units: float
     unit: str
+    interval: tuple[float, float]
+    """Ends of the 80 % interval of `memory`."""
 
     @property
     def gpus(self) -> int:
@@ -101,6 +104,16 @@ class Attempt:
         return self.memory <= self.capacity
 
     @property
+    def verdict(self) -> str:
+        """Return ``fits``, ``tight`` where the capacity lies inside the interval, or ``does_not_fit``."""
+        return str(room_verdict(self.interval, self.memory, self.capacity))
+
+    @property
+    def fit_probability(self) -> float:
+        """The probability that the memory is within the capacity."""
+        return float(chance_below(self.capacity, self.memory, self.interval))
+
+    @property
     def runs(self) -> bool:
         """Whether it fits and can be priced."""
         return self.fits and self.refusal is None
@@ -148,6 +161,9 @@ class Attempt:
             "components": self.components,
             "changes": self.changes,
             "fits": self.fits,
+            "verdict": self.verdict,
+            "fit_probability": self.fit_probability,
+            "memory_interval": list(self.interval),
             "shortfall": self.shortfall,
             "samples_per_second": self.samples_per_second,
             "units_per_second": self.units_per_second,
@@ -325,6 +341,7 @@ def beyond_sharding(components: Mapping[str, Any]) -> float:
 
 def _followed(resolved: Resolved, changes: Changes) -> Attempt:
     memory = memory_of(unpriced_of(resolved))
+    assert memory.interval is not None
     samples, units, unit = units_per_step(resolved)
     return Attempt(
         changes=changes,
@@ -335,6 +352,7 @@ def _followed(resolved: Resolved, changes: Changes) -> Attempt:
         samples=float(samples),
         units=float(units),
         unit=unit,
+        interval=(float(memory.interval[0]), float(memory.interval[1])),
     )
 
 

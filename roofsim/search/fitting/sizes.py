@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
@@ -44,8 +45,8 @@ def _hint(word: str) -> str:
     return close if close.startswith("Did") else f"One of {', '.join(WORDS)}."
 
 
-def largest_size(bench: Workbench, key: str) -> Certificate:
-    """Return the largest value of a size that fits.
+def largest_size(bench: Workbench, key: str) -> tuple[Certificate, int | None]:
+    """Return the largest value of a size that fits, and the largest whose whole 80 % interval of memory does.
 
     A global batch that is stated goes along with the micro batch: the number of micro batches stays.
 
@@ -70,11 +71,16 @@ def largest_size(bench: Workbench, key: str) -> Certificate:
         step, lowest = _image_grid(bench, workload.image_size or 1)
     capacity = bench.attempt({}).capacity
 
-    def memory(value: int) -> float:
+    def taken(value: int, *, at_most: bool = False) -> float:
         attempt = bench.held(changes(value))
-        return attempt.memory + (capacity - attempt.capacity)  # a server's room depends on what is not cache
+        taken = attempt.interval[1] if at_most else attempt.memory
+        return taken + (capacity - attempt.capacity)  # a server's room depends on what is not cache
 
-    return largest(memory, capacity, step=step, lowest=lowest, limit=LIMITS[key])
+    best = largest(taken, capacity, step=step, lowest=lowest, limit=LIMITS[key])
+    if best.value is None:
+        return best, None
+    safe = largest(partial(taken, at_most=True), capacity, step=step, lowest=lowest, limit=best.value)
+    return best, safe.value
 
 
 def _refuse_foreign(key: str, phase: str, unit: str) -> None:

@@ -16,7 +16,11 @@ ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a
 class Overlap(Strict):
     """Which communication the engine hides behind compute."""
 
-    tensor: bool = Field(default=False, description="Collectives of tensor parallelism, behind the matmuls' tiles.")
+    tensor: bool | Literal["sequences"] = Field(
+        default=False,
+        description="Collectives of tensor parallelism, behind the matmuls' tiles; sequences: only where they gather and scatter "
+        "sequences (parallel.sequence), and in formats that the engine cuts into pieces (tiled_not_in).",
+    )
     data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
     update: bool = Field(
@@ -47,6 +51,11 @@ class CommunicationFacts(Facts):
         default=True, description="Whether inference can split layers over tensor ranks; asking otherwise is an error."
     )
     overlap: Overlap = Field(default=Overlap(), description="Which communication hides behind compute.")
+    tiled_not_in: tuple[str, ...] = Field(
+        default=(),
+        description="Number formats of matmuls that are not cut into pieces beside their collectives where overlap.tensor is "
+        "sequences.",
+    )
     all_reduce: Literal["nccl", "custom"] = Field(
         default="nccl",
         description="How all-reduces of inference run inside a node whose GPUs have links of their own: the library's, or "
@@ -85,6 +94,12 @@ class CommunicationFacts(Facts):
         default="compute",
         description="Type in which a ring adds up partial results and sends gradients of keys and values on.",
     )
+
+    def hides(self, *, sequence: bool, math: str) -> Overlap:
+        """Return what hides behind compute, where tensor ranks split sequences or do not and matmuls run in a number format."""
+        if self.overlap.tensor != "sequences":
+            return self.overlap
+        return self.overlap.model_copy(update={"tensor": sequence and math not in self.tiled_not_in})
 
 
 class DataParallelFacts(Facts):

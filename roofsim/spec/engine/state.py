@@ -33,6 +33,15 @@ class PrecisionFacts(Facts):
         description="What backward reads of operands that were cast to a narrow type: the narrow ones, or the wide ones, cast "
         "a second time.",
     )
+    narrow_parameters: tuple[Literal["fp8", "mxfp8", "nvfp4"], ...] = Field(
+        default=(),
+        description="Precisions whose name alone means, in training, that the layers' weights are kept in that type without a "
+        "16-bit copy, as precision.parameters of the same name says; others keep 16-bit parameters.",
+    )
+    narrow_gradients: Annotated[Literal["parameters", "fp32"] | None, Flat("narrow_gradient_type")] = Field(
+        default=None,
+        description="As gradient_type, where linear layers are trained in 8 bits or fewer; null: the same.",
+    )
     weight_formats: dict[str, str] = Field(
         default_factory=dict, description="Precision name -> the weight format that the engine means by it."
     )

@@ -53,6 +53,14 @@ class Platform:
         """Whether the engine expands a format's weights, whatever the card multiplies in."""
         return self.facts is not None and format_family(stored_format.name) in self.facts.stored_only
 
+    def trains_narrow(self, name: str) -> bool:
+        """Whether training by the name of a precision keeps the layers' weights in that type alone."""
+        return self.facts is not None and name in self.facts.narrow_parameters
+
+    def narrow_gradients(self, usual: str) -> str:
+        """Return the type of gradients where linear layers are narrow; `usual`: elsewhere."""
+        return usual if self.facts is None or self.facts.narrow_gradients is None else self.facts.narrow_gradients
+
     @property
     def expands_foreign(self) -> bool:
         """Whether the engine multiplies in 16 bits where the card lacks a format's arithmetic."""
@@ -92,6 +100,7 @@ def resolve_precision(
         if getattr(wanted, role) is not None and not (stored and role == "parameters")
     }
     if "parameters" in given:
+        base = replace(base, weights=None) if stack.phase == "train" else base
         given.setdefault("gradients", given["parameters"])
         if base.master_parameters is None:
             given.setdefault("optimizer_state", given["parameters"])
@@ -152,10 +161,9 @@ def formatted_precision(
         return _weight_only(name, stored_format, stack, (note,))
     low = "bf16" if stack.has("bf16") else stack.wide()
     plain = _uniform(name, low, arithmetic)
-    plain = replace(
-        plain, operands=stored_format.encoding, weights=None if trains else stored_format.name, notes=_soft(name, stack)
-    )
-    return _with_recipe(plain, recipe, gradient_type)
+    kept = stored_format.name if not trains or stack.trains_narrow(name) else None
+    plain = replace(plain, operands=stored_format.encoding, weights=kept, notes=_soft(name, stack))
+    return _with_recipe(plain, recipe, stack.narrow_gradients(gradient_type) if trains else gradient_type)
 
 
 def _soft(name: str, stack: Platform) -> tuple[str, ...]:

@@ -13,9 +13,6 @@ from roofsim.records import dataclass
 
 #: Query rows of one tile, in all common kernels.
 QUERY_TILE: Final = 128.0
-#: Exponent of the corner between reading the cache and starting blocks (aiconfigurator's decode tables: with 16 sequences
-#: and key heads a unit and more 12 % off on rows that were not fitted, against 17 % if the two added up).
-START: Final = 2.0
 #: Rows to which the heads that share one key head are padded in decode: the height of a matrix instruction.
 GROUP_TILE: Final = 16.0
 
@@ -104,10 +101,10 @@ class PrefillConstants:
     floor: Real
     compute: Real
     bandwidth: Real
-    softmax: Real = 0.05
-    ramp: Real = 128.0
-    balance: Real = 3.0
-    sharpness: Real = 2.0
+    softmax: Real
+    ramp: Real
+    balance: Real
+    sharpness: Real
 
 
 def prefill_time(shape: AttentionShape, silicon: Silicon, constants: PrefillConstants) -> Array:
@@ -159,13 +156,13 @@ class DecodeConstants:
 
     floor: Real
     bandwidth: Real
-    compute: Real = 0.5
-    chunk: Real = 512.0
-    fill: Real = 1.0
-    block: Real = 0.0
-    cache_speedup: Real = 2.0
-    cache_reach: Real = 0.7
-    sharpness: Real = 3.0
+    compute: Real
+    chunk: Real
+    fill: Real
+    block: Real
+    cache_speedup: Real
+    cache_reach: Real
+    sharpness: Real
 
 
 def decode_time(shape: AttentionShape, silicon: Silicon, constants: DecodeConstants) -> Array:
@@ -176,15 +173,16 @@ def decode_time(shape: AttentionShape, silicon: Silicon, constants: DecodeConsta
 
 def decode_limits(shape: AttentionShape, silicon: Silicon, constants: DecodeConstants) -> tuple[Array, Array]:
     """Return the seconds of arithmetic and of traffic of each call: a read of the cache by blocks that split contexts."""
-    traffic = shape.cached_bytes()
+    traffic, physics = shape.cached_bytes(), silicon.physics
     keys = np.minimum(shape.context, shape.window)
     streams = shape.batch * shape.key_heads
     blocks = streams * np.maximum(1.0, keys / constants.chunk)
-    filled = 1.0 / corner(1.0, silicon.compute_units / (np.asarray(constants.fill) * blocks), 4.0)
-    speedup = resident_bandwidth(traffic, silicon.cache, constants.cache_speedup, constants.cache_reach)
+    drawn = silicon.compute_units / (np.asarray(constants.fill) * blocks)
+    filled = 1.0 / corner(1.0, drawn, physics["decode_grid_corner"])
+    speedup = resident_bandwidth(traffic, silicon, constants.cache_speedup, constants.cache_reach)
     memory = (traffic / speedup + shape.query_bytes()) / (silicon.bandwidth * constants.bandwidth * filled)
     # Blocks that share a unit start and end behind each other's loads, so that the larger of both decides.
-    memory = corner(memory, constants.block * streams / silicon.compute_units, START)
+    memory = corner(memory, constants.block * streams / silicon.compute_units, physics["decode_start_corner"])
     group = np.ceil(shape.query * shape.heads / shape.key_heads / GROUP_TILE) * GROUP_TILE
     flops = 2.0 * streams * group * keys * (shape.head_dim + shape.value_dim)
     compute = flops / (silicon.peak * constants.compute * filled)

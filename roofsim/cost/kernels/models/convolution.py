@@ -202,7 +202,7 @@ class _Call:
         #: Seconds of a multiply-add on one compute unit.
         self.beat = 2.0 * self.units / np.asarray(silicon.peak * constants.compute)
         self.bandwidth = silicon.bandwidth * constants.bandwidth
-        self.cache = silicon.cache
+        self.silicon = silicon
 
     def implicit(self) -> Array:
         """Return the seconds of the implicit product."""
@@ -261,7 +261,7 @@ class _Call:
 
     def _moved(self, traffic: Array) -> Array:
         constants = self.constants
-        speedup = resident_bandwidth(traffic, self.cache, constants.cache_speedup, constants.cache_reach)
+        speedup = resident_bandwidth(traffic, self.silicon, constants.cache_speedup, constants.cache_reach)
         return np.asarray(traffic / (self.bandwidth * speedup))
 
     def _products(self, rows: Array, columns: Array, depth: Array, batch: float, tiles: Array) -> Array:

@@ -104,16 +104,16 @@ class ExpertConstants:
     floor: Real
     compute: Real
     bandwidth: Real
-    tile: Real = 32.0
-    width: Real = 128.0
-    fill: Real = 1.0
-    expert: Real = 0.0
-    permute: Real = 4.0
-    imbalance: Real = 1.0
-    asleep: Real = 0.3
-    cache_speedup: Real = 2.0
-    cache_reach: Real = 0.7
-    sharpness: Real = 2.0
+    tile: Real
+    width: Real
+    fill: Real
+    expert: Real
+    permute: Real
+    imbalance: Real
+    asleep: Real
+    cache_speedup: Real
+    cache_reach: Real
+    sharpness: Real
 
 
 def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> Array:
@@ -125,7 +125,9 @@ def expert_time(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants
 def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstants) -> tuple[Array, Array, Array]:
     """Return the seconds of arithmetic, of reading weights and rows, and of permutations and scheduling."""
     skewed = shape.skew > 0.0
-    routed = shape.routed() * np.where(skewed, 1.0 + constants.imbalance * busiest(shape), 1.0)
+    routed = shape.routed() * np.where(
+        skewed, 1.0 + constants.imbalance * busiest(shape, silicon.physics["expert_load_variance"]), 1.0
+    )
     even = active_experts(shape.tokens, shape.experts, shape.chosen, shape.local)
     # Balanced routing wakes as many experts as it can, a power law fewer than chance.
     asleep = constants.asleep * even * (1.0 - even / shape.local)
@@ -138,24 +140,25 @@ def expert_limits(shape: ExpertShape, silicon: Silicon, constants: ExpertConstan
     work = 2.0 * padded * shape.hidden * shape.intermediate * (shape.up + shape.down)
     columns = np.where(shape.up > 0.0, shape.up * shape.intermediate, shape.hidden)
     tiles = padded / constants.tile * np.maximum(columns / constants.width, 1.0)
-    busy = 1.0 / corner(1.0, silicon.compute_units / tiles, 3.0)
+    grid = silicon.physics["expert_grid_corner"]
+    busy = 1.0 / corner(1.0, silicon.compute_units / tiles, grid)
     compute = work / (silicon.peak * constants.compute * busy)
     weights = shape.weight_bytes(active)
     rows = routed * (shape.hidden + 2.0 * shape.intermediate) * shape.itemsize_a
-    speedup = resident_bandwidth(weights, silicon.cache, constants.cache_speedup, constants.cache_reach)
-    filled = 1.0 / corner(1.0, silicon.compute_units / (np.asarray(constants.fill) * tiles), 3.0)
+    speedup = resident_bandwidth(weights, silicon, constants.cache_speedup, constants.cache_reach)
+    filled = 1.0 / corner(1.0, silicon.compute_units / (np.asarray(constants.fill) * tiles), grid)
     bandwidth = silicon.bandwidth * constants.bandwidth
     memory = (weights / speedup + rows) / (bandwidth * filled)
     moved = shape.whole * constants.permute * routed * shape.hidden * PERMUTE_BYTES / bandwidth
     return np.asarray(compute), np.asarray(memory), np.asarray(moved + constants.expert * active)
 
 
-def busiest(shape: ExpertShape) -> Array:
+def busiest(shape: ExpertShape, least: float) -> Array:
     """Return how far the most loaded card lies above the mean under a power law of expert loads near exponent 1.
 
     Loads are then uniform in their logarithm up to about the number of tokens: their variance over the squared mean is
-    ``ln(tokens) / 2 - 1``. A card averages over its experts; the largest of R such means lies ``sqrt(2 ln R)`` deviations
-    up. 0 when every expert is on this card.
+    ``ln(tokens) / 2 - 1``, and `least` at least. A card averages over its experts; the largest of R such means lies
+    ``sqrt(2 ln R)`` deviations up. 0 when every expert is on this card.
     """
-    spread = np.sqrt(np.maximum(np.log(np.maximum(shape.tokens, 2.0)) / 2.0 - 1.0, 0.1) / shape.local)
+    spread = np.sqrt(np.maximum(np.log(np.maximum(shape.tokens, 2.0)) / 2.0 - 1.0, least) / shape.local)
     return np.asarray(spread * np.sqrt(2.0 * np.log(np.maximum(shape.experts / shape.local, 1.0))))

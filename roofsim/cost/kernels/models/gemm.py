@@ -13,7 +13,7 @@ import numpy as np
 
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real, is_scalar
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 #: Tile heights and widths (rows of A, columns of B) that the common libraries ship.
 TILES: Final = np.array([(256, 128), (128, 256), (128, 128), (128, 64), (64, 128), (64, 64), (32, 64), (64, 16)], float)
@@ -27,6 +27,8 @@ _HEIGHT, _WIDTH, _SPLIT = (
 _THINNESS: Final = 64.0 * (1.0 / _HEIGHT + 1.0 / _WIDTH)
 #: k is processed in steps of this many elements.
 K_STEP: Final = 32.0
+#: Bytes of a partial sum, which is kept in fp32.
+PARTIAL_BYTES: Final = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +49,13 @@ class Tiling:
         Extra cost of a tile when k is split, in elements of k.
     """
 
-    thinness: Real = 0.15
-    ramp: Real = 64.0
-    wave: Real = 0.7
-    reduction: Real = 64.0
+    thinness: Real
+    ramp: Real
+    wave: Real
+    reduction: Real
 
 
-DEFAULT_TILING: Final = Tiling()
-
-
-def tile_efficiency(
-    m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling = DEFAULT_TILING
-) -> Real:
+def tile_efficiency(m: Real, n: Real, k: Real, batch: Real, compute_units: Real, tiling: Tiling) -> Real:
     """Return the share of the compute rate that is left after tile, wave and k quantisation, in (0, 1].
 
     Parameters
@@ -79,7 +76,7 @@ def tile_efficiency(
     --------
     One row more than eight waves hold starts a ninth:
 
-    >>> tiling = Tiling(wave=1.0)
+    >>> tiling = Tiling(thinness=0.15, ramp=64.0, wave=1.0, reduction=64.0)
     >>> round(tile_efficiency(4608.0, 6144.0, 4096.0, 1.0, 108.0, tiling), 2)
     0.98
     >>> round(tile_efficiency(4609.0, 6144.0, 4096.0, 1.0, 108.0, tiling), 2)
@@ -147,12 +144,12 @@ class GemmConstants:
     floor: Real
     compute: Real
     bandwidth: Real
-    cache_speedup: Real = 3.0
-    cache_reach: Real = 0.7
-    fill: Real = 1.0
-    sharpness: Real = 4.0
-    quantise: Real = np.inf
-    tiling: Tiling = DEFAULT_TILING
+    cache_speedup: Real
+    cache_reach: Real
+    fill: Real
+    sharpness: Real
+    quantise: Real
+    tiling: Tiling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,13 +171,13 @@ class GemmShape:
         return self.batch * (a + b + self.m * self.n * self.itemsize_c)
 
 
-def resident_bandwidth(traffic: Array, cache: Real, speedup: Real, reach: Real) -> Array:
+def resident_bandwidth(traffic: Array, silicon: Silicon, speedup: Real, reach: Real) -> Array:
     """Return the bandwidth of a working set over that of device memory: 1 when large, `speedup` when it fits.
 
-    The change is smooth around ``reach * cache``, since part of a slightly larger set still hits.
+    The change is smooth around `reach` times the cache, since part of a slightly larger set still hits.
     """
-    limit = np.maximum(np.asarray(reach) * cache, 1.0)
-    hit = 1.0 / (1.0 + (traffic / limit) ** 4)
+    limit = np.maximum(np.asarray(reach) * silicon.cache, 1.0)
+    hit = 1.0 / (1.0 + (traffic / limit) ** silicon.physics["residence_corner"])
     return np.asarray(1.0 / (hit / speedup + (1.0 - hit)))
 
 
@@ -211,13 +208,15 @@ def _moving(shape: GemmShape, silicon: Silicon, constants: GemmConstants, beside
     full = np.maximum(m, (np.ceil(1.0 / drawn) - 1.0) * _HEIGHT + 1.0)
     weights = batch * k * n * _column(shape.itemsize_b)
     a_row = batch * (k * _column(shape.itemsize_a) + n * _column(shape.itemsize_c))
-    bandwidth, cache = _column(silicon.bandwidth * constants.bandwidth), _column(silicon.cache)
+    bandwidth, card = _column(silicon.bandwidth * constants.bandwidth), replace(silicon, cache=_column(silicon.cache))
     fastest = np.inf
     for rows in (m, np.ceil(m / _HEIGHT) * _HEIGHT + 1.0, full):
         filled = np.minimum(1.0, drawn * np.ceil(rows / _HEIGHT))
         traffic = weights + a_row * rows
-        held = resident_bandwidth(traffic, cache, _column(constants.cache_speedup), _column(constants.cache_reach))
-        fastest = np.minimum(fastest, (traffic + partial * (batch * rows * n * 4.0)) / (bandwidth * held * filled))
+        held = resident_bandwidth(traffic, card, _column(constants.cache_speedup), _column(constants.cache_reach))
+        fastest = np.minimum(
+            fastest, (traffic + partial * (batch * rows * n * PARTIAL_BYTES)) / (bandwidth * held * filled)
+        )
     return np.asarray(fastest)
 
 

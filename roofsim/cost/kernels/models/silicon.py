@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
 
-#: Exponent of the smooth minimum of a rate and what power sustains: cards just below the limit lose a little already.
-SUSTAINED_CORNER: Final = 4.0
+if TYPE_CHECKING:
+    from roofsim.spec.constants.physics import Physics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class Silicon:
         Bytes of the last-level cache; 0 when unknown.
     per_clock
         FLOP of one compute unit per clock in the arithmetic of the kernel: against it counts what other units do meanwhile.
+    physics
+        Constants that belong to no card: how sharp the corners of the models are.
     """
 
     compute_units: Real
@@ -36,6 +38,7 @@ class Silicon:
     bandwidth: Real
     cache: Real
     per_clock: Real
+    physics: Physics
 
 
 def corner(a: Real, b: Real, p: Real) -> Array:
@@ -49,15 +52,15 @@ def corner(a: Real, b: Real, p: Real) -> Array:
     return np.asarray(large * np.exp(np.log1p(ratio**p) / p))
 
 
-def power_share(drawn: float) -> float:
+def power_share(drawn: float, sharpness: float) -> float:
     """Return the share of a peak that a board sustains which would draw so many times its power at that peak.
 
-    A smooth minimum with 1.
+    A smooth minimum with 1: cards just below the limit lose a little already.
 
-    >>> round(power_share(0.5), 2), round(power_share(2.0), 2)
+    >>> round(power_share(0.5, 4.0), 2), round(power_share(2.0, 4.0), 2)
     (0.98, 0.49)
     """
-    return float(1.0 / corner(1.0, drawn, SUSTAINED_CORNER))
+    return float(1.0 / corner(1.0, drawn, sharpness))
 
 
 def full_clock_share(sustained: float, drawn: float, exponent: float) -> float:

@@ -71,7 +71,7 @@ def stream_time(shape: StreamShape, silicon: Silicon, constants: StreamConstants
     traffic = tensor * shape.passes
     spills = 1.0 / (1.0 + (np.asarray(constants.on_chip) / (shape.width * shape.itemsize)) ** 8)
     moved = traffic + tensor * constants.again * spills
-    speedup = resident_bandwidth(traffic, silicon.cache, constants.cache_speedup, constants.cache_reach)
+    speedup = resident_bandwidth(traffic, silicon, constants.cache_speedup, constants.cache_reach)
     stream = moved / (silicon.bandwidth * constants.bandwidth * speedup)
     short = shape.rows * constants.row / silicon.compute_units
     floor = constants.floor + shape.width * shape.itemsize * constants.walk
