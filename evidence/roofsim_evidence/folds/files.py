@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from roofsim.analyze.distance import Traits
 from roofsim.output import save_text
 from roofsim.records import dataclass
 from roofsim_evidence.folds.kinds import KINDS
 from roofsim_evidence.places import measurements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from pathlib import Path
 
 #: Relative change of a shipped prediction beyond which what was stored beside it is void.
@@ -21,10 +22,33 @@ MOVED: Final = 0.005
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """Predictions of a row: with the shipped constants, and by kind with those of a fold. In the unit of what was measured."""
+    """Predictions of a row: with the shipped constants, and by kind with those of a fold. In the unit of what was measured.
+
+    Attributes
+    ----------
+    traits
+        What the row's interval depends on, with the shipped constants.
+    """
 
     shipped: float
     left_out: Mapping[str, float]
+    traits: Traits
+
+
+def _flag(text: str) -> bool:
+    return text == "True"
+
+
+#: How each of the traits is read.
+_READ: Final[dict[str, Callable[[str], Any]]] = {
+    "regime": str, "card": str, "architecture": str, "kernels": _flag, "engine": str, "family": str, "number_format": str,
+    "versioned": _flag, "experts": _flag, "convolutions": float, "streams": float, "host": float, "communication": float,
+    "nodes": float,
+}  # fmt: skip
+
+
+def _text(value: float) -> str:
+    return f"{value:.6g}"
 
 
 def path_of(name: str) -> Path:
@@ -36,10 +60,12 @@ def write(name: str, rows: Mapping[str, Stored]) -> Path:
     """Write the predictions of a set; return the file."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("name", "shipped", *KINDS))
+    writer.writerow(("name", "shipped", *KINDS, *_READ))
     for row, stored in rows.items():
+        values = (stored.shipped, *map(stored.left_out.__getitem__, KINDS))
+        own = (getattr(stored.traits, name) for name in _READ)
         writer.writerow(
-            (row, *(f"{value:.6g}" for value in (stored.shipped, *map(stored.left_out.__getitem__, KINDS))))
+            (row, *map(_text, values), *(_text(value) if isinstance(value, float) else value for value in own))
         )
     path = path_of(name)
     path.parent.mkdir(exist_ok=True)
@@ -54,7 +80,11 @@ def read(name: str) -> dict[str, Stored]:
         return {}
     with path.open(encoding="utf-8", newline="") as file:
         return {
-            line["name"]: Stored(shipped=float(line["shipped"]), left_out={kind: float(line[kind]) for kind in KINDS})
+            line["name"]: Stored(
+                shipped=float(line["shipped"]),
+                left_out={kind: float(line[kind]) for kind in KINDS},
+                traits=Traits(**{name: read(line[name]) for name, read in _READ.items()}),
+            )
             for line in csv.DictReader(file)
         }
 

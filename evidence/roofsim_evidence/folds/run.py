@@ -9,7 +9,7 @@ from roofsim_evidence.folds.files import Stored
 from roofsim_evidence.folds.kinds import KINDS, Fold, folds_of
 from roofsim_evidence.folds.parallel import mapped
 from roofsim_evidence.folds.refits import Refit, fittable
-from roofsim_evidence.folds.sets import SETS, changes, predicted
+from roofsim_evidence.folds.sets import SETS, changes, predicted, priced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,12 +39,13 @@ def write_all(names: Sequence[str], report: Callable[[str], None], *, write: boo
 
 def _row(case: Case, refits: Mapping[Fold, Refit]) -> Stored | None:
     """Return the predictions of a row; None where it is not answered."""
-    shipped = predicted(case, Refit())
-    if shipped is None:
+    answer = priced(case, Refit())
+    if answer is None:
         return None
+    shipped, traits = answer
     left_out = {}
     for kind, name_of in KINDS.items():
         refit = refits[Fold(kind=kind, name=name_of(case))]
         value = predicted(case, refit) if changes(case, refit) else shipped
         left_out[kind] = shipped if value is None else value
-    return Stored(shipped=shipped, left_out=left_out)
+    return Stored(shipped=shipped, left_out=left_out, traits=traits)

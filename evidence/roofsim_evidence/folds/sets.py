@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from roofsim.analyze.distance import traits_of, traits_of_memory, traits_of_server
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import load_scenario, resolve_document
 from roofsim.calibrate.cases import BYTES, SERVED, STEP_TIME
@@ -22,6 +23,7 @@ from roofsim_evidence.steps.cases import load_cases
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from roofsim.analyze.distance import Traits
     from roofsim.calibrate.cases import Case
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
@@ -47,8 +49,11 @@ SETS: Final[dict[str, Callable[[], Sequence[Case]]]] = {
 }
 
 
-def predicted(case: Case, refit: Refit) -> float | None:
-    """Return what is predicted for a row with other constants, in the unit of what was measured; None if it is not answered."""
+def priced(case: Case, refit: Refit) -> tuple[float, Traits] | None:
+    """Return what is predicted for a row with other constants, in the unit of what was measured, and what its interval asks for.
+
+    None if it is not answered.
+    """
     facts = refit.facts.get(case.engine)
     scenario = case.scenario if not facts else with_facts(case.scenario, facts)
 
@@ -58,15 +63,22 @@ def predicted(case: Case, refit: Refit) -> float | None:
     try:
         document = load_scenario(scenario, {})
         if case.quantity in SERVED:
-            answer = serve_document(document, resolved).to_dict()
+            served = serve_document(document, resolved)
+            answer = served.to_dict()
             figures = {**(answer["latency"] or {}), **(answer["throughput"] or {})}
-            return None if not figures else float(figures[case.quantity])
+            return (float(figures[case.quantity]), traits_of_server(served.plan.resolved, case.quantity)) if figures else None
         evaluation = evaluate(resolved(document))
     except (SpecError, NoDataError):
         return None
     if case.quantity in BYTES:
-        return float(getattr(memory_of(evaluation), case.quantity))
-    return float(evaluation.step.step)
+        return float(getattr(memory_of(evaluation), case.quantity)), traits_of_memory(evaluation.resolved)
+    return float(evaluation.step.step), traits_of(evaluation)
+
+
+def predicted(case: Case, refit: Refit) -> float | None:
+    """Return what is predicted for a row with other constants; None if it is not answered."""
+    answer = priced(case, refit)
+    return None if answer is None else answer[0]
 
 
 def with_constants(resolved: Resolved, refit: Refit) -> Resolved:
