@@ -200,7 +200,7 @@ def _limits(evaluation: Evaluation) -> Explanation:
             _seconds(float(step.host)),
             f"kernels x {forward} in a forward pass, x {rest} elsewhere (engine {resolved.engine.name}, system "
             f"{resolved.system.name} factor {resolved.system.host.issue_factor:g})",
-            resolved.engine.source("host_call_time"),
+            resolved.engine.source("host_call_time") or resolved.constants.physics.constants["host_call_time"].source,
         ),
     ]
     return root

@@ -47,9 +47,9 @@ def memory_of(evaluation: Unpriced) -> Memory:
     components["context"] = real(resolved.architecture.context) + resolved.engine.memory.runtime_memory
     components["communication_buffers"] = components["communication_buffers"] + communicators(resolved)
     components["temporary"] = components["temporary"] + _workspace(evaluation)
-    components["fragmentation"] = transient * resolved.engine.memory.reserved_overhead + _unusable(
-        evaluation, fullest, graph
-    )
+    own = resolved.engine.memory.reserved_overhead
+    overhead = resolved.constants.physics["reserved_overhead"] if own is None else own
+    components["fragmentation"] = transient * overhead + _unusable(evaluation, fullest, graph)
     allocated = fullest.peak + _workspace(evaluation)
     if decoder is not None:
         room = evaluation.device.capacity - components["context"] - allocated - components["fragmentation"]

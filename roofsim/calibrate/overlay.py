@@ -14,6 +14,7 @@ from roofsim.cost.kernels.table import TILING, arithmetic_of, constants_of
 from roofsim.errors import Problem, SpecError
 from roofsim.spec import catalog
 from roofsim.spec.constants.kernels import shipped
+from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.hardware.schema import Gpu
 from roofsim.spec.reading.validate import validate
 from roofsim.units import humanize, parse
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Products and streams shorter than this are mostly launch.
 LONG: Final = parse("200 us", "s")
-#: What the reference host takes to issue a kernel (pytorch-eager's host_issue_time).
-REFERENCE_ISSUE: Final = parse("6 us", "s")
 #: Device memory is what a stream over more than this many caches reads.
 CACHES: Final = 4.0
 #: Products faster than this against what is expected were not measured on the card that was named.
@@ -58,7 +57,7 @@ def overlay(rows: list[dict[str, str]], name: str) -> dict[str, Any]:
         "gpu": gpu.name,
         "deviation": {key: value for key, value in deviation.items() if value},
         **({} if floor is None else {"kernel_floor": humanize(floor, "s", 3)}),
-        **({} if issue is None else {"issue_factor": round(issue / REFERENCE_ISSUE, 3)}),
+        **({} if issue is None else {"issue_factor": round(issue / shipped_physics()["host_issue_time"], 3)}),
         "source": rows[0]["source"] + ", " + rows[0]["gpu"],
     }
 

@@ -9,7 +9,6 @@ from roofsim.graph.base import Phase
 from roofsim.numeric import Real, real
 from roofsim.records import dataclass
 from roofsim.spec.constants.attention_kernels import attention_kernel
-from roofsim.spec.constants.kernels import youth
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
@@ -150,6 +149,12 @@ class Device:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
         return float(self.constants.stream * self.deviation.stream * self.constants.classes[kind] * self.pace)
 
+    @property
+    def power_window(self) -> float:
+        """Seconds over which the card's controller holds the mean power."""
+        own = self.architecture.power_window
+        return self.constants.physics["power_window"] if own is None else own
+
     def load(self) -> Real:
         """Return the bandwidth per compute unit against what a unit asks for in simple streaming kernels."""
         if self.compute_units is None:
@@ -271,7 +276,7 @@ def device_of(
         attention_effort=1.0
         if attention_kernel(attention).operands == "shared_memory"
         else constants.physics["attention_effort"],
-        pace=1.0 / (1.0 + constants.immaturity * youth(library, architecture.kernels_since)),
+        pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
         searched=library is not None and library < constants.physics["searched_until"],
         issue_time=issue[0],

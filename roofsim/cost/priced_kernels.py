@@ -89,7 +89,7 @@ class PricedKernels:
 
     def _window(self, stack: KernelStack) -> Array:
         """Return the share of each product that the power controller does not average with its neighbours; 0 of other kernels."""
-        mean, alone = self.context.device.architecture.power_window, self.context.mechanisms.sustained
+        mean, alone = self.context.device.power_window, self.context.mechanisms.sustained
         shares = [
             np.where(work.apart & alone, window(cost.time, mean), 0.0) for _, work, cost in self.priced(stack, Scales())
         ]

@@ -98,7 +98,10 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
     Passes that an engine has no use for are not imported.
     """
     fusion, plain = engine.fusion.groups, frozenset(engine.fusion.plain_kernels)
-    passes: list[Pass] = [*_merged_layers(precision, engine, LATENT), assign_precision(precision)]
+    passes: list[Pass] = [
+        *_merged_layers(precision, engine, LATENT),
+        assign_precision(precision, convolutions=engine.convolution.narrow),
+    ]
     if engine.precision.activation_type == "fp32":
         from roofsim.passes.widen import WidenActivations
 
@@ -107,6 +110,7 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
         from roofsim.passes.kernels.conversions import ShareConversions
 
         passes.append(ShareConversions())  # once all conversions stand; with no merged layers each makes its own
+    passes += _epilogues(engine)  # on typed layers, before their results are narrowed or merged with others
     passes += _library_kernels(engine, decodes=decodes)  # before a compiler takes what no library has
     if "residual_norm" in fusion:
         from roofsim.passes.kernels.residual_norms import AddBeforeNorms
@@ -139,6 +143,16 @@ def inference_passes(precision: Precision, engine: Engine, *, decodes: bool = Fa
 
         passes.append(AddExtraKernels(number=engine.kernels.extra_per_layer))
     return passes
+
+
+def _epilogues(engine: Engine) -> list[Pass]:
+    """Return the pass that puts into products what an engine does not run behind them."""
+    facts, products = engine.convolution, engine.matmul.epilogue
+    if (facts.norms, facts.epilogue, products, facts.pool_positions) == ("kernels", "none", "none", True):
+        return []
+    from roofsim.passes.kernels.epilogues import MergeEpilogues
+
+    return [MergeEpilogues(convolutions=facts, in_products=products == "activation")]
 
 
 def packed_weight_passes(resolved: Resolved, precision: Precision) -> list[Pass]:
@@ -264,8 +278,11 @@ def _stored(precision: Precision) -> WeightFormat | None:
     return precision.stored or (None if precision.weights is None else weight_format(precision.weights))
 
 
-def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPrecision:
-    """Return the precision pass of a resolved precision; `trains`: weights are updated, in a type of elements, or frozen."""
+def assign_precision(precision: Precision, *, trains: bool = False, convolutions: bool = False) -> AssignPrecision:
+    """Return the precision pass of a resolved precision.
+
+    `trains`: weights are updated, in a type of elements, or frozen; `convolutions`: there are narrow ones.
+    """
     narrow, frozen = precision.operands is not None, precision.stored is not None
     weights = precision.weights if trains and not frozen else None
     return AssignPrecision(
@@ -278,6 +295,7 @@ def assign_precision(precision: Precision, *, trains: bool = False) -> AssignPre
         weights=None if trains and not frozen else _stored(precision),
         narrow_weights=None if weights is None else DTYPES[weights],
         attention=None if precision.attention is None else DTYPES[precision.attention],
+        convolutions=convolutions,
     )
 
 

@@ -127,6 +127,8 @@ class AssignPrecision:
         Type in which training keeps the weights of narrow products; None: as `parameters`.
     attention
         Type that the operands of fused attention are converted to, and in which it writes; None: they stay as they are.
+    convolutions
+        Whether narrow arithmetic covers convolutions too, inside of blocks and outside.
     """
 
     name: ClassVar[str] = "precision"
@@ -142,6 +144,7 @@ class AssignPrecision:
     weights: WeightFormat | None = None
     narrow_weights: DType | None = None
     attention: DType | None = None
+    convolutions: bool = False
 
     def __call__(self, graph: OpGraph) -> OpGraph:
         """Return the graph with a type on every tensor, and the casts that this needs.
@@ -149,9 +152,12 @@ class AssignPrecision:
         Raises
         ------
         SpecError
-            For attention in a narrow type where no fused kernel runs.
+            For attention in a narrow type where no fused kernel runs, and a network of convolutions where none is narrow.
         """
-        return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
+        ops = _Dispatch(self).run(graph)
+        if self.operands is not None:
+            _check_narrow(ops, str(self.math))
+        return graph.replaced(ops, *self.ensures)
 
 
 class _Dispatch:
@@ -167,7 +173,7 @@ class _Dispatch:
 
     def run(self, graph: OpGraph) -> list[AbstractOp]:
         if self.plan.weights is not None:
-            self.stored = stored_types(graph, self.plan.weights)
+            self.stored = stored_types(graph, self.plan.weights, convolutions=self.plan.convolutions)
         elif self.plan.narrow_weights is not None:
             self.stored = dict.fromkeys(_multiplied_in_blocks(graph), self.plan.narrow_weights)
         for block, body in graph.segments():
@@ -324,6 +330,8 @@ class _Dispatch:
     def _math(self, op: AbstractOp) -> DType | None:
         math, narrow = self.plan.math, self.plan.operands is not None
         if narrow:
+            if isinstance(op, Convolution):
+                return math if self.plan.convolutions and not op.depthwise() else None
             weight = weight_of(op) if isinstance(op, Matmul | GroupedMatmul) else None
             kept = bool(self.stored) and weight not in self.stored  # a checkpoint may leave some layers wide
             return math if weight is not None and op.block is not None and not kept else None
@@ -350,6 +358,20 @@ class _Dispatch:
         if widest is not None:
             return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
         return FP32 if self.plan.autocast else self.plan.compute
+
+
+def _check_narrow(ops: list[AbstractOp], math: str) -> None:
+    """Refuse narrow arithmetic for a network of convolutions none of whose layers runs in it."""
+    products = [op for op in ops if isinstance(op, Convolution | Matmul | GroupedMatmul)]
+    if any(isinstance(op, Convolution) for op in products) and not any(str(op.math) == math for op in products):
+        raise SpecError(
+            Problem(
+                f"no layer of this network would run in {math}: the engine has no such kernels of convolutions",
+                path="workload.precision",
+                hint="Take 16 bits, or an engine that has them: tensorrt. If yours does, state "
+                "workload.engine_facts.narrow_convolutions: true.",
+            )
+        )
 
 
 def _multiplied_in_blocks(graph: OpGraph) -> list[Tensor]:

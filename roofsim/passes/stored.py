@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.component import Purpose
-from roofsim.graph.ops import Embedding, GroupedMatmul, Matmul, Normalization
+from roofsim.graph.ops import Convolution, Embedding, GroupedMatmul, Matmul, Normalization
 from roofsim.graph.tensor import FP32, DType, Role, Tensor
 from roofsim.records import dataclass
 from roofsim.spec.precision.encodings import EMBEDDING, HEAD, LINEAR, WeightPosition
@@ -39,8 +39,10 @@ class _Model:
     experts: Real
 
 
-def stored_types(graph: OpGraph, stored_format: WeightFormat) -> dict[Tensor, DType]:
+def stored_types(graph: OpGraph, stored_format: WeightFormat, *, convolutions: bool = False) -> dict[Tensor, DType]:
     """Return the type of every weight that a format covers (and of vectors that it keeps in fp32).
+
+    `convolutions`: those of convolutions as well, which a builder of engines quantises wherever they stand.
 
     Where encodings differ between layers, the type has the mean of their bits: the layers of a block are one tensor.
     """
@@ -53,6 +55,8 @@ def stored_types(graph: OpGraph, stored_format: WeightFormat) -> dict[Tensor, DT
             # A table that is read both ways is a head: its rules are those of the output matrix.
             if dtype is not None and not (weight in types and isinstance(op, Embedding)):
                 types[weight] = dtype
+        elif convolutions and isinstance(op, Convolution):
+            types[op.inputs[1]] = _type_of(stored_format, WeightPosition(part=LINEAR)) or op.inputs[1].dtype
         if stored_format.wide_vectors:
             types |= dict.fromkeys(_vectors(op), FP32)
     return types

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
 
-#: Beyond this share of the highest rate, the time to the first token depends on how requests vary, and on how long one looks.
-STEEP: Final = 0.8
 #: Rounds in which requests that come at a rate, and what of their prefixes is found, agree.
 _GUESSES: Final = 3
 
@@ -108,6 +106,7 @@ def _server(plan: ServerPlan, limit: float) -> tuple[Timing, Load, Workers | Non
         context=plan.context,
         budget=_budget(plan),
         limit=limit,
+        most_prompts=plan.resolved.constants.physics["most_prompts"],
         request_time=plan.request_time,
         alike=plan.variation == 0.0,
         variation=plan.variation,
@@ -201,7 +200,8 @@ def _notes(plan: ServerPlan, room: Room, load: Load, steady: Steady | None, high
         notes.append(
             f"{plan.concurrency:.0f} requests are in flight, but only {most:.0f} run at once; the others wait for room"
         )
-    if plan.request_rate is not None and steady is not None and plan.request_rate > STEEP * highest:
+    steep = plan.resolved.constants.physics["steep_load"]
+    if plan.request_rate is not None and steady is not None and plan.request_rate > steep * highest:
         notes.append(
             f"{plan.request_rate / highest:.0%} of the highest rate: so close to it, the time to first token is uncertain"
         )

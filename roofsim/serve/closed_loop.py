@@ -30,8 +30,6 @@ _FEW: Final = 2.0**-40
 #: Others with a prompt in a step beyond which their number is taken as normal, and points that stand for it.
 _MANY: Final = 128.0
 _POINTS: Final = 33
-#: Most of a server's time that passes of prompts are taken to fill, so that they find an end.
-_MOST_PROMPTS: Final = 0.95
 #: How far a round goes to what it finds.
 _NEW: Final = 0.85
 
@@ -233,7 +231,7 @@ def _scatter(timing: Timing, load: Load, room: float, rate: float, pieces: float
     most = max(room / load.tokens, 1.0)
     pair = min(most, 2.0)
     each = _own(timing, load, 0.0, pair - 1.0, room, pieces) / pair
-    share = min(rate * each, _MOST_PROMPTS)
+    share = min(rate * each, load.most_prompts)
     return each * share / (1.0 - share * share)
 
 

@@ -62,6 +62,8 @@ class Load:
         Tokens of a step.
     limit
         Requests that may run at once.
+    most_prompts
+        Share of a server's time that passes of prompts are taken to fill at most, where these run first.
     request_time
         Seconds between client and scheduler and back.
     alike
@@ -78,6 +80,7 @@ class Load:
     context: float
     budget: float
     limit: float
+    most_prompts: float
     request_time: float
     alike: bool
     variation: float = 0.0

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from roofsim.spec.resolve import Resolved
     from roofsim.spec.scenario.workload import Workload
 
-#: What output lengths differ by where nobody says (plausible 0 to 1: the time per token hardly depends on it).
-USUAL_VARIATION: Final = 0.1
 #: Batches of 1, 2, 4, ... that are priced exactly.
 _DOUBLINGS: Final = 13
 
@@ -101,7 +99,9 @@ class ServerPlan:
         stated = self.serving.length_variation
         if stated is not None:
             return stated
-        return 0.0 if self.facts.batching == "apart" and self.request_rate is None else USUAL_VARIATION
+        if self.facts.batching == "apart" and self.request_rate is None:
+            return 0.0
+        return self.resolved.constants.physics["usual_length_variation"]
 
     @property
     def draft_tokens(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,21 +10,10 @@ if TYPE_CHECKING:
     from roofsim.serve.load import Steady
     from roofsim.spec.resolve import Resolved
 
-#: Half widths (of the logarithm) of 80 % ranges of the time per token, from every third published row of fixed concurrency
-#: (ai-dynamo/aiconfigurator, silicon_sample.csv: vLLM, TensorRT-LLM, SGLang on H100 and B200). Dense models, mixtures.
-TOKEN_WIDTHS: Final = (0.15, 0.27)
-#: By what factor the first token may take less than that of a server without other prompts, from the same rows: the tenth
-#: part of them takes 0.98 (dense) and 1.06 (mixtures) of it; a pass over prompts may itself take 15 % less than predicted.
-_LESS: Final = (1.2, 1.1)
-#: The upper end is at most so many times the lower; the mean lies within.
-_WIDEST: Final = 4.0
-_MEAN_IN: Final = 2.5
-_ABOVE_MEAN: Final = 1.5
-
 
 def token_range(seconds: float, resolved: Resolved) -> tuple[float, float]:
     """Return the 80 % range of a time per token; half as wide again where nothing like it was measured."""
-    width = TOKEN_WIDTHS[_has_experts(resolved)]
+    width = resolved.constants.physics[f"token_width_{_kind(resolved)}"]
     if resolved.hardware_changed or not resolved.architecture.measured:
         width *= resolved.constants.physics["unmeasured_width"]
     return seconds * float(np.exp(-width)), seconds * float(np.exp(width))
@@ -38,10 +27,12 @@ def rate_range(rate: float, resolved: Resolved) -> tuple[float, float]:
 
 def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]:
     """Return the range of the time to the first token, from a server without other prompts to one where they bunch."""
-    mean = steady.time_to_first_token
-    low = max(steady.first_token_low / _LESS[_has_experts(resolved)], mean / _MEAN_IN)
-    return low, min(max(steady.first_token_high, _ABOVE_MEAN * mean), _WIDEST * low)
+    mean, physics = steady.time_to_first_token, resolved.constants.physics
+    less = physics[f"first_token_less_{_kind(resolved)}"]
+    low = max(steady.first_token_low / less, mean / physics["first_token_below_mean"])
+    high = max(steady.first_token_high, physics["first_token_above_mean"] * mean)
+    return low, min(high, physics["first_token_widest"] * low)
 
 
-def _has_experts(resolved: Resolved) -> bool:
-    return bool(resolved.model.traits().experts)
+def _kind(resolved: Resolved) -> str:
+    return "experts" if resolved.model.traits().experts else "dense"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError, UnknownNameError
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
-from roofsim.spec.engine.find import choose
+from roofsim.spec.engine.find import choose, handed_over, said_of
 from roofsim.spec.engine.schema import Engine, catalog_engine
 from roofsim.spec.mechanisms import ALL, Mechanisms
 from roofsim.spec.model.registry import family_schema
@@ -64,10 +64,10 @@ class Resolved:
     architecture: Architecture
     precision: Precision
     constants: Constants
+    reliability: Reliability
     assumed: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     override: dict[str, Any] = field(default_factory=dict)
-    reliability: Reliability = field(default_factory=Reliability)
     origins: tuple[tuple[str, str], ...] = ()
     """What was read, and from where: the scenario, the model, constants of the card."""
     places: int = 1
@@ -121,6 +121,7 @@ class Resolver:
             model = problems.of(lambda: self.model(scenario.model))
             self.note_unstated(scenario)
             scenario = self._of_pipeline(scenario, model)
+            scenario = self._of_stack(scenario, model)
             engine = problems.of(lambda: self.engine(scenario.workload))
             degrees = problems.of(lambda: self.degrees(point, scenario))
             hardware = problems.of(lambda: self.hardware(scenario.hardware, 1 if degrees is None else degrees.gpus))
@@ -150,9 +151,13 @@ class Resolver:
         self.assumed += notes
         parallel = case.point.layout(case.parallel)
         check_offload(parallel, workload, hardware.system, hardware.gpu, model, engine, self.document)
-        system, notes = host_memory(hardware.system, parallel, engine, workload.phase)
+        system, notes = host_memory(
+            hardware.system, parallel, engine, workload.phase, hardware.constants.physics["desktop_memory"]
+        )
         self.assumed += notes
-        reliability = reliability_of(scenario.hardware, degrees.gpus, self.document, self.assumed)
+        reliability = reliability_of(
+            scenario.hardware, degrees.gpus, self.document, self.assumed, hardware.constants.physics["usual_restart"]
+        )
         check_running(workload, reliability, hardware.system, self.document)
         return Resolved(
             model=model,
@@ -190,6 +195,14 @@ class Resolver:
         self.assumed.append("phase generate: forward, which of a diffusion pipeline is all that makes its images")
         workload = scenario.workload.model_copy(update={"phase": "forward"})
         return scenario.model_copy(update={"workload": workload})
+
+    def _of_stack(self, scenario: Scenario, model: ModelSpec | None) -> Scenario:
+        """Take an engine that runs models which generate for its sibling that runs the others, where this is one of those."""
+        asked = scenario.workload.engine
+        if model is None or model.generates or (name := handed_over(asked, self.document.place(()))) is None:
+            return scenario
+        self.warnings.append(said_of(asked, name))
+        return scenario.model_copy(update={"workload": scenario.workload.model_copy(update={"engine": name})})
 
     def _scenario(self) -> Scenario:
         """Check the scenario; where keys are wrong, look up the names as well, so that all problems come at once."""
@@ -324,6 +337,8 @@ class Resolver:
             able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
             message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
             hint = f"Choose one of these phases, or an engine that runs {workload.phase}: {', '.join(able)}."
+            if engine.hands_over.generating in able:
+                hint = f"Models that generate run in {engine.hands_over.generating}: state that engine."
             raise SpecError(Problem(message, place, "workload.engine", hint))
         return engine
 

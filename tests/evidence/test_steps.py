@@ -10,7 +10,7 @@ import pytest
 
 from roofsim.analyze.intervals import GROUPS, interval, shares, spread
 from roofsim.api import answer
-from roofsim.spec.constants.kernels import Constants, shipped, youth
+from roofsim.spec.constants.kernels import Constants, shipped
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim.spec.reading.source import read_yaml
 from roofsim.spec.reading.validate import validate
@@ -97,7 +97,7 @@ def test_what_is_not_used_for_fitting(table):
      (2022.0, 2020.0, 0.0), (2030.0, 2020.0, 0.0), (2010.0, 2020.0, 1.0)],
 )  # fmt: skip
 def test_youth(library, chip, expected):
-    assert youth(library, chip) == pytest.approx(expected)
+    assert shipped().youth(library, chip) == pytest.approx(expected)
 
 
 def test_spreads_hold_the_share_they_say():

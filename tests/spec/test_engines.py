@@ -17,7 +17,7 @@ ENGINES = (
     "pytorch-eager", "pytorch-compile", "huggingface", "pytorch-fsdp", "torchtitan", "deepspeed", "megatron-lm",
     "megatron-core", "megatron-deepspeed", "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp",
     "exllamav2", "autoawq", "mlc-llm", "exllama-v1", "tinychat", "lmdeploy", "tensorflow", "tensorflow-xla", "torchscript",
-    "diffusers-2022", "diffusers-2023", "diffusers-2024",
+    "diffusers-2022", "diffusers-2023", "diffusers-2024", "tensorrt", "onnxruntime",
 )  # fmt: skip
 INFERENCE = (
     "tensorrt-llm", "fastertransformer", "vllm", "sglang", "llama.cpp", "exllamav2", "autoawq", "mlc-llm", "exllama-v1",
@@ -25,7 +25,8 @@ INFERENCE = (
 )  # fmt: skip
 #: What runs whole passes of encoders and diffusion models, and nothing else.
 FORWARD = (
-    "tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2023", "diffusers-2024",
+    "tensorflow", "tensorflow-xla", "torchscript", "diffusers-2022", "diffusers-2023", "diffusers-2024", "tensorrt",
+    "onnxruntime",
 )  # fmt: skip
 TRAINING_ONLY = ("torchtitan", "deepspeed", "megatron-deepspeed")
 #: Keys of a file that are no facts.
@@ -40,6 +41,7 @@ NO_FACTS = {
     "variants",
     "releases",
     "library_date",
+    "hands_over",
 }
 SIZES = {
     "train": {"micro_batch_size": 2, "sequence_length": 128},
@@ -57,6 +59,11 @@ OTHER = {
     "plain_kernels": ["biases"],
     "packs_heads": True,
     "convolution_share": 0.7,
+    "convolution_norms": "folded",
+    "convolution_epilogue": "activation",
+    "pool_positions": False,
+    "narrow_convolutions": True,
+    "matmul_epilogue": "activation",
     "convolution_workspace": "none",
     "encoder_attention": {
         "generation": "flash2",
@@ -223,7 +230,7 @@ def test_a_word_means_what_a_user_of_today_means(word, name):
     assert resolved.workload.engine == name
 
 
-@pytest.mark.parametrize("word", ["tensorrt", "xla"])
+@pytest.mark.parametrize("word", ["tensor-rt-lm", "xla"])
 def test_words_that_today_mean_something_else_are_refused_with_near_matches(word):
     with pytest.raises(UnknownNameError, match=r"unknown engine .* Did you mean"):
         resolve(scenario(word, "forward"))

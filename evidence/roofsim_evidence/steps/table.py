@@ -12,7 +12,6 @@ from roofsim.cost.kernels.work import UNROLLED
 from roofsim.numeric import smooth_maximum
 from roofsim.records import dataclass, fields, replace
 from roofsim.schedule.step import throttled
-from roofsim.spec.constants.kernels import Deviation, youth
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Array
-    from roofsim.spec.constants.kernels import Constants
+    from roofsim.spec.constants.kernels import Constants, Deviation
 
 #: Number formats whose fractions architectures and cards may deviate in.
 FORMATS: Final = ("fp16", "tf32", "fp32", "fp32_matrix")
@@ -114,12 +113,12 @@ def step_table(cases: Iterable[Case], classes: list[str]) -> StepTable:
                 float(evaluation.step.host),
                 np.inf if gpu.tdp is None else gpu.tdp,
                 evaluation.resolved.architecture.process_energy,
-                youth(
+                evaluation.resolved.constants.youth(
                     evaluation.resolved.engine.kernels.library_released, evaluation.resolved.architecture.kernels_since
                 ),
                 0.0 if gpu.compute_units is None else gpu.memory.bandwidth / gpu.compute_units,
                 evaluation.resolved.architecture.clock_headroom,
-                evaluation.resolved.architecture.power_window,
+                evaluation.device.power_window,
                 gpu.name,
                 gpu.architecture,
             ]

@@ -102,5 +102,7 @@ def device_for(resolved: Resolved, gpu: Gpu, issue: tuple[float, float]) -> Devi
 
 def issue_times(resolved: Resolved) -> tuple[float, float]:
     """Return the host's seconds per kernel, in backward and update, and in a forward pass."""
-    engine, factor = resolved.engine, resolved.system.host.issue_factor
-    return engine.launch.host_issue_time * factor, engine.launch.host_call_time * factor
+    launch, factor, physics = resolved.engine.launch, resolved.system.host.issue_factor, resolved.constants.physics
+    issue = physics["host_issue_time"] if launch.host_issue_time is None else launch.host_issue_time
+    call = physics["host_call_time"] if launch.host_call_time is None else launch.host_call_time
+    return issue * factor, call * factor

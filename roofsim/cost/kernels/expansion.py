@@ -22,9 +22,10 @@ def expanding(work: KernelWork, op: Matmul | GroupedMatmul, rows: Real, context:
     library, how = context.library, op.expansion or Expansion()
     facts, limit = library.engine.matmul.weight_only, library.narrow_stream_limit
     vector = how.tile_rows is not None and how.tile_rows == 1.0
+    rate_left = context.device.constants.physics["expansion_rate"] if facts.compute is None else facts.compute
     inside = replace(
         work,
-        compute_share=work.compute_share * facts.compute,
+        compute_share=work.compute_share * rate_left,
         product=None if vector else _turned(work, context),  # a kernel for vectors has no tiles
         bandwidth_share=_bandwidth(work, rows, context),
         limit=work.limit if limit is None else where(rows <= context.few_rows, limit, work.limit),

@@ -6,7 +6,19 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from roofsim.graph.base import Kind
 from roofsim.graph.fuse import fused_kernel
-from roofsim.graph.ops import Attention, CacheAppend, Cast, Collective, Fused, GroupedMatmul, Matmul, View, parts_of
+from roofsim.graph.ops import (
+    Attention,
+    CacheAppend,
+    Cast,
+    Collective,
+    Convolution,
+    Fused,
+    GroupedMatmul,
+    Matmul,
+    Normalization,
+    View,
+    parts_of,
+)
 from roofsim.graph.rewire import Rewiring
 from roofsim.graph.tensor import INT32, DType, Tensor
 from roofsim.records import dataclass, replace
@@ -21,7 +33,9 @@ if TYPE_CHECKING:
 WIDE: Final = 2.0
 READ: Final = 1.0
 #: What reads its operands in the type that it computes in: no kernel between converts them.
-_HEAVY: Final = (Attention, CacheAppend, Collective, Matmul, GroupedMatmul)
+_HEAVY: Final = (Attention, CacheAppend, Collective, Convolution, Matmul, GroupedMatmul)
+#: Norms whose kernels read and write 8 bits; those of groups take their statistics of 16.
+_NARROW_NORMS: Final = ("layer", "rms", "batch")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +46,8 @@ class NarrowResults:
     ----------
     written
         ``int32``: products write sums of 32 bits for the kernels behind them, which write 8 bits for the next product beside 16
-        for the residual stream; ``narrow``: all that lies between products has 8 bits, the residual stream included.
+        for the residual stream; ``narrow``: all that lies between products has 8 bits, the residual stream included; in a
+        network with norms of groups of channels what 8-bit products alone read.
     launches
         Launches of such a product.
     """
@@ -58,7 +73,7 @@ class NarrowResults:
 
 
 def _narrow(op: AbstractOp) -> bool:
-    return isinstance(op, Matmul) and op.inputs[0].dtype.itemsize == READ
+    return isinstance(op, Matmul | Convolution) and op.inputs[0].dtype.itemsize == READ
 
 
 def _converts(op: AbstractOp) -> bool:
@@ -87,11 +102,20 @@ def _empty(op: AbstractOp | None) -> bool:
 
 
 def _between(graph: OpGraph) -> set[Tensor]:
-    """Return the storages of all that layers make and hand on, but for what ranks exchange."""
-    made = {tensor for op in graph if op.block is not None for tensor in _made(op)}
+    """Return the storages of all that layers make and hand on, but for what ranks exchange.
+
+    A network of convolutions has layers outside of blocks too. One with norms of groups, whose kernels read 16 bits, keeps
+    them in all that more than 8-bit products read.
+    """
+    whole = any(isinstance(op, Convolution) and _narrow(op) for op in graph)
+    made = {tensor for op in graph if whole or op.block is not None for tensor in _made(op)}
     carried = {tensor for block in graph.blocks for pair in block.carries for tensor in pair}
     exchanged = _roots(op for op in graph if isinstance(op, Collective))
     exchanged |= {tensor.root for op in graph if isinstance(op, Collective) for tensor in op.outputs}
+    if any(
+        isinstance(part, Normalization) and part.method not in _NARROW_NORMS for op in graph for part in parts_of(op)
+    ):
+        exchanged |= _roots(op for op in graph if not _narrow(op) and not _converts(op) and op.kind is not Kind.VIEW)
     return _agreeing({tensor.root for tensor in made | carried if _wide(tensor.root)} - exchanged, graph)
 
 

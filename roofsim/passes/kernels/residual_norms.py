@@ -67,7 +67,13 @@ class _NormWriter:
             entry: waits for entry, leaving in old.carries if (waits := self._late(entry, leaving, body)) is not None
         }
         new = Block(old.name, old.repeat, mirror=old.mirror, leading=old.leading)
-        entered = {entry: self.waiting.get(entry) or self._first(op, entry, old) for entry, op in late.items()}
+        for entry, _ in old.carries:
+            if entry in self.waiting and entry not in late:  # what enters a block whole is made before it
+                self._make(entry, None)
+        entered = {
+            entry: self.waiting.get(entry) or self._first(op, entry, old, number)
+            for number, (entry, op) in enumerate(late.items())
+        }
         self.waiting |= entered
         for op in body:
             if op not in late.values():
@@ -90,11 +96,14 @@ class _NormWriter:
         alike = all(tensor.dtype == entry.dtype and same(tensor.numel, entry.numel) for tensor in made.inputs)
         return made if alike and isinstance(made, Elementwise) else None
 
-    def _first(self, op: Elementwise, entry: Tensor, block: Block) -> _Sum:
-        """Return the sum of the first iteration, which has one summand; an empty place stands for the other."""
-        own = self.new.twin(entry)
-        empty = replace(own, name=f"{block.name}.unsummed", base=None)
-        self.new.add(View(name=f"{block.name}.unsummed", inputs=(own,), outputs=(empty,), function="empty"))
+    def _first(self, op: Elementwise, entry: Tensor, block: Block, number: int) -> _Sum:
+        """Return a sum of the first iteration, which has one summand; an empty place stands for the other.
+
+        `number` counts the streams of the block that have one.
+        """
+        own, name = self.new.twin(entry), f"{block.name}.unsummed{number or ''}"
+        empty = replace(own, name=name, base=None)
+        self.new.add(View(name=name, inputs=(own,), outputs=(empty,), function="empty"))
         return _Sum(op, empty, own, share=1.0 - 1.0 / block.repeat)
 
     def _sum(self, op: Elementwise) -> _Sum:
@@ -110,13 +119,17 @@ class _NormWriter:
                 assert isinstance(op, Normalization)
                 self._norm(op, tensor, block)
                 return
-            waiting = self.waiting.pop(tensor)
-            self.new.ops.append(replace(waiting.op, inputs=(waiting.branch, waiting.residual), block=block))
+            self._make(tensor, block)
         if _adds(op) and op.block is not None and self._normed(op.outputs[0], op.block):
             assert isinstance(op, Elementwise)
             self.waiting[op.outputs[0]] = self._sum(op)
             return
         self.new.add(op if block is None or op.block is None else replace(op, block=block))
+
+    def _make(self, tensor: Tensor, block: Block | None) -> None:
+        """Write the op of a sum that waited."""
+        waiting = self.waiting.pop(tensor)
+        self.new.ops.append(replace(waiting.op, inputs=(waiting.branch, waiting.residual), block=block))
 
     def _normed(self, tensor: Tensor, block: Block) -> bool:
         """Tell whether what reads a tensor first is a norm of the same block."""

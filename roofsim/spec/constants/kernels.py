@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from roofsim.schema.base import BeforeValidator, Field, model_validator
 from roofsim.spec import catalog
@@ -19,11 +19,6 @@ if TYPE_CHECKING:
 #: Of what a datasheet says; a thousandth is no kernel's, but a slip of a unit.
 Fraction = Annotated[float, Field(ge=0.001, le=4.0)]
 Text = Annotated[str, BeforeValidator(str)]
-
-
-#: Years after a chip up to which libraries are new to it, and from which they are mature.
-YOUNG: Final = 0.5
-MATURE: Final = 2.0
 
 
 class Deviation(Strict):
@@ -99,8 +94,8 @@ class Constants(Strict):
     factors: dict[str, Fraction]
     transposes: dict[str, Annotated[float, Field(ge=0.0, le=2.0)]]
     unit_bandwidth: Bandwidth
-    cache_gain: Annotated[float, Field(ge=1.0, le=10.0)] = 2.5
-    immaturity: Annotated[float, Field(ge=0.0, le=0.5)] = 0.0
+    cache_gain: Annotated[float, Field(ge=1.0, le=10.0)]
+    immaturity: Annotated[float, Field(ge=0.0, le=0.5)]
     energy: Energies
     architectures: dict[str, Deviation] = Field(default_factory=dict)
     gpus: dict[str, Deviation] = Field(default_factory=dict)
@@ -123,16 +118,18 @@ class Constants(Strict):
             return f"gpu {gpu}"
         return f"architecture {architecture}" if architecture in self.architectures else "shared by all cards"
 
+    def youth(self, library: float | None, chip: float | None) -> float:
+        """Return how young a library is for a chip, both in decimal years.
 
-def youth(library: float | None, chip: float | None) -> float:
-    """Return how young a library is for a chip: 1 up to half a year after the chip, fading to 0 at two years.
+        1 up to half a year after the chip, fading to 0 at two years; 0 where nobody knows when either came out.
 
-    >>> youth(2021.65, 2020.4)
-    0.5
-    """
-    if library is None or chip is None:
-        return 0.0
-    return min(max((chip + MATURE - library) / (MATURE - YOUNG), 0.0), 1.0)
+        >>> shipped().youth(2021.65, 2020.4)
+        0.5
+        """
+        if library is None or chip is None:
+            return 0.0
+        young, mature = self.physics["library_young"], self.physics["library_mature"]
+        return min(max((chip + mature - library) / (mature - young), 0.0), 1.0)
 
 
 class Overlay(Strict):

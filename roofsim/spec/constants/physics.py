@@ -82,10 +82,10 @@ class Constant(Strict):
 def parse_unit(unit: str) -> str:
     """Return the SI unit of a unit with a prefix: seconds of microseconds, joules of picojoules.
 
-    >>> parse_unit("us"), parse_unit("pJ"), parse_unit("MiB")
-    ('s', 'J', 'B')
+    >>> parse_unit("us"), parse_unit("pJ"), parse_unit("MiB"), parse_unit("GB/s")
+    ('s', 'J', 'B', 'B/s')
     """
-    return unit[-1]
+    return "B/s" if unit.endswith("B/s") else unit[-1]
 
 
 class Physics(Strict):

@@ -56,6 +56,25 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))
 
 
+def handed_over(given: str | EngineChoice, place: Place) -> str | None:
+    """Return the engine that runs models which do not generate, where the one that a scenario names leaves them to it.
+
+    None also for a name that `choose` refuses.
+    """
+    try:
+        name = catalog.resolve_name("engine", read_choice(given, place).name, place, "workload.engine")
+    except SpecError:
+        return None
+    stated = catalog.load("engine", name).data.get("hands_over", {})
+    return stated.get("others") if isinstance(stated, dict) else None
+
+
+def said_of(given: str | EngineChoice, name: str) -> str:
+    """Return what is to be said of an engine that another one stands for."""
+    label = given if isinstance(given, str) else given.label(given.name)
+    return f"engine {label} runs models that generate token by token; this one is priced as {name} runs it. State engine: {name}"
+
+
 def _releases(document: Document) -> Releases:
     stated = {key: document.data[key] for key in Releases.model_fields if key in document.data}
     return validate(Releases, Document(stated, document.source, document.places))

@@ -76,6 +76,25 @@ class ConvolutionFacts(Facts):
         description="Share of the rate of searched convolutions that those reach in inference which the library's heuristics "
         "choose.",
     )
+    norms: Annotated[Literal["kernels", "folded"], Flat("convolution_norms")] = Field(
+        default="kernels",
+        description="Batch norms of inference behind convolutions: kernels of their own, or folded into the convolution's weights "
+        "and bias when the model is built.",
+    )
+    epilogue: Annotated[Literal["none", "activation", "residual"], Flat("convolution_epilogue")] = Field(
+        default="none",
+        description="What convolutions of inference do before they write their result: nothing; the activation behind them; also "
+        "the sum with a residual before it.",
+    )
+    pool_positions: bool = Field(
+        default=True,
+        description="Whether max pools of inference also write where the maxima are, as PyTorch's kernel does.",
+    )
+    narrow: Annotated[bool, Flat("narrow_convolutions")] = Field(
+        default=False,
+        description="Whether there are kernels of convolutions in the 8-bit types that GEMMs are asked for; false: they stay in "
+        "16 bits.",
+    )
     workspace: Annotated[Literal["none", "transposed"], Flat("convolution_workspace")] = Field(
         default="none",
         description="What the decoder of a diffusion pipeline allocates beside the tensors of a convolution: nothing, or "

@@ -24,8 +24,10 @@ class WeightOnly(Strict):
     kernels: Annotated[float, Field(ge=1.0, le=20.0)] = Field(
         default=1.0, description="Launches per GEMM: the GEMM, conversions of its input, sums of its parts."
     )
-    compute: Annotated[float, Field(gt=0.0, le=1.0)] = Field(
-        default=0.95, description="Share of the rate of 16-bit GEMMs that is left while weights are expanded."
+    compute: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Share of the rate of 16-bit GEMMs that is left while weights are expanded; null: the constant "
+        "expansion_rate.",
     )
     bandwidth: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None, description="Share of the memory bandwidth while weights stream; null: as library kernels do."
@@ -85,6 +87,11 @@ class MatmulFacts(Facts):
         default=0,
         description="Rows up to which GEMMs run in kernels for vectors, which use the whole card however small the "
         "GEMM is; 0: never.",
+    )
+    epilogue: Annotated[Literal["none", "activation"], Flat("matmul_epilogue")] = Field(
+        default="none",
+        description="What GEMMs of inference do to their result before they write it, biases aside: nothing, or the activation "
+        "behind them.",
     )
     weight_only: WeightOnly = Field(
         default=WeightOnly(), description="Kernels of GEMMs whose weights are narrower than what they multiply."

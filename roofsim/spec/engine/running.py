@@ -22,9 +22,13 @@ class LaunchFacts(Facts):
     decode_mode_on: Annotated[dict[str, Literal["eager", "graphs"]], Flat("decode_launch_on")] = Field(
         default_factory=dict, description="GPU architecture -> decode_launch there, where that depends on the card."
     )
-    host_issue_time: SecondsOrNone = Field(default=6e-6, description="Host time per kernel on the reference host.")
-    host_call_time: SecondsOrNone = Field(
-        default=29e-6, description="Host time per kernel of a forward pass on the reference host, its modules included."
+    host_issue_time: SecondsOrNone | None = Field(
+        default=None, description="Host time per kernel on the reference host; null: the constant host_issue_time."
+    )
+    host_call_time: SecondsOrNone | None = Field(
+        default=None,
+        description="Host time per kernel of a forward pass on the reference host, its modules included; null: the constant "
+        "host_call_time.",
     )
     host_time_per_step: SecondsOrNone = Field(
         default=0.0, description="Time of scheduler and sampling per decode step."
@@ -84,8 +88,10 @@ class MemoryFacts(Facts):
         default=False,
         description="Whether gathers and reductions allocate on streams of their own, whose memory others cannot reuse.",
     )
-    reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] = Field(
-        default=0.1, description="Reserved beyond allocated memory, as a share of what a step allocates."
+    reserved_overhead: Annotated[float, Field(ge=0.0, le=1.0)] | None = Field(
+        default=None,
+        description="Reserved beyond allocated memory, as a share of what a step allocates; null: the constant "
+        "reserved_overhead.",
     )
     runtime_memory: BytesOrNone = Field(
         default=0.0,

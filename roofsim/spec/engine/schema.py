@@ -19,6 +19,7 @@ from roofsim.spec.engine.state import PrecisionFacts, TrainingFacts
 from roofsim.spec.engine.versions import NO_FACTS, Releases
 from roofsim.spec.precision.formats import FORMATS
 from roofsim.spec.precision.roles import NAMES, known_precision, unknown_precision
+from roofsim.spec.strict import Strict
 
 if TYPE_CHECKING:
     from roofsim.spec.reading.source import Document
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
 Phase = Literal["train", "forward", "prefill", "decode", "generate"]
 
 ALL_PHASES: Final = ("train", "forward", "prefill", "decode", "generate")
+
+
+class HandsOver(Strict):
+    """Engines of the same stack that run what this one does not."""
+
+    generating: str | None = Field(default=None, description="The one for models that generate token by token.")
+    others: str | None = Field(
+        default=None, description="The one for models that do not; asked for one, this engine stands for that."
+    )
 
 
 class Engine(Releases):
@@ -70,6 +80,10 @@ class Engine(Releases):
     )
     server: ServerFacts | None = Field(
         default=None, description="How it serves; null: static batches. Outside of `serve` not yet priced."
+    )
+
+    hands_over: HandsOver = Field(
+        default=HandsOver(), description="Engines of the same stack that run what this one does not."
     )
 
     sources: dict[str, str] = Field(default_factory=dict, description="Fact -> where it is known from.")

@@ -54,10 +54,10 @@ class Architecture(Strict):
         description="Energy of a 16-bit FLOP of GEMMs that run for milliseconds, at the clock that they can hold, static power "
         "included; null: nobody measured steps of such, they share the step-wide limit.",
     )
-    power_window: Seconds = Field(
-        default=1.2e-3,
+    power_window: Seconds | None = Field(
+        default=None,
         description="Time over which the card's controller holds the mean power: GEMMs much longer than that are held to the "
-        "limit one by one, shorter kernels with their neighbours over the step (plausible 0.1 to 10 ms).",
+        "limit one by one, shorter kernels with their neighbours over the step; null: the constant power_window.",
     )
     flops_per_clock: Annotated[float, Field(gt=0.0)] | None = Field(
         default=None,

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import Annotated, Self
 
 from roofsim.records import dataclass
 from roofsim.schema.base import Field, model_validator
 from roofsim.spec.reading.quantity import Bandwidth, Bytes, Duration, SecondsOrNone
 from roofsim.spec.strict import Strict
-
-if TYPE_CHECKING:
-    pass
-
-
-#: to take the node out, to start processes and communicators (plausible 2 to 30 minutes).
-USUAL_RESTART: Final = 300.0
 
 
 class Checkpoint(Strict):
@@ -65,6 +58,6 @@ class Reliability:
         Standard deviation of the time of one rank's step, as a share of it.
     """
 
-    mtbf: float | None = None
-    restart: float = USUAL_RESTART
-    jitter: float = 0.0
+    mtbf: float | None
+    restart: float
+    jitter: float

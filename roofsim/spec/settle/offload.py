@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Problem, SpecError
 from roofsim.numeric import Real, minimum
-from roofsim.units import humanize, parse
+from roofsim.units import humanize
 
 if TYPE_CHECKING:
     from roofsim.spec.engine.schema import Engine
@@ -20,10 +20,6 @@ PARTS = ("parameters", "gradients", "optimizer_state", "activations", "key_value
 
 #: Those of inference.
 SERVED: Final = ("parameters", "key_value_cache")
-
-#: Bytes per second of host memory where nobody states it: two channels of DDR4-3200, as in a desktop of 2020 to 2022 (DDR5
-#: has up to twice as much, servers four to eight times).
-DESKTOP_MEMORY: Final = parse("51.2 GB/s", "B/s")
 
 
 def places(offload: Offload) -> dict[str, str]:
@@ -47,15 +43,20 @@ def beside_copies(offload: Offload, phase: str, engine: Engine, num_layers: Real
     return minimum(offload.layers / num_layers, 1.0)
 
 
-def host_memory(system: System, parallel: Parallel, engine: Engine, phase: str) -> tuple[System, list[str]]:
-    """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note."""
+def host_memory(
+    system: System, parallel: Parallel, engine: Engine, phase: str, desktop: float
+) -> tuple[System, list[str]]:
+    """Return the system with the bandwidth of its memory, where the host computes or attends and nobody states it; with a note.
+
+    `desktop` are the bytes per second of the memory of a desktop.
+    """
     layers = engine.offload.layers == "computed" and parallel.offload.parameters_at != "none"
     attends = engine.offload.cache == "computed" and parallel.offload.key_value_cache != "none"
     computes = phase != "train" and (layers or attends)
     if not computes or system.host.memory_bandwidth is not None:
         return system, []
-    host = system.host.model_copy(update={"memory_bandwidth": DESKTOP_MEMORY})
-    shown = humanize(DESKTOP_MEMORY, "B/s", 3)
+    host = system.host.model_copy(update={"memory_bandwidth": desktop})
+    shown = humanize(desktop, "B/s", 3)
     note = f"system.host.memory_bandwidth: {shown}, two channels of DDR4-3200, for what is computed there"
     return system.model_copy(update={"host": host}), [note]
 

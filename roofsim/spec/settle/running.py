@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from roofsim.errors import Problem, SpecError
+from roofsim.spec.scenario.running import Reliability
 
 if TYPE_CHECKING:
     from roofsim.spec.hardware.schema import System
     from roofsim.spec.reading.source import Document
     from roofsim.spec.scenario.workload import HardwareChoice, Workload
-from roofsim.spec.scenario.running import USUAL_RESTART, Reliability
-
-#: Seconds from a failure to the first step after it, beside reading the checkpoint, where nothing is stated: to notice,
 
 
-def reliability_of(choice: HardwareChoice, gpus: int, document: Document, assumed: list[str]) -> Reliability:
+def reliability_of(
+    choice: HardwareChoice, gpus: int, document: Document, assumed: list[str], usual_restart: float
+) -> Reliability:
     """Return what the hardware section says of failures; those of one GPU are as many times as frequent for all.
+
+    `usual_restart` are the seconds from a failure to the first step after it, beside reading the checkpoint, where nothing
+    is stated.
 
     Raises
     ------
@@ -29,8 +32,8 @@ def reliability_of(choice: HardwareChoice, gpus: int, document: Document, assume
         )
     mtbf = choice.mtbf if choice.mtbf_per_gpu is None else choice.mtbf_per_gpu / gpus
     if mtbf is not None and choice.restart is None:
-        assumed.append(f"restart: {USUAL_RESTART:.0f} s after a failure")
-    restart = USUAL_RESTART if choice.restart is None else choice.restart
+        assumed.append(f"restart: {usual_restart:.0f} s after a failure")
+    restart = usual_restart if choice.restart is None else choice.restart
     return Reliability(mtbf=mtbf, restart=restart, jitter=choice.jitter)
 
 
