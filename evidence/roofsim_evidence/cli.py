@@ -57,7 +57,10 @@ Output = Annotated[
 ]
 MaybeName = Annotated[str | None, typer.Argument(metavar="SUBJECT", show_default=False, help="One of `evidence list`.")]
 Refit = Annotated[
-    bool, typer.Option("--all", help="Every fit that writes constants, in its order: kernels, steps, GPUs, widths.")
+    bool,
+    typer.Option(
+        "--all", help="Every fit that writes constants, in its order: kernels, steps, power, folds, intervals."
+    ),
 ]
 All = Annotated[bool, typer.Option("--all", help="Every page that needs no other package.")]
 Check = Annotated[

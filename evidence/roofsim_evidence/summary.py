@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 from roofsim.calibrate import published
 from roofsim.calibrate.score import grouped, score
 from roofsim.output import save_text
-from roofsim_evidence.folds.columns import without
+from roofsim_evidence.columns import without
 from roofsim_evidence.inference.cases import predict_all
 from roofsim_evidence.inference.external_page import external_cases
 from roofsim_evidence.inference.page import served
-from roofsim_evidence.inference.widths import times
+from roofsim_evidence.inference.times import times
 from roofsim_evidence.memory.cases import predict_all as predict_peaks
 from roofsim_evidence.memory.cases import stated
 from roofsim_evidence.mlperf_training.cases import training_cases

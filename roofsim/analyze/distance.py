@@ -18,13 +18,9 @@ if TYPE_CHECKING:
     from roofsim.spec.constants.intervals import Intervals
     from roofsim.spec.resolve import Resolved
 
-#: Classes of kernels whose algorithms libraries choose, and those that stream tensors through ordinary units.
+#: Classes of kernels whose algorithms libraries choose, and products; all others stream tensors through ordinary units.
 CONVOLUTIONS: Final = ("convolution", "depthwise", "depthwise_backward")
-STREAMS: Final = (
-    "normalization", "batch_normalization", "batch_normalization_narrow", "batch_normalization_last", "dropout", "softmax",
-    "embedding", "gather", "sort", "scan", "loss", "elementwise", "copy", "cast", "reduction", "pooling", "pooling_backward",
-    "resize", "optimizer", "optimizer_loop",
-)  # fmt: skip
+PRODUCTS: Final = ("matmul", "weights", "attention")
 #: Figure of a server under load -> its regime.
 SERVED: Final = {
     "time_per_output_token": "token",
@@ -152,9 +148,9 @@ def _shares(evaluation: Evaluation) -> dict[str, Real]:
         for name, seconds in priced.seconds_by_class().items():
             mean = (_mean(seconds) if stage.averaged else seconds) * stage.times
             kernels = kernels + mean
-            for part, classes in (("convolutions", CONVOLUTIONS), ("streams", STREAMS)):
-                if name in classes:
-                    parts[part] = parts[part] + mean
+            if name not in PRODUCTS:
+                part = "convolutions" if name in CONVOLUTIONS else "streams"
+                parts[part] = parts[part] + mean
     return {part: divide(seconds, kernels) for part, seconds in parts.items()}
 
 
@@ -192,7 +188,10 @@ def amounts(traits: Traits, measured: Mapping[str, Measured]) -> dict[str, Real]
 
 
 def _novelty(traits: Traits, known: Measured) -> dict[str, Real]:
-    """Return what of a run was never measured in its regime; each thing once, where it is newest."""
+    """Return what of a run was never measured in its regime.
+
+    An architecture that is new brings constants of others, and software that has to learn it: two errors.
+    """
     fresh: dict[str, Real] = {}
     new_chip = traits.architecture not in known.architectures
     new_engine = traits.engine not in known.engines
@@ -202,7 +201,7 @@ def _novelty(traits: Traits, known: Measured) -> dict[str, Real]:
         fresh["card"] = 1.0
     if new_engine:
         fresh["engine"] = 1.0
-    if not (new_chip or new_engine) and f"{traits.engine} on {traits.architecture}" not in known.pairs:
+    elif f"{traits.engine} on {traits.architecture}" not in known.pairs:
         fresh["pair"] = 1.0
     if traits.family not in known.families:
         fresh["family"] = 1.0
@@ -225,18 +224,17 @@ def spread(parts: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any]:
     return below**0.5, above**0.5
 
 
-def time_parts(traits: Traits, intervals: Intervals) -> dict[str, tuple[Any, Any]]:
-    """Return how far each term alone puts the ends of a time."""
-    return parts_of(amounts(traits, intervals.measured), intervals.ends("time"))
+def time_amounts(traits: Traits, intervals: Intervals) -> dict[str, Real]:
+    """Return how much of each term a time has, beside all that was measured."""
+    return amounts(traits, intervals.measured)
 
 
 def memory_amounts(traits: Traits, figure: str, measured: Mapping[str, Measured]) -> dict[str, Real]:
-    """Return how much of each term a figure of memory has: neither cards nor their software take bytes otherwise than others."""
+    """Return how much of each term a figure of memory has: what a tensor takes depends on neither card nor model."""
     known = measured.get(traits.regime, _NOTHING)
     apart: dict[str, Real] = {f"{traits.regime.removeprefix(_MEMORY)}_{figure}": 1.0}
-    for name, value, values in (("engine", traits.engine, known.engines), ("family", traits.family, known.families)):
-        if value not in values:
-            apart[name] = 1.0
+    if traits.engine not in known.engines:
+        apart["engine"] = 1.0
     if not traits.in_sight:
         apart["source"] = 1.0
     return apart

@@ -10,13 +10,15 @@ import pytest
 from roofsim.calibrate.cases import SERVED, Case
 from roofsim.calibrate.predict import Prediction
 from roofsim.spec.constants.kernels import shipped
-from roofsim_evidence.folds import columns, files, refits
-from roofsim_evidence.folds.columns import out_of_fold, without
+from roofsim_evidence import columns
+from roofsim_evidence.columns import out_of_fold, without
+from roofsim_evidence.folds import files
 from roofsim_evidence.folds.files import Stored, moved
 from roofsim_evidence.folds.kinds import KINDS, PUBLISHERS, Fold, family_of, folds_of, publisher_of
 from roofsim_evidence.folds.parallel import mapped
-from roofsim_evidence.folds.refits import Refit
-from roofsim_evidence.folds.sets import SETS, changes, predicted
+from roofsim_evidence.left_out import refits
+from roofsim_evidence.left_out.refits import Refit
+from roofsim_evidence.left_out.sets import SETS, changes, predicted
 from roofsim_evidence.multi_gpu.energy import GRID, PricedEnergies
 from roofsim_evidence.steps.cases import load_cases
 from roofsim_evidence.steps.fit import StepFit

@@ -6,15 +6,11 @@ import numpy as np
 import pytest
 
 from roofsim.calibrate.cases import SERVED
-from roofsim.spec.constants.inference_spreads import InferenceSpreads, shipped
-from roofsim.spec.reading.source import from_mapping
-from roofsim.spec.reading.validate import validate
 from roofsim_evidence.inference.cases import SHORT, load_inference_cases, predict_all
 from roofsim_evidence.inference.fit import FITS, PricedFacts, cases_of, predict, priced, shipped_facts
 from roofsim_evidence.inference.notes import LABELS
 from roofsim_evidence.inference.page import page
-from roofsim_evidence.inference.widths import engine_widths, text_of, times, widths
-from roofsim_evidence.widths import half_width
+from roofsim_evidence.inference.times import times
 
 CASES = load_inference_cases()
 PRICED = [case for case in CASES if case.quantity not in SERVED and case.gpus == 1]
@@ -55,33 +51,6 @@ def test_servers_are_predicted_by_serve(quantity):
     if quantity != "output_tokens_per_second":
         low, high = row.interval
         assert low < row.predicted < high
-
-
-def test_widths_hold_what_they_say(predictions):
-    rows = times(predictions[0])
-    width = half_width(rows)
-    inside = np.mean([abs(np.log1p(row.error)) <= width for row in rows])
-    assert 0.75 <= inside <= 0.9
-
-
-def test_files_are_what_the_schema_reads(predictions):
-    import yaml
-
-    rows = predictions[0]
-    written = validate(InferenceSpreads, from_mapping(yaml.safe_load(text_of(rows)), "written"))
-    assert written.one_gpu == widths(rows)["one_gpu"]
-    assert written.engines == engine_widths(rows)
-
-
-def test_intervals_are_those_of_the_engine(predictions):
-    table = shipped()
-    for row in times(predictions[0]):
-        own = row.case.regime in table.engines.get(row.case.software, {})
-        changed = "override" in row.case.scenario["hardware"]  # a card or host that is not as shipped: wider
-        if row.interval is None or not own or changed or row.architecture not in table.architectures:
-            continue
-        width = table.width(row.case.software, row.case.regime, many=False)
-        assert row.interval[0] == pytest.approx(row.predicted * np.exp(-width))
 
 
 def test_page_has_a_line_for_every_engine(predictions):

@@ -1,1 +1,1 @@
-"""Predictions out of fold: by constants that never saw the source, the card or the model family of a row."""
+"""Folds: what is left out of a fit together, and the file of what is then predicted."""

@@ -41,10 +41,26 @@ def _flag(text: str) -> bool:
 
 #: How each of the traits is read.
 _READ: Final[dict[str, Callable[[str], Any]]] = {
-    "regime": str, "card": str, "architecture": str, "kernels": _flag, "engine": str, "family": str, "number_format": str,
-    "versioned": _flag, "experts": _flag, "convolutions": float, "streams": float, "host": float, "communication": float,
+    "regime": str,
+    "card": str,
+    "architecture": str,
+    "kernels": _flag,
+    "engine": str,
+    "family": str,
+    "number_format": str,
+    "versioned": _flag,
+    "experts": _flag,
+    "convolutions": float,
+    "streams": float,
+    "host": float,
+    "communication": float,
     "nodes": float,
-}  # fmt: skip
+    "in_sight": _flag,
+}
+
+
+def _without(kind: str) -> str:
+    return f"without_{kind}"
 
 
 def _text(value: float) -> str:
@@ -60,7 +76,7 @@ def write(name: str, rows: Mapping[str, Stored]) -> Path:
     """Write the predictions of a set; return the file."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(("name", "shipped", *KINDS, *_READ))
+    writer.writerow(("name", "shipped", *map(_without, KINDS), *_READ))
     for row, stored in rows.items():
         values = (stored.shipped, *map(stored.left_out.__getitem__, KINDS))
         own = (getattr(stored.traits, name) for name in _READ)
@@ -82,7 +98,7 @@ def read(name: str) -> dict[str, Stored]:
         return {
             line["name"]: Stored(
                 shipped=float(line["shipped"]),
-                left_out={kind: float(line[kind]) for kind in KINDS},
+                left_out={kind: float(line[_without(kind)]) for kind in KINDS},
                 traits=Traits(**{name: read(line[name]) for name, read in _READ.items()}),
             )
             for line in csv.DictReader(file)

@@ -9,10 +9,10 @@ import numpy as np
 
 from roofsim.calibrate.cases import BYTES, SERVED
 from roofsim.calibrate.score import grouped, score
-from roofsim_evidence.folds.columns import out_of_fold
+from roofsim_evidence.columns import out_of_fold
 from roofsim_evidence.inference.cases import SHORT
 from roofsim_evidence.inference.notes import LABELS
-from roofsim_evidence.inference.widths import times
+from roofsim_evidence.inference.times import times
 from roofsim_evidence.markdown import table
 from roofsim_evidence.pages import DocsPage, filled
 

@@ -26,7 +26,7 @@ _ADDS: Final = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class Residual:
     """A measured run: what its interval depends on, and how far predictions are off.
 
     Attributes
@@ -40,7 +40,7 @@ class Row:
     logs: Mapping[str, float]
 
 
-def measured(rows: Iterable[Row]) -> dict[str, Measured]:
+def measured(rows: Iterable[Residual]) -> dict[str, Measured]:
     """Return what some runs show, by regime."""
     shown: dict[str, dict[str, set[str]]] = {}
     for row in rows:
@@ -54,10 +54,11 @@ def measured(rows: Iterable[Row]) -> dict[str, Measured]:
     }
 
 
-def measured_without(rows: Sequence[Row], kind: str) -> dict[str, dict[str, Measured]]:
+def measured_without(rows: Sequence[Residual], kind: str) -> dict[str, dict[str, Measured]]:
     """Return by fold of a kind what the other folds show."""
     name_of = KINDS[kind]
     names = [name_of(row.case) for row in rows]
     return {
-        left: measured(row for row, name in zip(rows, names, strict=True) if name != left) for left in sorted(set(names))
+        left: measured(row for row, name in zip(rows, names, strict=True) if name != left)
+        for left in sorted(set(names))
     }

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.special import expit
 
 from roofsim.calibrate.score import NOMINAL_COVERAGE
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,15 +38,22 @@ class Sample:
         A row for each residual, a column for each term.
     weights
         How much each residual counts.
+    floor
+        Square of what terms whose scales are known put the end at.
     """
 
     logs: Array
     amounts: Array
     weights: Array
+    floor: Array | float = 0.0
 
     def only(self, chosen: Any) -> Sample:
         """Return some rows."""
-        return Sample(logs=self.logs[chosen], amounts=self.amounts[chosen], weights=self.weights[chosen])
+        return replace(self, logs=self.logs[chosen], amounts=self.amounts[chosen], weights=self.weights[chosen])
+
+    def columns(self, chosen: Any, floor: Array) -> Sample:
+        """Return some terms; the others put the end where `floor` says."""
+        return replace(self, amounts=self.amounts[:, chosen], floor=floor)
 
 
 def scales(sample: Sample, expected: Array, *, above: bool) -> Array:
@@ -59,28 +67,20 @@ def scales(sample: Sample, expected: Array, *, above: bool) -> Array:
 
     def loss(values: Array) -> tuple[float, Array]:
         square = np.exp(2.0 * values)
-        end = np.sqrt(squares @ square + LEAST**2)
+        end = np.sqrt(squares @ square + sample.floor + LEAST**2)
         over = (beyond - end) / CORNER
         # (1 - q) * softplus(over) + q * softplus(-over): the pinball loss with a round corner.
         misfit = CORNER * (np.logaddexp(0.0, over) - BEYOND * over)
-        slope = BEYOND - 1.0 / (1.0 + np.exp(-over))
+        slope = BEYOND - expit(over)
         apart = (values - np.log(expected)) / SPREAD
         total = float(weights @ misfit) + WEIGHT * CORNER * float(apart @ apart) / len(values)
         gradient = (weights * slope / end) @ squares * square + 2.0 * WEIGHT * CORNER * apart / SPREAD / len(values)
         return total, gradient
 
     bounds = [(np.log(LEAST), np.log(3.0))] * len(expected)
-    found = minimize(loss, np.log(expected), jac=True, method="L-BFGS-B", bounds=bounds)
-    fitted: Array = np.exp(found.x)
+    best = minimize(loss, np.log(expected), jac=True, method="L-BFGS-B", bounds=bounds)
+    fitted: Array = np.exp(best.x)
     return fitted
-
-
-def widened(sample: Sample, ends: Array, *, above: bool) -> float:
-    """Return the factor on all scales with which the weighted share of residuals beyond an end is what it should be."""
-    beyond = (sample.logs if above else -sample.logs) / np.sqrt(np.square(sample.amounts) @ np.square(ends) + LEAST**2)
-    order = np.argsort(beyond)
-    share = np.cumsum(sample.weights[order]) / sample.weights.sum()
-    return float(max(beyond[order][np.searchsorted(share, 1.0 - BEYOND)], LEAST))
 
 
 def covered(sample: Sample, below: Array, above: Array) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.calibrate.score import grouped, score
 from roofsim.report.scores import share
-from roofsim_evidence.folds.columns import out_of_fold, without
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import met, table
 from roofsim_evidence.memory.cases import SHORT, stated
 from roofsim_evidence.memory.notes import note

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.calibrate.score import grouped, score
-from roofsim_evidence.folds.columns import out_of_fold, without
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import table
 from roofsim_evidence.multi_gpu.notes import COMPOSED, LABELS, PEERS
 from roofsim_evidence.pages import DocsPage, filled

@@ -41,7 +41,7 @@ def fitted() -> Constants:
         "no limit",
         "residual": f"{_median(logs):.1%} median error on these; docs/accuracy.md has those with a source, card or family left out",
     }
-    return constants.model_copy(update={"spreads": start.spreads, "fitted": notes})
+    return constants.model_copy(update={"fitted": notes})
 
 
 def _median(logs: Array) -> float:
@@ -82,9 +82,6 @@ def to_yaml(constants: Constants) -> str:
         if isinstance(value, dict) and key in ("sources", "fitted"):
             lines.append(f"{key}:")
             lines += [f"  {name}: {_flow(text)}" for name, text in value.items()]
-        elif key == "spreads":
-            lines.append("spreads:")
-            lines += [f"  {name}: {_flow(part)}" for name, part in value.items()]
         else:
             lines.append(f"{key}: {_flow(value)}")
     for key, table in (("architectures", constants.architectures), ("gpus", constants.gpus)):

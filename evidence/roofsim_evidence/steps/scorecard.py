@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.calibrate.score import GROUPINGS, Score, score
 from roofsim.records import dataclass
-from roofsim_evidence.folds.columns import OutOfFold, out_of_fold, without
+from roofsim_evidence.columns import OutOfFold, out_of_fold, without
 from roofsim_evidence.steps.baseline import Baseline, fit_baseline
 
 if TYPE_CHECKING:

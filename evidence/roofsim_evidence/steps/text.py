@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from roofsim.calibrate.score import GROUPINGS, fitted, grouped, score
 from roofsim.report.scores import HEADS, score_cells, share
-from roofsim_evidence.folds.columns import out_of_fold, without
+from roofsim_evidence.columns import out_of_fold, without
 from roofsim_evidence.markdown import table
 from roofsim_evidence.steps.baseline import Baseline, fit_baseline
 from roofsim_evidence.steps.tables import pair

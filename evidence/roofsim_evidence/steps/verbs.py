@@ -29,12 +29,8 @@ def score(*, source: Sequence[str] = (), json: bool = False, csv: bool = False) 
     return scores_text(rows)
 
 
-def fit(*, write: bool = False, transfer: bool = False) -> str:
-    """Fit the constants of steps; `transfer`: only without each source, card and family, and store the predictions."""
-    if transfer:
-        from roofsim_evidence.folds.verbs import transfer as left_out
-
-        return left_out(("steps",))
+def fit(*, write: bool = False) -> str:
+    """Fit the constants of steps."""
     from roofsim_evidence.steps.files import fit_and_write
 
     return "\n".join(fit_and_write(write=write))

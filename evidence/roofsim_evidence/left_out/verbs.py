@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from roofsim_evidence.folds.sets import SETS
+from roofsim_evidence.left_out.sets import SETS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ def fit(*, write: bool = False) -> str:
 
 def transfer(sets: Sequence[str], *, write: bool = True) -> str:
     """Do so for some sets."""
-    from roofsim_evidence.folds.run import write_all
+    from roofsim_evidence.left_out.run import write_all
 
     lines: list[str] = []
     write_all(sets, lines.append, write=write)

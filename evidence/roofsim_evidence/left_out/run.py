@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from roofsim.records import replace
 from roofsim_evidence.folds import files
 from roofsim_evidence.folds.files import Stored
 from roofsim_evidence.folds.kinds import KINDS, Fold, folds_of
 from roofsim_evidence.folds.parallel import mapped
-from roofsim_evidence.folds.refits import Refit, fittable
-from roofsim_evidence.folds.sets import SETS, changes, predicted, priced
+from roofsim_evidence.left_out.refits import Refit, fittable
+from roofsim_evidence.left_out.sets import SETS, changes, in_sight, predicted, priced
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -48,4 +49,4 @@ def _row(case: Case, refits: Mapping[Fold, Refit]) -> Stored | None:
         refit = refits[Fold(kind=kind, name=name_of(case))]
         value = predicted(case, refit) if changes(case, refit) else shipped
         left_out[kind] = shipped if value is None else value
-    return Stored(shipped=shipped, left_out=left_out, traits=traits)
+    return Stored(shipped=shipped, left_out=left_out, traits=replace(traits, in_sight=in_sight(case)))

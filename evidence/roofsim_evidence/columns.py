@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from roofsim.analyze.distance import parts_of, spread
+from roofsim.analyze.intervals import around
+from roofsim.calibrate.cases import BYTES
 from roofsim.calibrate.predict import Prediction
 from roofsim.calibrate.score import grouped, score
 from roofsim.records import dataclass, replace
+from roofsim.spec.constants.intervals import shipped
 from roofsim_evidence import markdown
 from roofsim_evidence.folds import files
 from roofsim_evidence.folds.kinds import KINDS, family_of, publisher_of
+from roofsim_evidence.intervals.fit import amounts_of
+from roofsim_evidence.intervals.rows import RATES, known_without, row_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.calibrate.score import Score
+    from roofsim.spec.constants.intervals import Measured
+    from roofsim_evidence.intervals.known import Residual
 
 Row = TypeVar("Row", bound=Prediction)
 
@@ -105,9 +113,22 @@ def without(kind: str, name: str, rows: Sequence[Row]) -> list[Row]:
     return list(_without(rows, kind, stored))
 
 
-def _without(rows: Iterable[Row], kind: str, stored: dict[str, files.Stored]) -> Iterable[Row]:
+def _without(rows: Sequence[Row], kind: str, stored: dict[str, files.Stored]) -> Iterable[Row]:
+    """Return the rows without their folds: predictions by constants, and intervals by knowledge, of what is left."""
+    known = known_without(kind, {KINDS[kind](row.case) for row in rows})
     for row in rows:
-        seconds = stored[row.case.name].left_out[kind]
-        moved = seconds / row.predicted
-        ends = None if row.interval is None else (row.interval[0] * moved, row.interval[1] * moved)
-        yield replace(row, predicted=seconds, interval=ends)
+        own = stored[row.case.name]
+        ends = None
+        if row.interval is not None:
+            ends = _ends(row_of(row.case, own), own.left_out[kind], known[KINDS[kind](row.case)])
+        yield replace(row, predicted=own.left_out[kind], interval=ends)
+
+
+def _ends(row: Residual, value: float, known: Mapping[str, Measured]) -> tuple[float, float]:
+    """Return the interval of a row, by the shipped terms beside what a fold leaves."""
+    memory = row.case.quantity in BYTES
+    counted = amounts_of(row, known, memory=memory)
+    below, above = spread(parts_of(counted, shipped().ends("memory" if memory else "time")))
+    if row.case.quantity in RATES:
+        below, above = above, below
+    return around(value, below, above)

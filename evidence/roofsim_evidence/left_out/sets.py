@@ -18,6 +18,7 @@ from roofsim_evidence.memory.cases import load_memory_cases
 from roofsim_evidence.mlperf_training.cases import training_cases
 from roofsim_evidence.multi_gpu.cases import measured_cases
 from roofsim_evidence.multi_gpu.energy import with_energy
+from roofsim_evidence.multi_gpu.notes import LATER
 from roofsim_evidence.steps.cases import load_cases
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from roofsim.calibrate.cases import Case
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
-    from roofsim_evidence.folds.refits import Refit
+    from roofsim_evidence.left_out.refits import Refit
 
 
 def _inference() -> list[Case]:
@@ -49,6 +50,11 @@ SETS: Final[dict[str, Callable[[], Sequence[Case]]]] = {
 }
 
 
+def in_sight(case: Case) -> bool:
+    """Tell whether the facts of a row's engine were set with rows of its source in sight."""
+    return case.source not in LATER and not case.machine
+
+
 def priced(case: Case, refit: Refit) -> tuple[float, Traits] | None:
     """Return what is predicted for a row with other constants, in the unit of what was measured, and what its interval asks for.
 
@@ -66,7 +72,11 @@ def priced(case: Case, refit: Refit) -> tuple[float, Traits] | None:
             served = serve_document(document, resolved)
             answer = served.to_dict()
             figures = {**(answer["latency"] or {}), **(answer["throughput"] or {})}
-            return (float(figures[case.quantity]), traits_of_server(served.plan.resolved, case.quantity)) if figures else None
+            return (
+                (float(figures[case.quantity]), traits_of_server(served.plan.resolved, case.quantity))
+                if figures
+                else None
+            )
         evaluation = evaluate(resolved(document))
     except (SpecError, NoDataError):
         return None
