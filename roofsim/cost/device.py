@@ -47,12 +47,12 @@ class Device:
         Their clock at the stated peaks, or None when unknown.
     attention_effort
         Energy of a FLOP of this engine's attention kernels against one of a large product.
+    old_tiles
+        Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
     pace, attention_factor
         Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
     power
         Watts that the card may draw over a step, or None when unknown.
-    searched
-        Whether the library is of the generation that searched all convolution kernels.
     issue_time, call_time
         Host seconds per kernel: issued by the backward pass and the optimizer, or by a forward pass through its modules.
     """
@@ -75,7 +75,7 @@ class Device:
     attention_effort: float
     issue_time: Real
     call_time: Real
-    searched: bool = False
+    old_tiles: bool = False
 
     def rate(self, math: str) -> tuple[Real, bool]:
         """Return the peak of a number format, and whether matrix units give it.
@@ -278,7 +278,7 @@ def device_of(
         else constants.physics["attention_effort"],
         pace=1.0 / (1.0 + constants.immaturity * constants.youth(library, architecture.kernels_since)),
         power=None if gpu.tdp is None else real(gpu.tdp),
-        searched=library is not None and library < constants.physics["searched_until"],
+        old_tiles=library is not None and library < constants.physics["convolutions_as_products"],
         issue_time=issue[0],
         call_time=issue[1],
     )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Mechanisms:
-    """The mechanisms of a step on many GPUs. All are on, but in an ablation; no scenario can switch them off."""
+    """The mechanisms of a step. All are on, but in an ablation; no scenario can switch them off."""
 
     protocols: bool = True
     """Links and NICs reach what their constants say; off: datasheet rates at once, without steps, handshakes or startups."""
@@ -32,6 +32,8 @@ class Mechanisms:
     """Schedules without an exact closed form run event by event; off: closed forms."""
     sustained: bool = True
     """Long GEMMs are held to their own power; off: to the step's mean power."""
+    winograd: bool = True
+    """Ordinary units take Winograd's algorithm for 3 x 3 convolutions where it is faster; off: implicit products only."""
     chips: bool = True
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
     silent: Callable[[Any], bool] | None = None

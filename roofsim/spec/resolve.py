@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from roofsim.errors import Problem, SpecError, UnknownNameError
 from roofsim.records import dataclass, field, replace
 from roofsim.spec import catalog
-from roofsim.spec.engine.find import choose, handed_over, said_of
-from roofsim.spec.engine.schema import Engine, catalog_engine
+from roofsim.spec.engine.find import check_phase, choose, handed_over, said_of
+from roofsim.spec.engine.schema import Engine
 from roofsim.spec.mechanisms import ALL, Mechanisms
 from roofsim.spec.model.registry import family_schema
 from roofsim.spec.model.sized import sized
@@ -333,13 +333,7 @@ class Resolver:
         stated = self._with_facts(chosen.stated, workload)
         overridden = workload.engine_facts or workload.attention or workload.memory_format
         engine = stated.read(Engine, prefix="workload.engine_facts" if overridden else "", si=self.si)
-        if workload.phase not in engine.phases:
-            able = [name for name in catalog.names("engine") if workload.phase in _phases(name)]
-            message = f"engine {engine.name} does not run phase {workload.phase}; it runs {', '.join(engine.phases)}"
-            hint = f"Choose one of these phases, or an engine that runs {workload.phase}: {', '.join(able)}."
-            if engine.hands_over.generating in able:
-                hint = f"Models that generate run in {engine.hands_over.generating}: state that engine."
-            raise SpecError(Problem(message, place, "workload.engine", hint))
+        check_phase(engine, workload.phase, place)
         return engine
 
     def _with_facts(self, stated: Stated, workload: Workload) -> Stated:
@@ -398,7 +392,3 @@ class Resolver:
         if case.point.pipeline > 1 and "pipeline" not in case.engine.schedule.model_fields_set:
             name = case.engine.name
             self.assumed.append(f"serving_pipeline: {name} does not say how batches go through stages; as one")
-
-
-def _phases(engine: str) -> tuple[str, ...]:
-    return catalog_engine(engine).phases

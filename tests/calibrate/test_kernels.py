@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import re
 import sys
 import time
@@ -229,27 +230,58 @@ def test_active_experts_match_draws():
     assert experts.active_experts(1e6, 64.0, 4.0, 8.0) == pytest.approx(8.0)
 
 
-def image(channels=256.0, side=64.0, **sizes):
-    stride = sizes.get("stride", 1.0)
+def image(channels=256.0, side=64.0, *, taps=9.0, stride=1.0, **sizes):
     after = side / stride
+    itemsize = sizes.get("itemsize", 4.0)
     shape = {
-        "batch": 32.0, "in_channels": channels, "out_channels": 256.0, "height": side, "width": side, "out_height": after,
-        "out_width": after, "kernel_height": 3.0, "kernel_width": 3.0, "stride": 1.0, "itemsize": 4.0, "matrix": 0.0,
+        "batch": 32.0,
+        "in_channels": channels,
+        "out_channels": 256.0,
+        "out_height": after,
+        "out_width": after,
+        "taps": taps,
+        "square": float(taps == 9.0 and stride == 1.0),
+        "strided": float(stride > 1.0),
+        "groups": 1.0,
+        "itemsize": itemsize,
+        "matrix": 0.0,
         "planned": 0.0,
-    }  # fmt: skip
-    return convolution.ConvolutionShape(**{name: size * ONE for name, size in {**shape, **sizes}.items()})
+    } | sizes
+    read, written = channels * side**2, shape["out_channels"] * after**2
+    shape["image_bytes"] = shape["batch"] * (read + written) * itemsize
+    shape["weight_bytes"] = channels * shape["out_channels"] * taps * itemsize
+    return convolution.ConvolutionShape(**{name: size * ONE for name, size in shape.items()})
 
 
-CONVOLVED = convolution.ConvolutionConstants(floor=0.0, compute=0.9, bandwidth=0.8)
-ALGORITHMS = ("implicit", "fused", "staged", "fourier16", "fourier32")
+CONVOLVED = convolution.ConvolutionConstants(
+    floor=0.0,
+    compute=0.9,
+    bandwidth=0.8,
+    launch=0.1,
+    thinness=0.35,
+    ramp=14.0,
+    wave=0.55,
+    latency=0.7,
+    winograd=0.82,
+    weights=0.4,
+    images=0.65,
+    first_layer=0.6,
+    stride=0.9,
+    cache_speedup=2.5,
+    cache_reach=0.7,
+    sharpness=4.0,
+    transpose=0.05,
+)
+ALGORITHMS = ("implicit", "fused", "staged")
 
 
-def convolved(shape, constants=CONVOLVED):
-    return float(convolution.convolution_time(shape, CARD, constants)[0])
+def convolved(shape, constants=CONVOLVED, products=None):
+    return float(convolution.convolution_time(shape, CARD, constants, products)[0])
 
 
 def algorithms(shape):
-    return dict(zip(ALGORITHMS, convolution.algorithm_times(shape, CARD, CONVOLVED)[:, 0], strict=True))
+    compute, memory, beside = convolution.algorithms(shape, CARD, CONVOLVED)
+    return dict(zip(ALGORITHMS, (corner(compute, memory, 4.0) + beside)[:, 0], strict=True))
 
 
 def test_winograd_beats_the_direct_peak_and_needs_stride_1_and_channels():
@@ -265,19 +297,25 @@ def test_winograd_beats_the_direct_peak_and_needs_stride_1_and_channels():
     [
         (image(), {*ALGORITHMS}),
         (image(stride=2.0), {"implicit"}),
-        (image(matrix=1.0, itemsize=2.0), {"implicit", "staged"}),
-        (image(kernel_height=1.0, kernel_width=1.0), {"implicit"}),
-        (image(kernel_height=5.0, kernel_width=5.0), {"implicit", "fourier16", "fourier32"}),
-        (image(kernel_height=20.0, kernel_width=5.0), {"implicit", "fourier32"}),
+        (image(matrix=1.0, itemsize=2.0), {"implicit"}),
+        (image(taps=1.0), {"implicit"}),
+        (image(taps=25.0), {"implicit"}),
     ],
 )
 def test_each_algorithm_has_its_kernels(shape, usable):
     assert {name for name, seconds in algorithms(shape).items() if np.isfinite(seconds)} == usable
 
 
-def test_large_kernels_of_few_pixels_go_by_fourier_and_many_channels_of_tiny_images_by_fused_winograd():
-    wide = algorithms(image(832.0, 28.0, kernel_height=5.0, kernel_width=5.0))
-    assert min(wide, key=wide.get).startswith("fourier")
+def test_the_fastest_algorithm_is_taken_and_its_kernels_all_count():
+    """Limits of arithmetic and traffic come out, together, at what the fastest algorithm takes with its transforms."""
+    for shape in (image(), image(64.0, 112.0), image(1000.0, 5.0, batch=4.0), image(stride=2.0)):
+        limits = convolution.convolution_limits(shape, CARD, CONVOLVED)
+        together = float(corner(limits.compute, limits.memory, 4.0)[0])
+        assert together == pytest.approx(min(algorithms(shape).values()), rel=1e-9)
+        assert limits.spared[0] in (1.0, 2.25, 4.0)
+
+
+def test_many_channels_of_tiny_images_go_by_fused_winograd():
     tiny = algorithms(image(1000.0, 5.0, batch=4.0))
     assert min(tiny, key=tiny.get) == "fused"
 
@@ -293,19 +331,33 @@ def test_one_small_block_waits_for_every_step_of_depth():
 
 
 def test_matrix_units_pad_channels_and_vector_units_do_not():
-    sizes = {"itemsize": 2.0, "kernel_height": 1.0, "kernel_width": 1.0}
+    sizes = {"itemsize": 2.0, "taps": 1.0}
     padded, full = (convolved(image(channels, matrix=1.0, **sizes)) for channels in (241.0, 248.0))
     assert padded == pytest.approx(full, rel=0.03)
     assert image(241.0).flops() < image(248.0).flops()
 
 
+def test_a_library_that_cuts_convolutions_as_products_keeps_its_older_kernels():
+    """More tiles to choose from never cost time, on matrix units; kernels of ordinary units are as they were."""
+    tiling = gemm.Tiling(thinness=0.3, ramp=64.0, wave=0.7, reduction=64.0)
+    for channels in (3.0, 24.0, 64.0, 256.0):
+        for side in (7.0, 28.0, 112.0):
+            shape = image(channels, side, matrix=1.0, itemsize=2.0)
+            assert convolved(shape, products=tiling) <= convolved(shape) * (1.0 + 1e-12)
+            assert convolved(image(channels, side), products=tiling) == convolved(image(channels, side))
+
+
 def test_rows_that_the_stride_skips_are_not_read():
-    every, half = (image(stride=stride, kernel_height=1.0, kernel_width=1.0) for stride in (1.0, 2.0))
-    assert half.image_bytes()[0] == pytest.approx(every.image_bytes()[0] * (0.5 + 0.25) / 2.0)
+    rows = [dict.fromkeys(COLUMNS, "") | GOOD for _ in range(2)]
+    for row, stride, m in zip(rows, (1, 2), (100, 25), strict=True):
+        row.update(op="conv2d", dtype="fp32", m=str(m), n="64", k="64", batch="1", source="deepbench:x")
+        row["other"] = json.dumps({"cin": 64, "ks": 1, "hw": 10, "stride": stride, "pad": 0})
+    every, half = convolution_shape(kernel_table(rows)).image_bytes
+    assert half == pytest.approx(every * (0.5 + 0.25) / 2.0)
 
 
 def test_the_host_slows_with_the_shapes_that_it_has_planned():
-    constants = convolution.ConvolutionConstants(floor=5e-5, compute=0.9, bandwidth=0.8, doubling=1000.0, growth=1.5)
+    constants = replace(CONVOLVED, floor=5e-5, doubling=1000.0, growth=1.5)
     times = [convolved(image(planned=before), constants) for before in (0.0, 1000.0, 4000.0)]
     assert times[1] - times[0] == pytest.approx(5e-5)
     assert times[2] - times[0] == pytest.approx(8.0 * 5e-5)
@@ -321,7 +373,7 @@ def test_rows_of_a_sweep_that_do_not_say_where_are_taken_at_its_middle():
         row.update({**sizes, "source": source, "other": other % more})
     shape = convolution_shape(kernel_table(rows))
     assert shape.planned.tolist() == [7.0, 2500.0, 0.0]
-    assert shape.kernel_height.tolist() == [3.0] * 3
+    assert shape.taps.tolist() == [9.0] * 3
 
 
 def test_streams_reach_the_bandwidth_and_the_floor():

@@ -107,25 +107,6 @@ def test_channels_last_spares_the_transposes():
     assert last.step.step < 0.9 * first.step.step
 
 
-def test_a_library_that_searched_kernels_takes_winograd_ones_for_weight_gradients_too():
-    old, new = (
-        evaluated(
-            "resnet50",
-            micro_batch_size=8,
-            hardware_gpu="v100-sxm2-32gb",
-            precision="fp32",
-            engine_facts={"library_released": year},
-        )
-        for year in (2020.1, 2022.7)
-    )
-    count = {
-        name: sum(name in work.compute_keys for _, work in evaluation.priced[0].works)
-        for name, evaluation in (("winograd_searched", old), ("winograd", new))
-    }
-    assert count["winograd_searched"] * 2 == count["winograd"] * 3 > 0
-    assert old.step.step < new.step.step
-
-
 def test_batch_norm_is_slower_per_byte_with_narrow_elements_and_channels_first():
     kinds = {
         frozenset(work.bandwidth_key for _, work in evaluation.priced[0].works if "batch" in work.bandwidth_key)

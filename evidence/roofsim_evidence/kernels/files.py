@@ -67,13 +67,13 @@ COMMON: Final = {
     "cache_reach": ("largest working set that stays in the cache, against its capacity", "1"),
     "sharpness": ("exponent of the corner between arithmetic and traffic; 1 adds them", "1"),
     "fill": ("bandwidth that one block per compute unit draws, against the whole", "1"),
+    "thinness": ("slowdown of a tile per unit of operand traffic", "1"),
+    "ramp": ("prologue and epilogue of a tile, in elements of depth", "1"),
+    "wave": ("share of the last, partly filled wave that is wasted", "1"),
 }
 #: The same of one class.
 MEANINGS: Final = {
     "gemm": {
-        "thinness": ("slowdown of a tile per unit of operand traffic", "1"),
-        "ramp": ("prologue and epilogue of a tile, in elements of depth", "1"),
-        "wave": ("share of the last, partly filled wave that is wasted", "1"),
         "reduction": ("extra depth of a tile whose depth is split over blocks, in elements", "1"),
         "quantise": ("bandwidth share of the pass that converts activations to a narrow format", "1"),
     },
@@ -85,6 +85,14 @@ MEANINGS: Final = {
     "attention_decode": {
         "block": ("time that a compute unit spends on starting and ending one sequence and key head", "s"),
         "chunk": ("keys that one block reads before the cache is split over more blocks", "1"),
+    },
+    "conv2d": {
+        "latency": ("time of a step of depth of a single small block, against that of a tile of 128 x 128", "1"),
+        "winograd": ("rate of fused Winograd products, transforms of images included, against implicit ones", "1"),
+        "weights": ("share of the bandwidth of convolutions that kernels reach which transform weights", "1"),
+        "images": ("share of the bandwidth of convolutions that kernels reach which transform images", "1"),
+        "first_layer": ("factor on the rate where an image has at most four channels", "1"),
+        "stride": ("factor on the rate of kernels that move by more than one pixel", "1"),
     },
     "moe_gemm": {
         "tile": ("rows to which the tokens of each expert are padded", "1"),
@@ -98,7 +106,11 @@ MEANINGS: Final = {
 #: Inference engines that were measured through.
 ENGINES: Final = ("sglang", "trtllm", "vllm")
 #: Operations that steps of inference are priced with.
-SERVED: Final = ("attention_decode", "attention_prefill", "gemm", "mla_decode", "moe_gemm")
+SERVED: Final = ("attention_decode", "attention_prefill", "conv2d", "gemm", "mla_decode", "moe_gemm")
+#: Their constants that are not priced with: what belongs to the measuring engine or process, and shares measured in whole steps.
+UNPRICED: Final = {"conv2d": ("floor", "compute", "bandwidth", "launch", "doubling", "growth", "transpose")}
+#: Operations of which those in fp32 are priced with.
+IN_FULL: Final = ("conv2d", "gemm")
 #: Those whose long kernels lower the clock of a board.
 SUSTAINED: Final = ("attention_prefill", "gemm", "moe_gemm")
 #: Those of them whose share of the bandwidth differs between cards of an architecture.
@@ -171,6 +183,8 @@ def _meanings(op: str) -> Iterable[tuple[str, str]]:
     kernel = class_of(op)
     own = MEANINGS.get("attention_decode" if op == "mla_decode" else op, {})
     for parameter in (*kernel.own, *kernel.shared):
+        if parameter.name in UNPRICED.get(op, ()):
+            continue
         meaning, unit = own.get(parameter.name) or COMMON[parameter.name]
         ends = [
             humanize(end, "s", 4) if unit == "s" else plain_number(end)
@@ -188,13 +202,14 @@ def _served(fit: KernelFit, energies: Energies) -> dict[tuple[str, ...], Constan
         kind, architecture = arithmetic(group), generation(group)
         if group.op not in SERVED or kind in UNASKED or (kind == BLOCKS and group.op != EXPERTS):
             continue
-        if kind == "fp32" and group.op != "gemm":
+        if kind == "fp32" and group.op not in IN_FULL:
             continue
         constants = _at_full_clock(group, fit.constants(class_of(group.op), group), energies)
+        constants = {name: value for name, value in constants.items() if name not in UNPRICED.get(group.op, ())}
         if group.op == "gemm" and kind in IN_STEPS:
             constants.pop("compute")
         places = [(architecture, "any"), ("shared", "any")]
-        if matrix_rate(group) < wide_units():
+        if matrix_rate(group) < wide_units() and group.op not in UNPRICED:
             places.append((NARROW, "any"))
         names = [architecture]
         if group in several and group.op in BY_CARD:

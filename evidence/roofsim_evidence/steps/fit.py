@@ -56,8 +56,6 @@ BOUNDS: Final[dict[str, tuple[float, float]]] = {
     "classes.softmax": (0.85, 1.0),
     "classes.matmul": (0.75, 1.1),
     "factors.convolution": (0.6, 1.0),
-    "factors.winograd": (1.0, 4.0),
-    "factors.winograd_searched": (1.0, 4.0),
     "factors.depthwise": (0.1, 0.5),
     "immaturity": (0.01, 0.3),
     "factors": (0.02, 1.0),
@@ -79,8 +77,7 @@ STARTS: Final[dict[str, float]] = {
     "classes.dropout": 0.55, "classes.pooling": 0.35, "classes.pooling_backward": 0.35,
     "classes.optimizer": 0.8, "classes.optimizer_loop": 0.62,
     "classes.depthwise": 1.0, "classes.depthwise_backward": 0.28, "factors.convolution": 1.0, "factors.misaligned": 0.4,
-    "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6, "factors.winograd": 3.2,
-    "factors.winograd_searched": 3.2,
+    "factors.misaligned_batched": 0.7, "factors.misaligned_convolution": 0.6,
     "factors.depthwise": 0.31, "transposes.fp16": 0.71, "transposes.tf32": 0.22, "unit_bandwidth": parse("38 GB/s", "B/s"),
     "cache_gain": 2.5, "immaturity": 0.09, "energy.tf32": parse("3 pJ", "J"), "energy.fp32": parse("12 pJ", "J"),
     "energy.byte": parse("220 pJ", "J"),
@@ -94,7 +91,7 @@ FIXED_CLASSES: Final = (
     "elementwise", "copy", "cast", "attention", "loss", "weights", "embedding", "gather", "sort", "scan", "resize", "reduction",
 )  # fmt: skip
 FREE_FACTORS: Final = (
-    "convolution", "misaligned", "misaligned_batched", "depthwise", "winograd", "winograd_searched", "misaligned_convolution",
+    "convolution", "misaligned", "misaligned_batched", "depthwise", "misaligned_convolution",
 )  # fmt: skip
 
 

@@ -95,8 +95,7 @@ _PER_STEP: Final = (
 BY_CLASS: Final = ("attention", "convolution")
 MATHS: Final = ("fp16", "bf16", "tf32", "fp32", "fp8", "fp4", "int8", "fp64", "fp32_matrix", "fp64_matrix", "")
 CONDITIONS: Final = (
-    "none", "convolution", "misaligned", "misaligned_batched", "winograd", "depthwise", "vector",
-    "misaligned_convolution", "winograd_searched",
+    "none", "convolution", "misaligned", "misaligned_batched", "depthwise", "vector", "misaligned_convolution",
 )  # fmt: skip
 
 
@@ -179,13 +178,13 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
             share = device.constants.transposes.get(math, 0.0)
             base = float(work.traffic) - share * float(work.transposed)
             width = (1 if "32" in math else 0) if work.on_tensor else 2
-            own, moving = _moving(work, device, base)
+            own, moving, stretched = _moving(work, device, base)
             yield [
                 float(priced.counts[index]) * float(stage.times) * often,
                 float(work.launches) * device.architecture.kernel_floor + float(work.floor),
                 float(work.flops) / (float(work.flop_peak) * float(work.tiling)),
                 moving,
-                float(work.transposed) / float(device.bandwidth),
+                float(work.transposed) / float(device.bandwidth) * stretched,
                 0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
@@ -208,28 +207,28 @@ def _heat(work: KernelWork, device: Device, math: str) -> list[float]:
     return [float(work.heat), 0.0]
 
 
-def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float]:
-    """Return whether a kernel's bandwidth is that of its model, and the seconds of its traffic.
+def _moving(work: KernelWork, device: Device, base: float) -> tuple[bool, float, float]:
+    """Return whether a kernel's bandwidth is that of its model, the seconds of its traffic, and how much its bytes count.
 
-    Of a kernel whose model knows the bandwidth, those that it takes; of one that only counts other bytes than the op, those at
-    full bandwidth of so many.
+    Of a kernel whose model knows the bandwidth, the seconds that it takes; of one that only counts other bytes than the op, those
+    at full bandwidth of so many.
     """
     moving = base / float(device.bandwidth)
     if not work.norm:
-        return False, moving
+        return False, moving, 1.0
     share = float(work.bandwidth_share)
     if work.bandwidth_key in BY_CLASS:
-        return False, moving * float(device.bandwidth_share(work.bandwidth_key)) / share if share else moving
-    return True, moving / share * device.pace if share else 0.0
+        stretched = float(device.bandwidth_share(work.bandwidth_key)) / share if share else 1.0
+        return False, moving * stretched, stretched
+    return True, moving / share * device.pace if share else 0.0, 1.0
 
 
 def _energies(work: KernelWork, device: Device, math: str, width: int, base: float) -> list[float]:
     """Return FLOPs on matrix units in 16 bits (as many as take the energy), in fp32 and on other units, and bytes that count."""
     table, process = device.constants.energy, device.architecture.process_energy
-    flops = float(work.flops)
+    flops = float(work.flops) / float(work.spared)
     wide = device.matrix_energy(math) / (table.tensor16 * process) if width == 0 else 0.0
-    spared = float(work.spared)
-    arithmetic = float(device.energy(flops / spared, math or "fp32", 0.0, on_tensor=work.on_tensor))
+    arithmetic = float(device.energy(flops, math or "fp32", 0.0, on_tensor=work.on_tensor))
     counts = float(work.energy) > arithmetic * (1.0 + 1e-9)
     return [flops * wide, flops * (width == 1), flops * (width == 2), base if counts else 0.0]
 
@@ -258,11 +257,7 @@ def predict(table: StepTable, constants: Constants) -> Array:
     energy = constants.energy
     root = np.sqrt(table.process)[table.step]
     process = table.process[table.step]
-    fast = np.ones(len(table.step))
-    for name in ("winograd", "winograd_searched"):
-        chosen = (table.conditions == CONDITIONS.index(name)).any(axis=1)
-        fast = np.where(chosen, constants.factors[name], fast)
-    joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process / fast
+    joules = table.energy[:, :3] @ np.array([energy.tensor16, energy.tf32, energy.fp32]) * process
     joules = joules + table.energy[:, 3] * energy.byte * root
     return _composed(table, constants, kernels + table.floor, joules)
 

@@ -30,7 +30,7 @@ from roofsim.cost.kernels.models.attention import (
     decode_time,
     prefill_time,
 )
-from roofsim.cost.kernels.models.convolution import ConvolutionConstants, ConvolutionShape, convolution_time
+from roofsim.cost.kernels.models.convolution import SQUARE, ConvolutionConstants, ConvolutionShape, convolution_time
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, active_experts, expert_time
 from roofsim.cost.kernels.models.gemm import GemmConstants, GemmShape, Tiling, gemm_time
 from roofsim.cost.kernels.models.streaming import StreamConstants, StreamShape, stream_time
@@ -147,19 +147,25 @@ def convolution_shape(table: KernelTable) -> ConvolutionShape:
     size, width = table.sizes, table.extra("hw", 1.0)
     kernel, stride, channels = table.extra("ks", 1.0), table.extra("stride", 1.0), table.extra("cin", 1.0)
     out_width = np.maximum(np.floor((width + 2.0 * table.extra("pad", 0.0) - kernel) / stride) + 1.0, 1.0)
+    out_height = np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0)
+    height = np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other])
     planned = table.extra("planned", -1.0)
     middle = table.per_row(lambda group: SWEEPS.get(group.engine, 0.0) / 2.0)
+    taps, rows = size["k"] / channels, size["k"] / channels / kernel
+    # Rows that the stride skips are not read.
+    before, after = channels * np.minimum(height, out_height * rows) * width, size["n"] * out_height * out_width
     return ConvolutionShape(
         batch=size["batch"],
         in_channels=channels,
         out_channels=size["n"],
-        height=np.array([float(row.get("h", row.get("hw", 1.0))) for row in table.other]),
-        width=width,
-        out_height=np.maximum(np.round(size["m"] / size["batch"] / out_width), 1.0),
+        out_height=out_height,
         out_width=out_width,
-        kernel_height=size["k"] / channels / kernel,
-        kernel_width=kernel,
-        stride=stride,
+        taps=taps,
+        square=((rows == SQUARE) & (kernel == SQUARE) & (stride == 1.0)).astype(np.float64),
+        strided=(stride > 1.0).astype(np.float64),
+        groups=np.ones(len(table)),
+        image_bytes=size["batch"] * (before + after) * itemsize(table, 0),
+        weight_bytes=channels * size["n"] * taps * itemsize(table, 0),
         itemsize=itemsize(table, 0),
         matrix=table.per_row(lambda group: float(on_matrix_units(group))),
         planned=np.where(planned >= 0.0, planned, middle),

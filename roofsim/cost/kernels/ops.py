@@ -215,20 +215,13 @@ def _convolution(op: Convolution, context: Pricing, traffic: Real, direction: st
     if math in _SIXTEEN_BIT and on_tensor and same(op.groups, 1.0) and not same(op.in_channels, FIRST_CHANNELS):
         odd = _odd(context.device.constants.physics["alignment"], op.in_channels, op.out_channels)
         conditions += _where(odd > 0.0, "misaligned_convolution", factors)
-    spared: Real = 1.0
-    searched = context.device.searched
-    if math == "fp32" and not on_tensor and _winograd(op) and (searched or direction != "weight"):
-        algorithm = "winograd_searched" if searched else "winograd"
-        spared = factors[algorithm]
-        conditions.append((algorithm, spared))
     transposed: Real = 0.0
     if not context.channels_last and on_tensor:
         image = op.batch * (_positions(op.in_size) * op.in_channels + _positions(op.out_size) * op.out_channels)
         transposed = 2.0 * image * op.inputs[0].dtype.itemsize
     product = _implicit_product(op, direction)
-    return context.heavy(
-        op, flops, traffic, "convolution", tuple(conditions), transposed, product=product, spared=spared
-    )
+    work = context.heavy(op, flops, traffic, "convolution", tuple(conditions), transposed, product=product)
+    return replace(work, part=direction)
 
 
 def _implicit_product(op: Convolution, direction: str) -> tuple[Real, Real, Real, Real]:
@@ -241,12 +234,6 @@ def _implicit_product(op: Convolution, direction: str) -> tuple[Real, Real, Real
     if direction == "data":
         return before, inputs, outputs * taps * (after / before), op.groups
     return outputs, inputs * taps, after, op.groups
-
-
-def _winograd(op: Convolution) -> bool:
-    """Whether cuDNN's Winograd kernels take it: 3x3, stride 1, not grouped (arXiv 1509.09308)."""
-    square = len(op.kernel_size) == 2 and all(same(size, 3.0) for size in op.kernel_size)
-    return square and same(op.stride, 1.0) and same(op.groups, 1.0)
 
 
 def _positions(size: tuple[Real, ...]) -> Real:

@@ -42,6 +42,8 @@ class KernelWork:
         Joules.
     spared
         FLOPs of a direct convolution against those of the algorithm that the kernel takes (Winograd's does fewer).
+    part
+        Which pass of a convolution it is.
     apart, heat
         Whether it is a product, which is held to the power limit on its own if it is long, and the joules of its arithmetic.
     product
@@ -79,6 +81,7 @@ class KernelWork:
     spared: Real = 1.0
     heat: Real = 0.0
     apart: bool = False
+    part: str = ""
 
 
 @dataclass(frozen=True)
@@ -109,12 +112,8 @@ class Pricing:
         transposed: Real = 0.0,
         math: str | None = None,
         product: tuple[Real, Real, Real, Real] | None = None,
-        spared: Real = 1.0,
     ) -> KernelWork:
-        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share.
-
-        `spared` is the one of them that stands for arithmetic that is not done, which takes no energy.
-        """
+        """Return the work of a kernel with matrix arithmetic; `conditions` are named factors on its compute share."""
         device = self.device
         math = math or str(op.math or op.inputs[0].dtype)
         peak, on_tensor = self.product_rate(math)
@@ -136,8 +135,7 @@ class Pricing:
             bandwidth_share=device.bandwidth_share(kind),
             launches=1.0,
             on_tensor=on_tensor,
-            energy=device.energy(flops / spared, math, traffic, on_tensor=on_tensor),
-            spared=spared,
+            energy=device.energy(flops, math, traffic, on_tensor=on_tensor),
             product=product,
             heat=device.heat(flops * effort, math),
             apart=on_tensor and kind != "convolution",

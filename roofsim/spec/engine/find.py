@@ -8,7 +8,7 @@ from roofsim.errors import Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
-from roofsim.spec.engine.schema import Engine, stated_engine
+from roofsim.spec.engine.schema import Engine, catalog_engine, stated_engine
 from roofsim.spec.engine.versions import EarlierFacts, Releases, Variant
 from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
@@ -123,3 +123,21 @@ def _moment(choice: EngineChoice, parts: Releases) -> float | None:
         return None
     known = [when for version, when in parts.releases.items() if not older(choice.version, version)]
     return decimal_year(known[-1]) if known else None
+
+
+def check_phase(engine: Engine, phase: str, place: Place) -> None:
+    """Refuse a phase that the engine does not run, and name engines that do.
+
+    Raises
+    ------
+    SpecError
+        With the phases that it runs.
+    """
+    if phase in engine.phases:
+        return
+    able = [name for name in catalog.names("engine") if phase in catalog_engine(name).phases]
+    message = f"engine {engine.name} does not run phase {phase}; it runs {', '.join(engine.phases)}"
+    hint = f"Choose one of these phases, or an engine that runs {phase}: {', '.join(able)}."
+    if engine.hands_over.generating in able:
+        hint = f"Models that generate run in {engine.hands_over.generating}: state that engine."
+    raise SpecError(Problem(message, place, "workload.engine", hint))

@@ -1,14 +1,16 @@
-"""Forward convolutions: the fastest of an implicit product, two kinds of Winograd's algorithm, and Fourier transforms.
+"""Convolutions: the fastest of an implicit product and two kinds of Winograd's algorithm.
 
 What each algorithm launches and how its blocks cut the work follows cuDNN's kernels, whose names and grids NeuSight
 (github.com/sitar-lab/NeuSight, ``data``) published with their times. Frameworks time the algorithms and keep the fastest.
 
-- implicit product: tiles over pixels x output channels, depth input channels x taps, never split; a small kernel before it
-  computes offsets.
+- implicit product: tiles over pixels x output channels, depth input channels x taps; a small kernel before it computes offsets.
 - fused Winograd, F(2 x 2, 3 x 3): a block takes 32 patches of 2 x 2 pixels and 32 output channels through all 16 points.
 - staged Winograd, F(4 x 4, 3 x 3): kernels that transform images and weights, one product for each of 36 points, a kernel
   that transforms back.
-- Fourier: the same stages, over tiles of 16 x 16 or 32 x 32 pixels, with complex products for each frequency.
+
+Matrix units only do implicit products: they are so fast that transforms take longer than what these save. Their libraries cut
+these with few tiles up to 2018 (DeepBench's kernels), and from cuDNN 8 on as they cut any product. Fourier transforms are left
+out: measured kernels are predicted as well without.
 """
 
 from __future__ import annotations
@@ -17,15 +19,14 @@ from typing import Final
 
 import numpy as np
 
-from roofsim.cost.kernels.models.gemm import resident_bandwidth
+from roofsim.cost.kernels.models.gemm import Tiling, product_cost, resident_bandwidth
 from roofsim.cost.kernels.models.silicon import Silicon, corner
 from roofsim.numeric import Array, Real
 from roofsim.records import dataclass
 
-#: Pixels and output channels of a block: of implicit products, of the products of Winograd points, of Fourier products.
+#: Pixels and output channels of a block: of implicit products, and of the products of Winograd points.
 TILES: Final = np.array([(128, 128), (128, 64), (128, 32), (32, 32)], float)
 POINT_TILES: Final = np.array([(128, 128), (128, 64), (64, 64), (32, 128)], float)
-COMPLEX_TILES: Final = np.array([(64, 64), (64, 32), (32, 64)], float)
 #: Narrowest tile of matrix units.
 MATRIX_WIDTH: Final = 64.0
 #: Images, rows and columns of pixels that a block of the fused Winograd kernels covers, with 32 output channels.
@@ -37,11 +38,9 @@ FUSED_POINTS: Final = 16.0
 #: Pixels a side that a patch of staged Winograd gives, and its points.
 STAGED_SIDE: Final = 4.0
 STAGED_POINTS: Final = 36.0
-#: Sides of the tiles of Fourier transforms; real input leaves side / 2 + 1 frequencies of a row.
-FOURIER_SIDES: Final = (16.0, 32.0)
-#: Real multiply-adds of a complex one, and bytes of a complex number of fp32.
-COMPLEX: Final = 4.0
-COMPLEX_BYTES: Final = 8.0
+#: FLOPs of the direct algorithm against those of each, in the order of `algorithms`: 4 x 9 products against 16 points, 16 x 9
+#: against 36.
+SPARED: Final = np.array([1.0, 2.25, 4.0])
 #: Depth is processed in steps of this many elements.
 STEP: Final = 8.0
 #: Multiply-adds of a 128 x 128 tile per element of depth: the block that `latency` is stated against.
@@ -50,23 +49,37 @@ FULL_BLOCK: Final = 16384.0
 ALIGNMENT: Final = 16.0
 #: Channels up to which a first layer's kernels are used.
 FEW_CHANNELS: Final = 4.0
-#: Kernels that staged algorithms launch beyond those of the others.
+#: Dimensions of the images, and taps a side of the kernels, that Winograd's algorithm takes (arXiv 1509.09308).
+FLAT: Final = 2
+SQUARE: Final = 3.0
+#: Kernels that the staged algorithm launches beyond those of the others.
 STAGED_LAUNCHES: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConvolutionShape:
-    """Sizes of dense two-dimensional convolutions.
+    """Sizes of dense or grouped two-dimensional convolutions, or of the data gradients of some, which are convolutions too.
 
     Attributes
     ----------
-    height, width, out_height, out_width
-        Size of the image before and after.
-    kernel_height, kernel_width, stride
-        Taps and step of the kernel.
+    batch, in_channels, out_channels
+        Images, and channels of those read and written (all groups together).
+    out_height, out_width
+        Size of the images written.
+    taps
+        Products per input channel that a written pixel takes.
+    square
+        1 where the kernel is 3 x 3, moves by one pixel and has one group: what Winograd's algorithm takes.
+    strided
+        1 where the kernel moves by more than one pixel.
+    groups
+        Groups of channels.
+    image_bytes, weight_bytes
+        Bytes of the images read and written, and of the weights.
+    itemsize
+        Bytes of an element.
     matrix
-        1 where matrix units do the products: these want channels in blocks of 16 bytes, and have neither fused Winograd nor
-        Fourier kernels.
+        1 where matrix units do the products: these want channels in blocks of 16 bytes, and take no Winograd kernels.
     planned
         Other shapes for which the same process had chosen and kept an algorithm before.
     """
@@ -74,43 +87,29 @@ class ConvolutionShape:
     batch: Array
     in_channels: Array
     out_channels: Array
-    height: Array
-    width: Array
     out_height: Array
     out_width: Array
-    kernel_height: Array
-    kernel_width: Array
-    stride: Array
+    taps: Array
+    square: Array
+    strided: Array
+    groups: Array
+    image_bytes: Array
+    weight_bytes: Array
     itemsize: Array
     matrix: Array
     planned: Array
 
-    def taps(self) -> Array:
-        """Return the taps of the kernel."""
-        return self.kernel_height * self.kernel_width
-
     def pixels(self) -> Array:
-        """Return pixels of all images after."""
+        """Return pixels of all images written."""
         return self.batch * self.out_height * self.out_width
-
-    def image_bytes(self) -> Array:
-        """Return bytes of the images read and written; rows that the stride skips are not read."""
-        rows = np.minimum(self.height, self.out_height * self.kernel_height)
-        before = self.in_channels * rows * self.width
-        after = self.out_channels * self.out_height * self.out_width
-        return self.batch * (before + after) * self.itemsize
-
-    def weight_bytes(self) -> Array:
-        """Return bytes of the weights."""
-        return self.in_channels * self.out_channels * self.taps() * self.itemsize
 
     def traffic(self) -> Array:
         """Return bytes when images and weights move once."""
-        return self.image_bytes() + self.weight_bytes()
+        return self.image_bytes + self.weight_bytes
 
     def flops(self) -> Array:
         """Return FLOPs of the direct algorithm."""
-        return 2.0 * self.pixels() * self.out_channels * self.in_channels * self.taps()
+        return 2.0 * self.pixels() * self.out_channels * (self.in_channels / self.groups) * self.taps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,48 +148,93 @@ class ConvolutionConstants:
     floor: Real
     compute: Real
     bandwidth: Real
-    doubling: Real = 1300.0
-    growth: Real = 1.45
-    launch: Real = 0.1
-    thinness: Real = 0.35
-    ramp: Real = 14.0
-    wave: Real = 0.55
-    latency: Real = 0.7
-    winograd: Real = 0.82
-    weights: Real = 0.4
-    images: Real = 0.65
-    first_layer: Real = 0.6
-    stride: Real = 0.9
-    transpose: Real = 0.05
-    cache_speedup: Real = 2.5
-    cache_reach: Real = 0.7
-    sharpness: Real = 4.0
+    launch: Real
+    thinness: Real
+    ramp: Real
+    wave: Real
+    latency: Real
+    winograd: Real
+    weights: Real
+    images: Real
+    first_layer: Real
+    stride: Real
+    cache_speedup: Real
+    cache_reach: Real
+    sharpness: Real
+    doubling: Real = np.inf
+    growth: Real = 1.0
+    transpose: Real = 0.0
 
 
-def convolution_time(shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants) -> Array:
-    """Return the seconds of each forward convolution by the fastest algorithm."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConvolutionLimits:
+    """What bounds convolutions by their fastest algorithm, launches apart.
+
+    Attributes
+    ----------
+    compute, memory
+        Seconds of arithmetic, and of traffic as if arithmetic were free: kernels that transform images and weights add to it what
+        they add to the whole.
+    spared
+        FLOPs of the direct algorithm against those done.
+    """
+
+    compute: Real
+    memory: Real
+    spared: Real
+
+
+def convolution_time(
+    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants, products: Tiling | None = None
+) -> Array:
+    """Return the seconds of each convolution by the fastest algorithm, with the host's of the measuring engine."""
     host = constants.floor * (1.0 + (shape.planned / constants.doubling) ** constants.growth)
-    layout = 2.0 * constants.transpose * shape.image_bytes() / (silicon.bandwidth * constants.bandwidth)
-    return np.asarray(host + algorithm_times(shape, silicon, constants).min(axis=0) + layout)
+    layout = 2.0 * constants.transpose * shape.image_bytes / (silicon.bandwidth * constants.bandwidth)
+    limits = convolution_limits(shape, silicon, constants, products)
+    return np.asarray(host + corner(limits.compute, limits.memory, constants.sharpness) + layout)
 
 
-def algorithm_times(shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants) -> Array:
-    """Return the seconds of each algorithm on the device (first axis), infinite where it does not apply.
+def convolution_limits(
+    shape: ConvolutionShape,
+    silicon: Silicon,
+    constants: ConvolutionConstants,
+    products: Tiling | None = None,
+    *,
+    winograd: bool = True,
+) -> ConvolutionLimits:
+    """Return what bounds each convolution.
 
-    In order: implicit product, fused Winograd, staged Winograd, Fourier over tiles of 16 and of 32 pixels.
+    `products` says how the library cuts products, where it cuts implicit ones on matrix units so too (None: it does not yet);
+    `winograd` off leaves implicit products only.
+    """
+    compute, memory, beside = algorithms(shape, silicon, constants, products)
+    together = corner(compute, memory, constants.sharpness) + beside
+    if not winograd:
+        together[1:] = np.inf
+    best = together.argmin(axis=0)[None]
+    chosen = (np.take_along_axis(part, best, axis=0)[0] for part in (compute, memory, beside, together))
+    arithmetic, traffic, transforms, total = chosen
+    sharp = np.asarray(constants.sharpness)
+    # The traffic with which the corner comes out at the whole.
+    left = np.maximum(1.0 - (arithmetic / total) ** sharp, 0.0) ** (1.0 / sharp) * total
+    moved = np.where(transforms > 0.0, left, traffic)
+    return ConvolutionLimits(compute=arithmetic, memory=moved, spared=SPARED[best[0]])
+
+
+def algorithms(
+    shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants, products: Tiling | None = None
+) -> tuple[Array, Array, Array]:
+    """Return the seconds of arithmetic, of traffic and of kernels beside them of each algorithm (first axis).
+
+    Infinite where an algorithm does not apply. In order: implicit product, fused Winograd, staged Winograd.
     """
     call = _Call(shape, silicon, constants)
-    vector = (shape.matrix == 0.0) & (shape.stride == 1.0)
-    square = (shape.kernel_height == 3.0) & (shape.kernel_width == 3.0) & (shape.stride == 1.0)
-    times = [
-        call.implicit(),
-        np.where(square & vector, call.fused_winograd(), np.inf),
-        np.where(square, call.staged_winograd(), np.inf),
-    ]
-    for side in FOURIER_SIDES:
-        usable = vector & (shape.taps() > 1.0) & (np.maximum(shape.kernel_height, shape.kernel_width) < side)
-        times.append(np.where(usable, call.fourier(side), np.inf))
-    return np.stack(times)
+    usable = (shape.square > 0.0) & (shape.matrix == 0.0)
+    rows = [call.implicit(products)]
+    for compute, memory, beside in (call.fused_winograd(), call.staged_winograd()):
+        rows.append((np.where(usable, compute, np.inf), memory, beside))
+    compute, memory, beside = (np.stack(np.broadcast_arrays(*parts)) for parts in zip(*rows, strict=True))
+    return compute, memory, beside
 
 
 class _Call:
@@ -198,76 +242,66 @@ class _Call:
 
     def __init__(self, shape: ConvolutionShape, silicon: Silicon, constants: ConvolutionConstants) -> None:
         self.shape, self.constants = shape, constants
-        self.units = np.broadcast_to(np.asarray(silicon.compute_units, dtype=np.float64), shape.batch.shape)
+        self.units = np.asarray(silicon.compute_units, dtype=np.float64)
         #: Seconds of a multiply-add on one compute unit.
         self.beat = 2.0 * self.units / np.asarray(silicon.peak * constants.compute)
         self.bandwidth = silicon.bandwidth * constants.bandwidth
         self.silicon = silicon
 
-    def implicit(self) -> Array:
-        """Return the seconds of the implicit product."""
+    def implicit(self, products: Tiling | None) -> tuple[Array, Array, Array]:
+        """Return what bounds the implicit product."""
         shape, constants = self.shape, self.constants
         matrix = shape.matrix > 0.0
-        aligned = np.ceil(shape.in_channels * shape.itemsize / ALIGNMENT) * ALIGNMENT / shape.itemsize
-        depth = np.where(matrix, aligned, shape.in_channels) * shape.taps()
-        costs = self._products(shape.pixels(), shape.out_channels, depth, 1.0, TILES)
+        channels = shape.in_channels / shape.groups
+        aligned = np.ceil(channels * shape.itemsize / ALIGNMENT) * ALIGNMENT / shape.itemsize
+        depth = np.where(matrix, aligned, channels) * shape.taps
+        costs = self._products(shape.pixels(), shape.out_channels / shape.groups, depth, shape.groups, TILES)
         costs = np.where(matrix[..., None] & (TILES[:, 1] < MATRIX_WIDTH), np.inf, costs)
         slowed = np.where(shape.in_channels <= FEW_CHANNELS, constants.first_layer, 1.0)
-        slowed = slowed * np.where(shape.stride > 1.0, constants.stride, 1.0)
-        return corner(costs.min(axis=-1) / slowed * self.beat, self._moved(shape.traffic()), constants.sharpness)
+        slowed = slowed * np.where(shape.strided > 0.0, constants.stride, 1.0)
+        cost = costs.min(axis=-1) / slowed
+        if products is not None:
+            # A library keeps the kernels of the one before, so that a later one is never slower.
+            sizes = shape.pixels(), shape.out_channels / shape.groups, channels * shape.taps, shape.groups
+            cost = np.where(matrix, np.minimum(cost, product_cost(*sizes, self.units, products)), cost)
+        return cost * self.beat, self._moved(shape.traffic()), np.zeros(())
 
-    def fused_winograd(self) -> Array:
-        """Return the seconds of the kernel that transforms weights and of the one that does the rest."""
+    def fused_winograd(self) -> tuple[Array, Array, Array]:
+        """Return what bounds the kernel that transforms images on the way, and the seconds of the one for weights."""
         shape, constants = self.shape, self.constants
         images, rows, columns = PATCHES.T
         blocks = np.ceil(_column(shape.batch) / images) * np.ceil(_column(shape.out_height) / rows)
         blocks = blocks * np.ceil(_column(shape.out_width) / columns)
         blocks = blocks * np.ceil(_column(shape.out_channels) / FUSED_CHANNELS)
         cost = self._busiest(blocks, np.full(len(PATCHES), FUSED_AREA), shape.in_channels).min(axis=-1)
-        single = shape.weight_bytes() / shape.taps()
-        memory = self._moved(shape.image_bytes() + FUSED_POINTS * single)
-        product = corner(cost / constants.winograd * self.beat, memory, constants.sharpness)
-        return np.asarray(product + self._weights_transformed(FUSED_POINTS * single))
+        transformed = FUSED_POINTS * shape.weight_bytes / shape.taps
+        memory = self._moved(shape.image_bytes + transformed)
+        return cost / constants.winograd * self.beat, memory, self._weights_transformed(transformed)
 
-    def staged_winograd(self) -> Array:
-        """Return the seconds of Winograd's algorithm with transformed images in memory."""
-        shape = self.shape
-        patches = shape.batch * np.ceil(shape.out_height / STAGED_SIDE) * np.ceil(shape.out_width / STAGED_SIDE)
-        return self._staged(patches, STAGED_POINTS, shape.itemsize, 1.0, POINT_TILES)
-
-    def fourier(self, side: float) -> Array:
-        """Return the seconds of convolutions by Fourier transforms over tiles of some side."""
-        shape = self.shape
-        rows = np.maximum(side + 1.0 - shape.kernel_height, 1.0)
-        columns = np.maximum(side + 1.0 - shape.kernel_width, 1.0)
-        tiles = shape.batch * np.ceil(shape.out_height / rows) * np.ceil(shape.out_width / columns)
-        frequencies = side * (side / 2.0 + 1.0)
-        return self._staged(tiles, frequencies, COMPLEX_BYTES, COMPLEX, COMPLEX_TILES)
-
-    def _staged(self, patches: Array, points: float, itemsize: Real, products: float, tiles: Array) -> Array:
-        """Return the seconds of transforms to `points` numbers a patch, a product for each point, and the way back."""
+    def staged_winograd(self) -> tuple[Array, Array, Array]:
+        """Return what bounds Winograd's products of transformed images in memory, and the seconds of the transforms."""
         shape, constants = self.shape, self.constants
-        before = points * patches * shape.in_channels * itemsize
-        after = points * patches * shape.out_channels * itemsize
-        weights = points * shape.in_channels * shape.out_channels * itemsize
-        cost = self._products(patches, shape.out_channels, shape.in_channels, points, tiles).min(axis=-1)
-        product = corner(products * cost * self.beat, self._moved(before + weights + after), constants.sharpness)
-        images = (before + after + shape.image_bytes()) / (self.bandwidth * constants.images)
-        launches = STAGED_LAUNCHES * constants.launch * constants.floor
-        return np.asarray(product + images + self._weights_transformed(weights) + launches)
+        patches = shape.batch * np.ceil(shape.out_height / STAGED_SIDE) * np.ceil(shape.out_width / STAGED_SIDE)
+        before = STAGED_POINTS * patches * shape.in_channels * shape.itemsize
+        after = STAGED_POINTS * patches * shape.out_channels * shape.itemsize
+        weights = STAGED_POINTS * shape.in_channels * shape.out_channels * shape.itemsize
+        cost = self._products(patches, shape.out_channels, shape.in_channels, STAGED_POINTS, POINT_TILES).min(axis=-1)
+        images = (before + after + shape.image_bytes) / (self.bandwidth * constants.images)
+        beside = images + self._weights_transformed(weights) + STAGED_LAUNCHES * constants.launch * constants.floor
+        return cost * self.beat, self._moved(before + weights + after), beside
 
     def _weights_transformed(self, transformed: Array) -> Array:
-        return (self.shape.weight_bytes() + transformed) / (self.bandwidth * self.constants.weights)
+        return np.asarray((self.shape.weight_bytes + transformed) / (self.bandwidth * self.constants.weights))
 
     def _moved(self, traffic: Array) -> Array:
         constants = self.constants
         speedup = resident_bandwidth(traffic, self.silicon, constants.cache_speedup, constants.cache_reach)
         return np.asarray(traffic / (self.bandwidth * speedup))
 
-    def _products(self, rows: Array, columns: Array, depth: Array, batch: float, tiles: Array) -> Array:
+    def _products(self, rows: Array, columns: Array, depth: Array, batch: Real, tiles: Array) -> Array:
         """Return the multiply-adds that the busiest compute unit has the time for, by tile (last axis)."""
         height, width = tiles.T
-        blocks = batch * np.ceil(_column(rows) / height) * np.ceil(_column(columns) / width)
+        blocks = _column(batch) * np.ceil(_column(rows) / height) * np.ceil(_column(columns) / width)
         thinness = _column(self.constants.thinness)
         slower = (1.0 + thinness * 64.0 * (1.0 / height + 1.0 / width)) / (1.0 + thinness)
         return self._busiest(blocks, height * width * slower, depth)
