@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.calibrate.score import Score
-    from roofsim.spec.constants.intervals import Measured
+    from roofsim.spec.constants.intervals import MeasuredRuns
     from roofsim_evidence.intervals.known import Residual
 
 Row = TypeVar("Row", bound=Prediction)
@@ -124,7 +124,7 @@ def _without(rows: Sequence[Row], kind: str, stored: dict[str, files.Stored]) ->
         yield replace(row, predicted=own.left_out[kind], interval=ends)
 
 
-def _ends(row: Residual, value: float, known: Mapping[str, Measured]) -> tuple[float, float]:
+def _ends(row: Residual, value: float, known: Mapping[str, MeasuredRuns]) -> tuple[float, float]:
     """Return the interval of a row, by the shipped terms beside what a fold leaves."""
     memory = row.case.quantity in BYTES
     counted = amounts_of(row, known, memory=memory)

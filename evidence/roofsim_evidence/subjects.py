@@ -74,8 +74,9 @@ SUBJECTS: Final = {
     "folds": MeasuredSubject(
         about="every set, predicted without each source, each card and each family of models in turn",
         home="roofsim_evidence.left_out.verbs",
-        verbs=("fit",),
+        verbs=("fit", "page"),
         measurements="out_of_fold",
+        document="docs/out-of-fold.md",
     ),
     "intervals": MeasuredSubject(
         about="how far predictions out of fold are off, by what makes a run unlike the measured ones",

@@ -8,7 +8,7 @@ import numpy as np
 
 from roofsim.numeric import divide, maximum, minimum, real
 from roofsim.records import dataclass
-from roofsim.spec.constants.intervals import Measured
+from roofsim.spec.constants.intervals import MeasuredRuns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -29,12 +29,14 @@ SERVED: Final = {
 }
 #: Formats that the same units multiply at the same rate.
 _SAME: Final = {"bf16": "fp16"}
-_NOTHING: Final = Measured()
+#: Terms that err alike on all cards that run one scenario with one engine.
+SHARED: Final = ("source", "version", "engine", "family", "experts")
+_NOTHING: Final = MeasuredRuns()
 _MEMORY: Final = "memory of "
 
 
 @dataclass(frozen=True, kw_only=True)
-class Traits:
+class RunTraits:
     """What of a run its interval depends on. Numbers may be arrays.
 
     Attributes
@@ -96,7 +98,7 @@ def regime_of_memory(phase: str) -> str:
     return "train" if phase == "train" else "infer"
 
 
-def traits_of(evaluation: Evaluation) -> Traits:
+def traits_of(evaluation: Evaluation) -> RunTraits:
     """Return the traits of a step."""
     step, shares = evaluation.step, _shares(evaluation)
     return _named(
@@ -109,19 +111,19 @@ def traits_of(evaluation: Evaluation) -> Traits:
     )
 
 
-def traits_of_server(resolved: Resolved, figure: str) -> Traits:
+def traits_of_server(resolved: Resolved, figure: str) -> RunTraits:
     """Return the traits of a server under load: what is asked of it is a key of `SERVED`."""
     return _named(resolved, SERVED[figure])
 
 
-def traits_of_memory(resolved: Resolved) -> Traits:
+def traits_of_memory(resolved: Resolved) -> RunTraits:
     """Return the traits of what a run takes of the memory."""
     return _named(resolved, f"{_MEMORY}{regime_of_memory(resolved.workload.phase)}")
 
 
-def _named(resolved: Resolved, regime: str, **numbers: Real) -> Traits:
+def _named(resolved: Resolved, regime: str, **numbers: Real) -> RunTraits:
     math = resolved.precision.math
-    return Traits(
+    return RunTraits(
         regime=regime,
         card="" if resolved.hardware_changed else resolved.gpu.name,
         architecture=resolved.architecture.name,
@@ -162,7 +164,7 @@ def _mean(seconds: Real) -> Real:
     return float(mean) if np.ndim(mean) == 0 else mean
 
 
-def amounts(traits: Traits, measured: Mapping[str, Measured]) -> dict[str, Real]:
+def amounts(traits: RunTraits, measured: Mapping[str, MeasuredRuns]) -> dict[str, Real]:
     """Return how much of each term a run has; terms that it has nothing of are left away.
 
     Parameters
@@ -187,7 +189,7 @@ def amounts(traits: Traits, measured: Mapping[str, Measured]) -> dict[str, Real]
     return apart
 
 
-def _novelty(traits: Traits, known: Measured) -> dict[str, Real]:
+def _novelty(traits: RunTraits, known: MeasuredRuns) -> dict[str, Real]:
     """Return what of a run was never measured in its regime.
 
     An architecture that is new brings constants of others, and software that has to learn it: two errors.
@@ -224,12 +226,19 @@ def spread(parts: Mapping[str, tuple[Any, Any]]) -> tuple[Any, Any]:
     return below**0.5, above**0.5
 
 
-def time_amounts(traits: Traits, intervals: Intervals) -> dict[str, Real]:
+def apart_from(
+    parts: Mapping[str, tuple[Any, Any]], others: Mapping[str, tuple[Any, Any]]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the terms of a run without those that err alike in another: they cancel in the ratio of both."""
+    return {name: ends for name, ends in parts.items() if name not in SHARED or others.get(name) != ends}
+
+
+def time_amounts(traits: RunTraits, intervals: Intervals) -> dict[str, Real]:
     """Return how much of each term a time has, beside all that was measured."""
     return amounts(traits, intervals.measured)
 
 
-def memory_amounts(traits: Traits, figure: str, measured: Mapping[str, Measured]) -> dict[str, Real]:
+def memory_amounts(traits: RunTraits, figure: str, measured: Mapping[str, MeasuredRuns]) -> dict[str, Real]:
     """Return how much of each term a figure of memory has: what a tensor takes depends on neither card nor model."""
     known = measured.get(traits.regime, _NOTHING)
     apart: dict[str, Real] = {f"{traits.regime.removeprefix(_MEMORY)}_{figure}": 1.0}
@@ -240,6 +249,6 @@ def memory_amounts(traits: Traits, figure: str, measured: Mapping[str, Measured]
     return apart
 
 
-def memory_parts(traits: Traits, figure: str, intervals: Intervals) -> dict[str, tuple[Any, Any]]:
+def memory_parts(traits: RunTraits, figure: str, intervals: Intervals) -> dict[str, tuple[Any, Any]]:
     """Return how far each term alone puts the ends of a figure of memory."""
     return parts_of(memory_amounts(traits, figure, intervals.measured), intervals.ends("memory"))

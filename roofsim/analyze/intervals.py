@@ -22,6 +22,8 @@ from roofsim.numeric import is_scalar, maximum, where
 from roofsim.spec.constants.intervals import shipped
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from roofsim.analyze.result import Memory
     from roofsim.evaluate import Evaluation
     from roofsim.numeric import Real
@@ -36,8 +38,7 @@ def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]
 
     `crowded` memory may cost time that nobody can foresee.
     """
-    below, above = spread(interval_parts(evaluation, crowded=crowded))
-    return around(evaluation.step.step, below, above)
+    return around(evaluation.step.step, *spread(interval_parts(evaluation, crowded=crowded)))
 
 
 def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str, tuple[Any, Any]]:
@@ -56,11 +57,11 @@ def around(value: Real, below: Real, above: Real) -> tuple[Any, Any]:
     return (low, high) if np.ndim(low) or np.ndim(high) else (float(low), float(high))
 
 
-def interval_rows(evaluation: Evaluation, *, crowded: bool = False) -> list[dict[str, Any]]:
+def interval_rows(parts: Mapping[str, tuple[Any, Any]]) -> list[dict[str, Any]]:
     """Return a row for each term that made the interval of a step: what, how far it puts the ends alone, and why."""
     terms = shipped().time
     rows = []
-    for name, (below, above) in interval_parts(evaluation, crowded=crowded).items():
+    for name, (below, above) in parts.items():
         if float(below) or float(above):
             value = f"{np.expm1(-float(below)):+.1%} .. {np.expm1(float(above)):+.1%}"
             rows.append(

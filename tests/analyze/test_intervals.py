@@ -10,8 +10,9 @@ import pytest
 
 import roofsim
 from roofsim.analyze.distance import (
-    Traits,
+    RunTraits,
     amounts,
+    apart_from,
     memory_amounts,
     parts_of,
     spread,
@@ -23,13 +24,13 @@ from roofsim.analyze.intervals import interval, interval_parts
 from roofsim.errors import SpecError
 from roofsim.serve.ranges import rate_range, token_range
 from roofsim.spec import catalog
-from roofsim.spec.constants.intervals import Intervals, Measured, shipped
+from roofsim.spec.constants.intervals import Intervals, MeasuredRuns, shipped
 from roofsim.spec.reading.source import from_mapping, read_yaml
 from roofsim.spec.reading.validate import validate
 from tests.scenarios import evaluated
 
 KNOWN = {
-    "train": Measured(
+    "train": MeasuredRuns(
         cards=("a100",),
         architectures=("ampere", "hopper"),
         engines=("torch", "megatron"),
@@ -38,7 +39,7 @@ KNOWN = {
         formats=("fp16 on ampere", "fp16 on hopper"),
     )
 }
-HOME = Traits(
+HOME = RunTraits(
     regime="train", card="a100", architecture="ampere", kernels=True, engine="torch", family="decoder", number_format="fp16",
     versioned=True, experts=False, in_sight=True,
 )  # fmt: skip
@@ -84,6 +85,12 @@ def test_terms_add_in_quadrature_at_each_end():
     parts = parts_of({"train": 1.0, "host": 0.5, "unheard_of": 1.0}, {"train": (0.03, 0.06), "host": (0.08, 0.16)})
     assert parts == {"train": (0.03, 0.06), "host": (0.04, 0.08)}
     assert spread(parts) == pytest.approx((0.05, 0.1))
+
+
+def test_what_errs_alike_cancels_in_a_ratio():
+    parts = {"train": (0.1, 0.1), "source": (0.2, 0.2), "version": (0.1, 0.1), "pair": (0.1, 0.3)}
+    others = {"train": (0.1, 0.1), "source": (0.2, 0.2), "version": (0.05, 0.05)}
+    assert set(apart_from(parts, others)) == {"train", "version", "pair"}
 
 
 def test_a_step_is_inside_and_its_ends_are_those_of_the_terms():

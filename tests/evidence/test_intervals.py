@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
-from roofsim.analyze.distance import Traits
+from roofsim.analyze.distance import RunTraits
 from roofsim.calibrate.cases import Case
 from roofsim.spec.constants.intervals import Intervals, shipped
 from roofsim.spec.reading.source import from_mapping
@@ -56,7 +56,7 @@ def row(name="a", log=0.0, gpu="v100-sxm2-16gb", source="timm-train", year=2019,
         "number_format": "fp16", "versioned": True, "experts": False, "in_sight": True,
     } | changes  # fmt: skip
     case = Case(name=name, measured=float(np.exp(log)), scenario=scenario, source=source, year=year)
-    return Residual(case=case, traits=Traits(**traits), logs=dict.fromkeys(KINDS, log))
+    return Residual(case=case, traits=RunTraits(**traits), logs=dict.fromkeys(KINDS, log))
 
 
 def test_knowledge_is_what_a_fold_leaves():

@@ -6,7 +6,7 @@ import csv
 import io
 from typing import TYPE_CHECKING, Any, Final
 
-from roofsim.analyze.distance import Traits
+from roofsim.analyze.distance import RunTraits
 from roofsim.output import save_text
 from roofsim.records import dataclass
 from roofsim_evidence.folds.kinds import KINDS
@@ -32,7 +32,7 @@ class Stored:
 
     shipped: float
     left_out: Mapping[str, float]
-    traits: Traits
+    traits: RunTraits
 
 
 def _flag(text: str) -> bool:
@@ -99,7 +99,7 @@ def read(name: str) -> dict[str, Stored]:
             line["name"]: Stored(
                 shipped=float(line["shipped"]),
                 left_out={kind: float(line[_without(kind)]) for kind in KINDS},
-                traits=Traits(**{name: read(line[name]) for name, read in _READ.items()}),
+                traits=RunTraits(**{name: read(line[name]) for name, read in _READ.items()}),
             )
             for line in csv.DictReader(file)
         }

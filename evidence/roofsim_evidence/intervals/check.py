@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from roofsim.numeric import Array
-    from roofsim_evidence.intervals.fit import Pool
+    from roofsim_evidence.intervals.fit import ResidualPool
     from roofsim_evidence.intervals.known import Residual
 
 HEADS = ("set", "n", *(f"{kind} left out" for kind in KINDS), "source left out, of the widths too")
@@ -31,7 +31,7 @@ def coverage() -> str:
     return table(HEADS, [*cells, _cells(MEMORY, peaks, rows_of(MEMORY), memory=True)])
 
 
-def _cells(name: str, pool: Pool, rows: Sequence[Residual], *, memory: bool) -> tuple[str, ...]:
+def _cells(name: str, pool: ResidualPool, rows: Sequence[Residual], *, memory: bool) -> tuple[str, ...]:
     names = {row.case.name for row in rows}
     mine = np.array([row.case.name in names for row in pool.rows], dtype=bool)
     inside = pool.inside(shipped().ends("memory" if memory else "time"))
@@ -39,7 +39,7 @@ def _cells(name: str, pool: Pool, rows: Sequence[Residual], *, memory: bool) -> 
     return name, str(len(rows)), *shares, f"{_without(pool, memory=memory)[mine & pool.of('source')].mean():.0%}"
 
 
-def _without(pool: Pool, *, memory: bool) -> Array:
+def _without(pool: ResidualPool, *, memory: bool) -> Array:
     """Tell which measurements are inside intervals whose terms never saw their publisher."""
     publishers = np.array([publisher_of(row.case) for row in pool.rows])
     inside = np.zeros(len(publishers), dtype=bool)

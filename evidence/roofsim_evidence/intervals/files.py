@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 import yaml
 
-from roofsim.spec.constants.intervals import Measured
+from roofsim.spec.constants.intervals import MeasuredRuns
 from roofsim_evidence.intervals.fit import COUNTS_AS
 from roofsim_evidence.intervals.terms import MEMORY, TIME
 
@@ -28,7 +28,7 @@ schema: 1
 _SET: Final = "residuals out of fold: sources, cards and families left out of every fit"
 
 
-def text_of(time: Ends, memory: Ends, measured: Mapping[str, Measured], fitted: Mapping[str, str]) -> str:
+def text_of(time: Ends, memory: Ends, measured: Mapping[str, MeasuredRuns], fitted: Mapping[str, str]) -> str:
     """Return the file."""
     lines = [HEAD.rstrip("\n")]
     for key, ends, texts in (("time", time, TIME), ("memory", memory, MEMORY)):
@@ -38,7 +38,7 @@ def text_of(time: Ends, memory: Ends, measured: Mapping[str, Measured], fitted: 
     lines.append("measured:")
     for regime, known in measured.items():
         lines.append(f"  {regime}:")
-        for field in Measured.model_fields:
+        for field in MeasuredRuns.model_fields:
             lines.append(f"    {field}: {_flow(list(getattr(known, field)))}")
     lines.append("fitted:")
     lines += [f"  {name}: {_flow(text)}" for name, text in fitted.items()]

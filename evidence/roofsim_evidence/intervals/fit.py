@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from roofsim.numeric import Array
-    from roofsim.spec.constants.intervals import Measured
+    from roofsim.spec.constants.intervals import MeasuredRuns
     from roofsim_evidence.intervals.known import Residual
     from roofsim_evidence.intervals.terms import TermText
 
@@ -28,7 +28,7 @@ Ends = dict[str, tuple[float, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pool:
+class ResidualPool:
     """Residuals of many rows in every way to leave something out, with what each term has of them.
 
     Attributes
@@ -52,12 +52,12 @@ class Pool:
         return covered(self.sample, below, above)
 
 
-def amounts_of(row: Residual, known: Mapping[str, Measured], *, memory: bool) -> Mapping[str, float]:
+def amounts_of(row: Residual, known: Mapping[str, MeasuredRuns], *, memory: bool) -> Mapping[str, float]:
     """Return how much of each term a row has, beside what else was measured."""
     return memory_amounts(row.traits, row.case.quantity, known) if memory else amounts(row.traits, known)
 
 
-def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> Pool:
+def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> ResidualPool:
     """Put residuals together: each row as often as there are kinds of folds, seen from what its fold leaves."""
     terms = tuple(MEMORY if memory else TIME)
     weights = source_weights([f"{publisher_of(row.case)}, {row.traits.regime}" for row in rows], COUNTS_AS) / len(KINDS)
@@ -68,7 +68,7 @@ def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> Pool:
             own = amounts_of(row, known[name_of(row.case)], memory=memory)
             logs.append(row.logs[kind])
             every.append([float(own.get(name, 0.0)) for name in terms])
-    return Pool(
+    return ResidualPool(
         terms=terms,
         rows=tuple(rows) * len(KINDS),
         kinds=tuple(kind for kind in KINDS for _ in rows),
@@ -76,7 +76,7 @@ def pool_of(rows: Sequence[Residual], *, memory: bool = False) -> Pool:
     )
 
 
-def fitted(pool: Pool, *, memory: bool = False, left_out: str | None = None) -> Ends:
+def fitted(pool: ResidualPool, *, memory: bool = False, left_out: str | None = None) -> Ends:
     """Return both scales of each term; without the rows of one publisher, if one is named."""
     texts = MEMORY if memory else TIME
     kept = np.array([publisher_of(row.case) != left_out for row in pool.rows], dtype=bool)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import dataclass
-from roofsim.spec.constants.intervals import Measured
+from roofsim.spec.constants.intervals import MeasuredRuns
 from roofsim_evidence.folds.kinds import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from roofsim.analyze.distance import Traits
+    from roofsim.analyze.distance import RunTraits
     from roofsim.calibrate.cases import Case
 
-#: Field of `Measured` -> what a run adds to it.
+#: Field of `MeasuredRuns` -> what a run adds to it.
 _ADDS: Final = {
     "cards": lambda traits: traits.card,
     "architectures": lambda traits: traits.architecture,
@@ -36,11 +36,11 @@ class Residual:
     """
 
     case: Case
-    traits: Traits
+    traits: RunTraits
     logs: Mapping[str, float]
 
 
-def measured(rows: Iterable[Residual]) -> dict[str, Measured]:
+def measured(rows: Iterable[Residual]) -> dict[str, MeasuredRuns]:
     """Return what some runs show, by regime."""
     shown: dict[str, dict[str, set[str]]] = {}
     for row in rows:
@@ -49,12 +49,12 @@ def measured(rows: Iterable[Residual]) -> dict[str, Measured]:
             if value := add(row.traits):
                 own[name].add(value)
     return {
-        regime: Measured(**{name: tuple(sorted(values)) for name, values in own.items()})
+        regime: MeasuredRuns(**{name: tuple(sorted(values)) for name, values in own.items()})
         for regime, own in sorted(shown.items())
     }
 
 
-def measured_without(rows: Sequence[Residual], kind: str) -> dict[str, dict[str, Measured]]:
+def measured_without(rows: Sequence[Residual], kind: str) -> dict[str, dict[str, MeasuredRuns]]:
     """Return by fold of a kind what the other folds show."""
     name_of = KINDS[kind]
     names = [name_of(row.case) for row in rows]

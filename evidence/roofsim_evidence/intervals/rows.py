@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from roofsim.calibrate.cases import Case
-    from roofsim.spec.constants.intervals import Measured
+    from roofsim.spec.constants.intervals import MeasuredRuns
     from roofsim_evidence.folds.files import Stored
 
 #: Sets whose residuals say how far times are off; nothing is fitted to MLPerf, whose rows check what these say.
@@ -52,7 +52,7 @@ def row_of(case: Case, stored: Stored) -> Residual:
     return Residual(case=case, traits=stored.traits, logs=logs)
 
 
-def known_without(kind: str, names: Iterable[str]) -> dict[str, dict[str, Measured]]:
+def known_without(kind: str, names: Iterable[str]) -> dict[str, dict[str, MeasuredRuns]]:
     """Return by fold what the other folds of all sets show, of times and of memory."""
     rows = all_rows((*TIMES, MEMORY))
     name_of = KINDS[kind]

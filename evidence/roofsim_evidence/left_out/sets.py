@@ -24,7 +24,7 @@ from roofsim_evidence.steps.cases import load_cases
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from roofsim.analyze.distance import Traits
+    from roofsim.analyze.distance import RunTraits
     from roofsim.calibrate.cases import Case
     from roofsim.spec.reading.source import Document
     from roofsim.spec.resolve import Resolved
@@ -55,7 +55,7 @@ def in_sight(case: Case) -> bool:
     return case.source not in LATER and not case.machine
 
 
-def priced(case: Case, refit: Refit) -> tuple[float, Traits] | None:
+def priced(case: Case, refit: Refit) -> tuple[float, RunTraits] | None:
     """Return what is predicted for a row with other constants, in the unit of what was measured, and what its interval asks for.
 
     None if it is not answered.

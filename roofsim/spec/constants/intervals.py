@@ -48,7 +48,7 @@ class Term(Strict):
         return self
 
 
-class Measured(Strict):
+class MeasuredRuns(Strict):
     """What stands behind the intervals of a regime.
 
     Attributes
@@ -75,7 +75,7 @@ class Intervals(Strict):
     schema_version: Literal[1] = Field(default=1, alias="schema")
     time: dict[str, Term]
     memory: dict[str, Term]
-    measured: dict[str, Measured]
+    measured: dict[str, MeasuredRuns]
     fitted: dict[str, str] = Field(default_factory=dict, description="Command, data and coverage of the fit.")
 
     def ends(self, kind: Literal["time", "memory"]) -> Mapping[str, tuple[float, float]]:
