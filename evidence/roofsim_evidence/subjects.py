@@ -39,6 +39,8 @@ class MeasuredSubject:
     sets
         Sets of its rows that are predicted out of fold: ``fit --transfer`` fits without each source, card and family, and stores
         the predictions.
+    foreign
+        Whether it needs a package that is not part of the project's environment.
     """
 
     about: str
@@ -49,6 +51,7 @@ class MeasuredSubject:
     constants: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
     sets: tuple[str, ...] = ()
+    foreign: bool = False
 
     def function(self, verb: str) -> Callable[..., Any]:
         """Return what a verb calls."""
@@ -155,6 +158,7 @@ SUBJECTS: Final = {
         verbs=("score", "fit", "page"),
         measurements="",
         document="docs/external-kernels.md",
+        foreign=True,
     ),
     "memory": MeasuredSubject(
         about="peaks of memory on one device",
@@ -170,6 +174,20 @@ SUBJECTS: Final = {
         verbs=("score", "page"),
         measurements="oracle",
         document="docs/exactness.md",
+    ),
+    "record": MeasuredSubject(
+        about="the scores of all sets, release by release (`evidence record` writes them)",
+        home="roofsim_evidence.record.verbs",
+        verbs=("page",),
+        measurements="",
+        document="docs/track-record.md",
+    ),
+    "forecasts": MeasuredSubject(
+        about="sealed predictions of announced cards and of benchmark rounds to come (`evidence seal` writes them)",
+        home="roofsim_evidence.forecasts.verbs",
+        verbs=("score", "page"),
+        measurements="",
+        document="docs/forecasts.md",
     ),
 }
 
