@@ -75,12 +75,11 @@ class OutOfFold:
 
     def table(self) -> str:
         """Return the table of all rows and of every large cell: median / p90 / bias / coverage."""
-        cells = [self.line("all")]
+        cells = [self.line("all")] if self.shipped else []
         for kind, key in CELLS.items():
             for name, members in grouped(self.shipped, key).items():
                 if LARGE <= len(members) < len(self.shipped):
-                    names = {row.case.name for row in members}
-                    cells.append(self.line(f"{kind} {name}", lambda row, names=names: row.case.name in names))
+                    cells.append(self.line(f"{kind} {name}", _in({row.case.name for row in members})))
         return markdown.table(HEADS, cells)
 
     def line(self, head: str, chosen: Callable[[Prediction], bool] = lambda _: True) -> tuple[str, ...]:
@@ -89,6 +88,10 @@ class OutOfFold:
         ways = ("all fitted", *KINDS)
         shown = [errors(scores[way]) if way in scores else "-" for way in ways]
         return head, str(scores["all fitted"].n), *shown
+
+
+def _in(names: set[str]) -> Callable[[Prediction], bool]:
+    return lambda row: row.case.name in names
 
 
 def errors(scored: Score) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from roofsim.numeric import divide, maximum, minimum, real
-from roofsim.records import dataclass
+from roofsim.records import dataclass, replace
 from roofsim.spec.constants.intervals import MeasuredRuns
 
 if TYPE_CHECKING:
@@ -101,9 +101,8 @@ def regime_of_memory(phase: str) -> str:
 def traits_of(evaluation: Evaluation) -> RunTraits:
     """Return the traits of a step."""
     step, shares = evaluation.step, _shares(evaluation)
-    return _named(
-        evaluation.resolved,
-        regime_of_time(evaluation),
+    return replace(
+        _named(evaluation.resolved, regime_of_time(evaluation)),
         convolutions=shares["convolutions"],
         streams=shares["streams"],
         host=minimum(divide(step.host, step.step), 1.0),
@@ -121,7 +120,7 @@ def traits_of_memory(resolved: Resolved) -> RunTraits:
     return _named(resolved, f"{_MEMORY}{regime_of_memory(resolved.workload.phase)}")
 
 
-def _named(resolved: Resolved, regime: str, **numbers: Real) -> RunTraits:
+def _named(resolved: Resolved, regime: str) -> RunTraits:
     math = resolved.precision.math
     return RunTraits(
         regime=regime,
@@ -134,7 +133,6 @@ def _named(resolved: Resolved, regime: str, **numbers: Real) -> RunTraits:
         versioned=_says_when(resolved),
         experts=bool(resolved.model.traits().experts),
         nodes=maximum(real(resolved.gpus) / resolved.places, 1.0),
-        **numbers,
     )
 
 

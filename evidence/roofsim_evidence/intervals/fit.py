@@ -17,7 +17,7 @@ from roofsim_evidence.intervals.terms import MEMORY, TIME
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from roofsim.numeric import Array
+    from roofsim.numeric import Array, Real
     from roofsim.spec.constants.intervals import MeasuredRuns
     from roofsim_evidence.intervals.known import Residual
     from roofsim_evidence.intervals.terms import TermText
@@ -52,7 +52,7 @@ class ResidualPool:
         return covered(self.sample, below, above)
 
 
-def amounts_of(row: Residual, known: Mapping[str, MeasuredRuns], *, memory: bool) -> Mapping[str, float]:
+def amounts_of(row: Residual, known: Mapping[str, MeasuredRuns], *, memory: bool) -> Mapping[str, Real]:
     """Return how much of each term a row has, beside what else was measured."""
     return memory_amounts(row.traits, row.case.quantity, known) if memory else amounts(row.traits, known)
 

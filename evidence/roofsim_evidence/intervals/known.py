@@ -9,13 +9,13 @@ from roofsim.spec.constants.intervals import MeasuredRuns
 from roofsim_evidence.folds.kinds import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from roofsim.analyze.distance import RunTraits
     from roofsim.calibrate.cases import Case
 
 #: Field of `MeasuredRuns` -> what a run adds to it.
-_ADDS: Final = {
+_ADDS: Final[dict[str, Callable[[RunTraits], str]]] = {
     "cards": lambda traits: traits.card,
     "architectures": lambda traits: traits.architecture,
     "engines": lambda traits: traits.engine,

@@ -77,7 +77,7 @@ def _line(name: str, one: OutOfFold) -> tuple[str, ...]:
 
 def _cells(sets: Sequence[OutOfFold]) -> list[tuple[str, ...]]:
     """Return by column how many large cells are covered as they should be, and which are not."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for kind in KINDS:
         covered = {
             f"{one.name}: {cell} {name}": score(members).coverage

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.analyze.distance import traits_of, traits_of_memory, traits_of_server
 from roofsim.analyze.ledger import memory_of
-from roofsim.api import load_scenario, resolve_document
+from roofsim.api import resolve_document
 from roofsim.calibrate.cases import BYTES, SERVED, STEP_TIME
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate
 from roofsim.records import replace
 from roofsim.serve.answer import serve_document
+from roofsim.spec.scenario.document import load_scenario
 from roofsim_evidence.inference.cases import load_inference_cases
 from roofsim_evidence.inference.fit import with_facts
 from roofsim_evidence.memory.cases import load_memory_cases
