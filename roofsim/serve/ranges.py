@@ -35,7 +35,7 @@ def first_token_range(steady: Steady, resolved: Resolved) -> tuple[float, float]
 
     It reaches at least from a server without other prompts to one where they bunch, as far as that is likely.
     """
-    mean = steady.time_to_first_token
-    low, high = _range(mean, resolved, "time_to_first_token")
-    low = min(low, steady.first_token_low)
-    return low, max(high, min(steady.first_token_high, resolved.constants.physics["first_token_widest"] * low))
+    widest = resolved.constants.physics["first_token_widest"]
+    low, high = _range(steady.time_to_first_token, resolved, "time_to_first_token")
+    low = min(low, max(steady.first_token_low, high / widest))
+    return low, max(high, min(steady.first_token_high, widest * low))
