@@ -389,15 +389,8 @@ def _plain(result: Result, figure: str, value: Any) -> Explanation:
 
 
 def _interval(result: Result, figure: str, value: Any) -> Explanation:
-    """Explain the interval by its terms, the widest first."""
-    root = Explanation(
-        figure,
-        _text(value, "s"),
-        "8 of 10 measured runs that no fit had seen lie inside; each term alone puts the ends so far, and they add in quadrature",
-    )
-    root.parts = [
-        Explanation(row["what"].removeprefix("interval."), str(row["value"]), source=row["source"])
-        for row in result.provenance
-        if row["what"].startswith("interval.")
-    ]
-    return root
+    """Explain the interval by its terms."""
+    how = "8 of 10 measured runs that no fit had seen lie inside; each term alone puts the ends so far, and they add in quadrature"
+    rows = [row for row in result.provenance if row["what"].startswith("interval.")]
+    terms = [Explanation(row["what"].partition(".")[2], str(row["value"]), source=row["source"]) for row in rows]
+    return Explanation(figure, _text(value, "s"), how, parts=terms)
