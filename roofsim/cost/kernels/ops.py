@@ -317,16 +317,18 @@ def _in_passes(
     return (*first, context.light(flops, rest, kind))
 
 
-def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
+def kernels_of_all(
+    ops: Sequence[AbstractOp], context: Pricing, kinds: tuple[list[AbstractOp], list[int]] | None = None
+) -> list[tuple[int, KernelWork]]:
     """Return the kernels of ops with the number of their op, at the rates that the models of their classes say.
 
-    Ops that are alike have the very same kernels: these are made once.
+    Ops that are alike have the very same kernels: these are made once. `kinds` is what `alike` says of the ops, if it was asked.
     """
-    first, kinds = alike(ops)
+    first, numbers = alike(ops) if kinds is None else kinds
     kernels: list[list[KernelWork]] = [[] for _ in first]
     for kind, work in _kernels_of_kinds(first, context):
         kernels[kind].append(work)
-    return [(index, work) for index, kind in enumerate(kinds) for work in kernels[kind]]
+    return [(index, work) for index, kind in enumerate(numbers) for work in kernels[kind]]
 
 
 def _kernels_of_kinds(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
