@@ -28,17 +28,18 @@ GRID: Final = (0.7, 0.85, 1.0, 1.18, 1.4)
 CLOSE: Final = 0.005
 #: Logarithmic error from which a step counts by its error and no longer by the square of it.
 SOFT: Final = 0.02
-#: Fitted steps that an architecture needs.
-ENOUGH: Final = 20
+#: Sources whose steps an architecture needs: those of one cannot tell an energy from what its own software does.
+SOURCES: Final = 2
 DIGITS: Final = 3
 
 
 def product_energies(cases: Iterable[Case]) -> dict[str, float]:
     """Return the joules of a 16-bit FLOP of long products by architecture, fitted to the steps that may be fitted.
 
-    Only architectures that state one are asked, with all other constants as they are shipped.
+    Only architectures that state one and have steps of several sources are asked, with all other constants as they are shipped.
     """
-    return {name: energy for name, mine in priced(cases).items() if (energy := mine.fitted()) is not None}
+    several = {name: mine for name, mine in priced(cases).items() if mine.sources >= SOURCES}
+    return {name: energy for name, mine in several.items() if (energy := mine.fitted()) is not None}
 
 
 @dataclass(frozen=True)
@@ -57,10 +58,15 @@ class PricedEnergies:
     cases: tuple[Case, ...]
     logs: Array
 
+    @property
+    def sources(self) -> int:
+        """Number of sources of the steps."""
+        return len({case.source for case in self.cases})
+
     def fitted(self, left_out: Callable[[Case], bool] = lambda _: False) -> float | None:
-        """Return the energy that fits the steps best, of those that are not left out; None where they are too few."""
+        """Return the energy that fits the steps best, of those that are not left out; None where none is left."""
         kept = np.array([not left_out(case) for case in self.cases], dtype=bool)
-        if kept.sum() < ENOUGH:
+        if not kept.any():
             return None
         curves = PchipInterpolator(np.log(GRID), self.logs[kept], axis=1)
         best = minimize_scalar(
