@@ -84,6 +84,8 @@ def priced(cases: Iterable[Case]) -> dict[str, PricedEnergies]:
             rows.setdefault(resolved.architecture.name, []).append((case, resolved))
     priced = {}
     for name, mine in sorted(rows.items()):
+        if len({case.source for case, _ in mine}) < SOURCES:
+            continue
         shipped = float(mine[0][1].architecture.product_energy or 0.0)
         logs = [
             [np.log(_seconds(resolved, shipped * factor) / case.measured) for factor in GRID] for case, resolved in mine
