@@ -31,6 +31,10 @@ class AttentionKernelFacts(Strict):
         default=False,
         description="Whether matrix units take several products (fast_fp32_products) for one of 4-byte types.",
     )
+    scores: Literal["shown", "hidden"] = Field(
+        default="shown",
+        description="Whether matrix units wait for the arithmetic of scores; hidden: they wait for something else meanwhile.",
+    )
     operands: Literal["registers", "shared_memory"] = Field(
         default="registers", description="What feeds the matrix units: passing through registers takes more energy."
     )

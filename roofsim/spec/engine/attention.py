@@ -34,6 +34,10 @@ class EncoderAttention(Strict):
     narrow_architectures: tuple[str, ...] = Field(default=(), description="The same for int8 and fp8.")
     longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
     head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(),
+        description="Lengths that it was written for: scores of a shorter sequence are computed up to the next.",
+    )
     packs: bool = Field(
         default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
     )
@@ -83,6 +87,11 @@ class AttentionFacts(Facts):
     packs_heads: bool = Field(
         default=False,
         description="In inference a kernel before fused attention adds biases and packs queries, keys and values.",
+    )
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(),
+        description="Lengths that the kernel for many queries was written for: it computes scores up to the next, and drops "
+        "those beyond the sequence. Empty: any length.",
     )
     cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,
