@@ -8,6 +8,7 @@ from roofsim.calibrate.cases import Case
 from roofsim.errors import SpecError
 from roofsim_evidence.places import checkout
 from roofsim_evidence.plain import HARDWARE, SERVING, WORKLOAD, plain_scenario
+from roofsim_evidence.record import left_out as folds
 from roofsim_evidence.record import line as lines
 from roofsim_evidence.record import verbs
 from roofsim_evidence.record.check import explained, unexplained, worse
@@ -178,6 +179,28 @@ def test_the_hash_of_constants_is_that_of_their_files(monkeypatch, tmp_path):
 )
 def test_worse_is_by_points_and_by_share(before, after, figures):
     assert [one.figure for one in worse(line(cell(**before)), line(cell(**after)))] == figures
+
+
+def test_predictions_out_of_fold_are_held_too_and_plain_ones_are_not():
+    before = line(cell(), plain=[cell()])
+    before.sets["steps"]["without_card"] = [cell(0.06)]
+    after = line(cell(), plain=[cell(0.5)])
+    after.sets["steps"]["without_card"] = [cell(0.09)]
+    assert [one.words() for one in worse(before, after)] == [
+        "steps: median error, without card 6.0% -> 9.0%", "steps: mean error, without card 6.0% -> 9.0%",
+    ]  # fmt: skip
+    assert "| steps on one GPU | 5.0% (+0.0%) | 9.0% (+0.0%) |" in page([before], after).text
+
+
+def test_stored_predictions_are_read_by_what_was_left_out(monkeypatch, tmp_path):
+    monkeypatch.setattr(folds, "measurements", lambda: tmp_path)
+    cases = [row.case for row in _rows(2, "a", 1.0)]
+    assert folds.left_out("steps", cases) == {}
+    (tmp_path / folds.FOLDER).mkdir()
+    (tmp_path / folds.FOLDER / "steps.csv").write_text("name,shipped,without_card,without_source\na0,1,2,3\nb0,4,5,6\n")
+    stored = folds.left_out("steps", cases)
+    assert list(stored) == ["without_card", "without_source"]
+    assert [(row.case.name, row.predicted) for row in stored["without_source"].rows] == [("a0", 3.0)]
 
 
 def test_a_cell_that_is_gone_counts_and_a_new_one_does_not():

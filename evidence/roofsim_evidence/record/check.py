@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
+from roofsim_evidence.record.line import PLAIN, STATED
 from roofsim_evidence.record.scores import CELLS, WHOLE
 from roofsim_evidence.record.sets import SETS
 
@@ -58,22 +59,35 @@ class Worse:
 
 
 def worse(before: ScoreLine, after: ScoreLine) -> list[Worse]:
-    """Return what got worse by `POINTS` and `SHARE`, or is not scored any more; sets that are new are not held."""
-    return [one for name in before.sets for one in _of_set(name, before.cells(name), after.cells(name))]
+    """Return what got worse by `POINTS` and `SHARE`, or is not scored any more; sets that are new are not held.
+
+    Full statements are held, and predictions with something left out; what an ordinary user is told follows the defaults.
+    """
+    return [
+        one
+        for name, ways in before.sets.items()
+        for way in ways
+        if way != PLAIN
+        for one in _of_set((name, way), before.cells(name, way), after.cells(name, way))
+    ]
 
 
-def _of_set(name: str, before: Cells, after: Cells) -> list[Worse]:
+def _of_set(scored: tuple[str, str], before: Cells, after: Cells) -> list[Worse]:
+    name, way = scored
+    how = "" if way == STATED else f", {way.replace('_', ' ')}"
     worsened = []
     for (by, cell), old in before.items():
         new = after.get((by, cell))
         if new is None or new.median is None:
             if old.median is not None:
-                worsened.append(Worse(set=name, by=by, cell=cell, figure="median error", before=old.median, after=None))
+                worsened.append(
+                    Worse(set=name, by=by, cell=cell, figure=f"median error{how}", before=old.median, after=None)
+                )
             continue
         for figure, called in ERRORS.items():
             first, last = getattr(old, figure), getattr(new, figure)
             if first is not None and last is not None and _grew(first, last):
-                worsened.append(Worse(set=name, by=by, cell=cell, figure=called, before=first, after=last))
+                worsened.append(Worse(set=name, by=by, cell=cell, figure=f"{called}{how}", before=first, after=last))
         if old.coverage is not None and (new.coverage is None or _grew(new.coverage, old.coverage, of=old.coverage)):
             worsened.append(
                 Worse(set=name, by=by, cell=cell, figure="coverage", before=old.coverage, after=new.coverage)
