@@ -209,7 +209,9 @@ def test_a_cell_that_is_gone_counts_and_a_new_one_does_not():
     before, after = line(cell(), cell(by="card", name="l40s")), line(cell(), cell(by="card", name="b300"))
     (gone,) = worse(before, after)
     assert (gone.key, gone.after) == (("steps", "card", "l40s"), None)
-    assert gone.words() == "steps, card l40s: median error 5.0% -> gone"
+    assert gone.words() == "steps, card l40s: median error 5.0% -> gone (40 -> 0 rows)"
+    (more,) = worse(line(cell()), line(cell(0.07, mean=0.05, n=50)))
+    assert more.words() == "steps: median error 5.0% -> 7.0% (40 -> 50 rows)"
 
 
 CHANGELOG = """# Changelog
