@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.attention import price_attention
+from roofsim.cost.kernels.attention import arithmetic_in, price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
 from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
@@ -181,7 +181,7 @@ def _odd(granule: float, *leading: Real) -> Real:
 @kernels_of.register
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
+    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention", math=arithmetic_in(op, context))
     if op.ring is None:
         return (work,)
     merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
