@@ -34,6 +34,8 @@ class Mechanisms:
     """Long GEMMs are held to their own power; off: to the step's mean power."""
     winograd: bool = True
     """Ordinary units take Winograd's algorithm for 3 x 3 convolutions where it is faster; off: implicit products only."""
+    narrow_streams: bool = True
+    """Simple kernels keep elements, not bytes, in flight; off: they ask for as many bytes whatever the type."""
     chips: bool = True
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
     silent: Callable[[Any], bool] | None = None

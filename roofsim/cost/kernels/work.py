@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from roofsim.numeric import Real
 
 #: Classes that read what no kernel just before them wrote.
-_SCATTERED: Final = ("embedding", "gather", "optimizer")
+SCATTERED: Final = ("embedding", "gather", "optimizer")
 #: Classes whose kernels keep several loads in flight per thread (ATen's multi_tensor_apply: four).
 UNROLLED: Final = ("optimizer",)
 
@@ -34,8 +34,6 @@ class KernelWork:
         The achieved fractions.
     traffic
         Bytes to and from memory, transposes included; `transposed` says how many bytes a full transpose would move.
-    resident
-        Share of the traffic that the L2 cache serves, because the kernel before left it there.
     bandwidth_key
         Class of kernel.
     energy
@@ -66,7 +64,6 @@ class KernelWork:
     compute_share: Real
     traffic: Real
     transposed: Real
-    resident: Real
     bandwidth_key: str
     bandwidth_share: Real
     launches: Real
@@ -130,7 +127,6 @@ class Pricing:
             compute_share=share,
             traffic=traffic + device.constants.transposes.get(math, 0.0) * transposed,
             transposed=transposed,
-            resident=0.0,
             bandwidth_key=kind,
             bandwidth_share=device.bandwidth_share(kind),
             launches=1.0,
@@ -152,7 +148,6 @@ class Pricing:
         device = self.device
         rate = device.vector_rate
         flops = 0.0 * flops if rate is None else flops
-        resident = 0.0 if kind in _SCATTERED else device.resident(traffic)
         return KernelWork(
             flops=flops,
             flop_peak=1.0 if rate is None else rate,
@@ -160,10 +155,8 @@ class Pricing:
             compute_share=device.constants.factors[condition] * device.pace,
             traffic=traffic,
             transposed=0.0,
-            resident=resident,
             bandwidth_key=kind,
-            bandwidth_share=device.bandwidth_share(kind) / device.from_cache(resident),
-            load=0.0 if kind in UNROLLED else device.load(),
+            bandwidth_share=device.bandwidth_share(kind),
             launches=launches,
             on_tensor=False,
             energy=device.energy(flops, "fp32", traffic, on_tensor=False),
