@@ -178,11 +178,13 @@ def near_matches(name: str, known: Iterable[str], limit: int = 4) -> list[str]:
 
     >>> near_matches("a10O", ["a100", "a10", "h100"])
     ['a10', 'a100', 'h100']
+    >>> near_matches("nope", ["compile", "nemo", "peft", "composer"])
+    []
     """
     lowered = {candidate.lower(): candidate for candidate in known}
     import difflib  # only where something is wrong
 
-    close = difflib.get_close_matches(name.lower()[:100], lowered, n=limit, cutoff=0.5)
+    close = difflib.get_close_matches(name.lower()[:100], lowered, n=limit, cutoff=0.6)
     within = [key for key in lowered if len(name) >= 3 and name.lower() in key and key not in close]
     return [lowered[key] for key in (close + sorted(within, key=len))[:limit]]
 

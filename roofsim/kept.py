@@ -11,7 +11,7 @@ from roofsim.schema.base import BaseModel
 from roofsim.schema.fields import form_in
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Iterable, Sequence
 
 T = TypeVar("T")
 
@@ -95,6 +95,20 @@ class Kept(Generic[T]):
             while len(self._made) > self.most:
                 self._made.popitem(last=False)
         return made
+
+    def known(self, key: Hashable) -> T | None:
+        """Return what was made under a key; None: nothing."""
+        with self._lock:
+            return self._made.get(key)
+
+    def get_all(self, keys: Sequence[Hashable], make: Callable[[list[int]], Iterable[T]]) -> list[T]:
+        """Return what was made under each of some keys; `make` makes all that is missing at once, by its places in `keys`."""
+        with self._lock:
+            known = {key: self._made[key] for key in keys if key in self._made}
+        places = {key: place for place, key in enumerate(keys) if key not in known}
+        if places:
+            known |= zip(places, make(list(places.values())), strict=True)
+        return [self.get(key, lambda key=key: known[key]) for key in keys]  # type: ignore[misc]
 
     def clear(self) -> None:
         """Forget everything."""

@@ -39,10 +39,7 @@ def product(*factors: Real) -> Real:
     >>> product(4096.0, 4096.0, 2.0)
     33554432.0
     """
-    result: Real = 1.0
-    for factor in factors:
-        result = result * factor
-    return result
+    return math.prod(factors, start=1.0)
 
 
 def maximum(a: Real, b: Real) -> Real:

@@ -27,8 +27,11 @@ GROUPS: Final[dict[Kind, tuple[str, str]]] = {
     "schedules": ("roofsim.schedules", "a class derived from roofsim.schedule.pipeline.protocol.PipelineSchedule"),
 }
 _NOUNS: Final[dict[Kind, str]] = {
-    "catalogs": "catalog", "families": "model family", "passes": "pass", "schedules": "pipeline schedule",
-}  # fmt: skip
+    "catalogs": "catalog",
+    "families": "model family",
+    "passes": "pass",
+    "schedules": "pipeline schedule",
+}
 _REMEMBERED: Final[list[Any]] = []
 
 

@@ -118,11 +118,14 @@ class Program:
         return phases
 
 
-def build(resolved: Resolved, *, first_only: bool = False) -> Program:
-    """Lower the model and run the passes of the scenario's phase; `first_only`: of a training pipeline its first stage alone."""
+def build(resolved: Resolved, *, first_only: bool = False, first: Stage | None = None) -> Program:
+    """Lower the model and run the passes of the scenario's phase.
+
+    Of a training pipeline `first_only` asks for its first stage alone, which may be handed over once it was built: `first`.
+    """
     workload = resolved.workload
     if workload.phase == "train":
-        return _training(resolved, first_only)
+        return _training(resolved, first_only, first)
     if workload.phase == "forward" and resolved.model.networks:
         return _networks(resolved)
     if workload.phase == "forward":
@@ -171,7 +174,7 @@ def whole_model(resolved: Resolved) -> OpGraph:
     return lower(resolved.model, replace(call, shares=Shares()))
 
 
-def _training(resolved: Resolved, first_only: bool) -> Program:
+def _training(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
     workload = resolved.workload
     num_micro_batches = real(workload.global_batch_size) / (
         real(workload.micro_batch_size) * real(resolved.parallel.data)
@@ -193,8 +196,9 @@ def _training(resolved: Resolved, first_only: bool) -> Program:
         stages: tuple[Stage, ...] = (Stage(name="step", graph=run_passes(graph, passes)),)
         return Program(stages=stages, num_micro_batches=num_micro_batches)
     plans = _stage_plans(resolved, graph, trains=True)[: 1 if first_only else None]
-    stages = tuple(_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans)
-    return Program(stages=stages, num_micro_batches=num_micro_batches, pipelined=True)
+    built = () if first is None else (first,)
+    others = (_stage(resolved, graph, plan, passes, num_micro_batches) for plan in plans[len(built) :])
+    return Program(stages=(*built, *others), num_micro_batches=num_micro_batches, pipelined=True)
 
 
 def _data_parallel(resolved: Resolved) -> DataParallel:

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
 
     Record = Any
 
-__all__ = ["MISSING", "asdict", "dataclass", "field", "fields", "is_dataclass", "replace"]
+    def computed(*names: str) -> Any:
+        """Describe a field that ``__post_init__`` works out of other fields."""
+        del names
+        return field(init=False)
+
+
+__all__ = ["MISSING", "asdict", "computed", "dataclass", "field", "fields", "is_dataclass", "replace"]
 
 #: Objects of a class after which its constructor is compiled: that takes as long as making a hundred of them without.
 _OFTEN: Final = 40
@@ -32,11 +38,19 @@ class _Missing:
 class _Field:
     """A field of a record: its name, its default, and what it takes part in."""
 
-    __slots__ = ("compare", "default", "default_factory", "init", "kw_only", "name", "repr", "type")
+    __slots__ = ("compare", "default", "default_factory", "init", "kw_only", "name", "of", "repr", "type")
 
-    def __init__(self, default: Any, default_factory: Any, init: bool, repr: bool, compare: bool) -> None:  # noqa: A002
+    def __init__(
+        self,
+        default: Any,
+        default_factory: Any,
+        init: bool,
+        repr: bool,  # noqa: A002
+        compare: bool,
+        of: tuple[str, ...] | None = None,
+    ) -> None:
         self.default, self.default_factory = default, default_factory
-        self.init, self.repr, self.compare = init, repr, compare
+        self.init, self.repr, self.compare, self.of = init, repr, compare, of
         self.name, self.type, self.kw_only = "", "", False
 
     @property
@@ -73,6 +87,10 @@ if not TYPE_CHECKING:
         """Describe a field, as `dataclasses.field` does."""
         return _Field(default, default_factory, init, repr, compare)
 
+    def computed(*names):
+        """Describe a field that ``__post_init__`` works out of other fields, of these names, and of nothing else."""
+        return _Field(MISSING, MISSING, init=False, repr=True, compare=True, of=names)
+
     def dataclass(cls=None, /, *, frozen=False, eq=True, repr=True, kw_only=False, slots=False):  # noqa: A002
         """Make a class a record, as `dataclasses.dataclass` does; `slots` is accepted and changes nothing."""
         del slots
@@ -98,11 +116,6 @@ if not TYPE_CHECKING:
         """
         cls = type(record)
         known = cls.__record_fields__
-        if not cls.__record_plain__:
-            for name, one in known.items():
-                if one.init:
-                    changes.setdefault(name, getattr(record, name))
-            return cls(**changes)
         copy = cls.__new__(cls)
         values = copy.__dict__
         values.update(record.__dict__)
@@ -114,11 +127,27 @@ if not TYPE_CHECKING:
                 raise TypeError(f"{cls.__qualname__} has no field {wrong[0]!r}")
             for name in [name for name in values if name not in known]:
                 del values[name]
+        if not cls.__record_plain__ and not (cls.__record_of__ and cls.__record_of__.isdisjoint(changes)):
+            _work_out(copy, changes)
         return copy
 
     def asdict(record):
         """Return a record as a dictionary, with all records inside it as dictionaries too."""
         return {name: _plain(getattr(record, name)) for name in getattr(record, _FIELDS)}
+
+
+def _work_out(copy: Any, changes: dict[str, Any]) -> None:
+    """Give a changed copy anew what its class computes from its other fields, as its constructor does."""
+    cls = type(copy)
+    for name, one in cls.__record_computed__.items():
+        if name in changes:
+            raise TypeError(f"{cls.__qualname__} has no field {name!r}: it is computed")
+        if one.default_factory is not MISSING:
+            copy.__dict__[name] = one.default_factory()
+        elif one.default is not MISSING:
+            copy.__dict__[name] = one.default
+    if hasattr(cls, "__post_init__"):
+        copy.__post_init__()
 
 
 def _plain(value: Any) -> Any:
@@ -144,7 +173,11 @@ def _made(cls: Any, frozen: bool, eq: bool, shown: bool, kw_only: bool) -> Any:
             continue
         known[name] = _field_of(cls, name, annotation, kw_only)
     cls.__record_fields__ = known
-    cls.__record_plain__ = not hasattr(cls, "__post_init__") and all(one.init for one in known.values())
+    cls.__record_computed__ = {name: one for name, one in known.items() if not one.init}
+    cls.__record_plain__ = not hasattr(cls, "__post_init__") and not cls.__record_computed__
+    # What all that is computed depends on, with its own names, which no change may have; nothing where a class does not say.
+    stated = [(name, *one.of) for name, one in cls.__record_computed__.items() if one.of is not None]
+    cls.__record_of__ = frozenset().union(*stated if len(stated) == len(cls.__record_computed__) else ())
     cls.__record_frozen__ = frozen
     cls.__dataclass_fields__ = _StandardFields()
     setattr(cls, "__match_args__", tuple(name for name, one in known.items() if one.init and not one.kw_only))  # noqa: B010

@@ -12,6 +12,7 @@ from roofsim.memory.profile import MemoryProfile, profile
 from roofsim.passes.manager import written_from
 from roofsim.program import Program, build, serving_pass, whole_model
 from roofsim.records import replace
+from roofsim.schedule.pipeline.simulation import PATHS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Sequence
@@ -27,6 +28,8 @@ T = TypeVar("T")
 #: How many structures are kept: enough for what is asked about one scenario, not so many that they fill memory.
 _MOST: Final = 16
 _PROGRAMS: Final[Kept[Program]] = Kept(_MOST)
+#: First stages of pipelines, by which a search rules layouts out before it builds them.
+_FIRST: Final[Kept[Program]] = Kept(8 * _MOST)
 _WHOLE: Final[Kept[OpGraph]] = Kept(_MOST)
 #: A server has about ten kinds of passes.
 _SERVED: Final[Kept[Program]] = Kept(2 * _MOST)
@@ -34,7 +37,21 @@ _SERVED: Final[Kept[Program]] = Kept(2 * _MOST)
 
 def program_of(resolved: Resolved) -> Program:
     """Return the programs of a scenario; those of the latest structures are kept."""
-    return _kept(resolved, build, _PROGRAMS)
+    return _kept(resolved, _begun, _PROGRAMS)
+
+
+def _begun(resolved: Resolved) -> Program:
+    """Build the programs of a scenario, but for a first stage that was built already."""
+    try:
+        first = _FIRST.known(_key(resolved))
+    except NoKeyError:  # sizes are arrays
+        first = None
+    return build(resolved, first=None if first is None else first.stages[0])
+
+
+def first_stage_of(resolved: Resolved) -> Program:
+    """Return the first stage of a training pipeline as a program; the latest are kept."""
+    return _kept(resolved, lambda resolved: build(resolved, first_only=True), _FIRST)
 
 
 def whole_graph(resolved: Resolved) -> OpGraph:
@@ -63,20 +80,24 @@ def _number(size: Real) -> Hashable:
 def _kept(resolved: Resolved, make: Callable[[Resolved], T], made: Kept[T], *others: Any) -> T:
     """Return what depends on the model, the work, the layout, engine, types, `others`, and no more of the hardware than here."""
     try:
-        key = key_of(
-            resolved.model,
-            resolved.workload,
-            resolved.parallel,
-            resolved.engine,
-            resolved.precision,
-            "tf32" in resolved.gpu.peak,
-            resolved.system.host.issue_factor,
-            written_from(resolved),
-            *others,
-        )
+        key = _key(resolved, *others)
     except NoKeyError:  # sizes are arrays
         return make(resolved)
     return made.get(key, lambda: make(resolved))
+
+
+def _key(resolved: Resolved, *others: Any) -> Hashable:
+    return key_of(
+        resolved.model,
+        resolved.workload,
+        resolved.parallel,
+        resolved.engine,
+        resolved.precision,
+        "tf32" in resolved.gpu.peak,
+        resolved.system.host.issue_factor,
+        written_from(resolved),
+        *others,
+    )
 
 
 def profile_of(graph: OpGraph) -> MemoryProfile:
@@ -102,5 +123,7 @@ def priced_of(graphs: Sequence[OpGraph], pricing: Pricing) -> list[PricedGraph]:
 def forget() -> None:
     """Drop all that is kept."""
     _PROGRAMS.clear()
+    _FIRST.clear()
     _WHOLE.clear()
     _SERVED.clear()
+    PATHS.clear()

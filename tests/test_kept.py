@@ -62,7 +62,7 @@ def test_answers_of_threads_are_those_of_one():
 def test_a_structure_is_built_once_for_all_cards(monkeypatch):
     forget()
     built = []
-    monkeypatch.setattr(structures, "build", lambda resolved: built.append(1) or build(resolved))
+    monkeypatch.setattr(structures, "build", lambda resolved, **more: built.append(1) or build(resolved, **more))
     from roofsim.program import build
 
     for gpu in ("a100", "h100", "l4"):
@@ -151,3 +151,31 @@ def test_a_record_remembers_by_arguments():
     assert [one.of(1.0), one.of(1.0), one.of(1.0, 2.0), one.of(0.0), one.of(0.0)] == [1.0, 1.0, 3.0, 0.0, 0.0]
     assert one.calls == 3
     assert (other.of(1.0), other.calls) == (1.0, 1)
+
+
+def test_many_are_made_at_once_and_kept_each_by_itself():
+    kept, asked = Kept(2), []
+
+    def make(places):
+        asked.append(places)
+        return [10 * place for place in places]
+
+    assert kept.get_all(["a", "b", "a", "c"], make) == [20, 10, 20, 30]
+    assert kept.get_all(["c", "a", "d"], make)[0] == 30
+    assert asked == [[2, 1, 3], [2]] or len(asked) == 2
+    assert kept.known("e") is None
+
+
+def test_a_first_stage_that_was_built_is_not_built_again(monkeypatch):
+    """A search rules layouts out by their first stage, and builds the rest of those that are left."""
+    from roofsim import program
+    from roofsim.api import resolve
+
+    scenario = resolve(CASES[-2]["model"], parallel__pipeline=2, gpu="a100", gpus=4, workload__sequence_length=64)
+    forget()
+    built, stage = [], program._stage
+    monkeypatch.setattr(program, "_stage", lambda *args: built.append(args[2].name) or stage(*args))
+    first = structures.first_stage_of(scenario)
+    whole = program_of(scenario)
+    assert whole.stages[0] is first.stages[0]
+    assert built == ["stage 0", "stage 1"]

@@ -153,3 +153,25 @@ def test_making_a_class_compiles_nothing():
     )
     subprocess.run([sys.executable, "-S", "-c", f"import sys; sys.path[:0] = {sys.path!r}\n{code}"], check=True)
     assert inspect.isclass(Kept)
+
+
+def test_what_is_computed_is_worked_out_again_where_it_may_change():
+    worked_out = []
+
+    @records.dataclass(frozen=True, eq=False)
+    class Box:
+        sides: tuple[float, ...]
+        colour: str = "red"
+        volume: float = records.computed("sides")
+
+        def __post_init__(self):
+            worked_out.append(self.sides)
+            self.__dict__["volume"] = self.sides[0] * self.sides[1]
+
+    box = Box((2.0, 3.0))
+    assert records.replace(box, colour="blue").volume == 6.0
+    assert len(worked_out) == 1
+    assert records.replace(box, sides=(4.0, 5.0)).volume == 20.0
+    assert len(worked_out) == 2
+    with pytest.raises(TypeError, match="volume"):
+        records.replace(box, volume=1.0)

@@ -44,9 +44,13 @@ class Explanation(Printed):
         """Return one flat row per line: its path, value, formula and source."""
         path = (*above, self.title)
         own = {
-            "path": " / ".join(path), "depth": len(above), "title": self.title, "value": self.value, "formula": self.formula,
+            "path": " / ".join(path),
+            "depth": len(above),
+            "title": self.title,
+            "value": self.value,
+            "formula": self.formula,
             "source": self.source,
-        }  # fmt: skip
+        }
         return [own, *(row for part in self.parts for row in part.to_rows(path))]
 
     def to_dict(self) -> dict[str, Any]:

@@ -46,8 +46,10 @@ def _tried(kind: Kind, plugin: Plugin) -> tuple[list[str], str | None]:
         "catalogs": (),
     }
     load: dict[Kind, Callable[[str], object]] = {
-        "families": lambda name: plugged_family(name, FAMILIES), "passes": loaded, "schedules": load_schedule,
-    }  # fmt: skip
+        "families": lambda name: plugged_family(name, FAMILIES),
+        "passes": loaded,
+        "schedules": load_schedule,
+    }
     try:
         plugins.plugged(kind, own[kind])
         if kind == "catalogs":

@@ -180,9 +180,13 @@ def _for_typer(function: Callable[..., Any], parameters: Sequence[VerbParameter]
 def _word(parameter: VerbParameter) -> Any:
     declared = parameter.declared
     shared: dict[str, Any] = {
-        "metavar": declared.metavar, "help": declared.help, "autocompletion": declared.complete, "hidden": declared.hidden,
-        "min": declared.minimum, "show_default": False,
-    }  # fmt: skip
+        "metavar": declared.metavar,
+        "help": declared.help,
+        "autocompletion": declared.complete,
+        "hidden": declared.hidden,
+        "min": declared.minimum,
+        "show_default": False,
+    }
     if not declared.flags:
         return typer.Argument(**shared)
     return typer.Option(*declared.flags, **shared)

@@ -17,7 +17,7 @@ from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import NUMBERS_OF, KernelStack, stacks_of
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
-from roofsim.numeric import minimum, where
+from roofsim.numeric import is_scalar, minimum, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -143,7 +143,9 @@ class PricedKernels:
     def watts(self, scales: Scales) -> Any:
         """Return the card's power limit; None where nobody states it."""
         power = self.context.device.power
-        return None if power is None else np.asarray(power) * scales.power
+        if power is None or is_scalar(power, scales.power):
+            return None if power is None else power * scales.power
+        return np.asarray(power) * scales.power
 
 
 def _attends(op: AbstractOp) -> bool:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from roofsim.cost.kernels.roofline import KernelCost
-    from roofsim.cost.kernels.work import Pricing
+    from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp, Phase
     from roofsim.graph.opgraph import OpGraph
     from roofsim.numeric import Array, Real
@@ -134,19 +134,36 @@ class PricedGraph:
         return self._made.once("ops", self._costs_of_ops)
 
     def _costs_of_ops(self) -> list[OpCost]:
-        prices: dict[int, list[tuple[KernelCost, Real, Real]]] = {}
+        kernels: dict[int, list[int]] = {}
+        for at, (index, _) in enumerate(self.works):
+            kernels.setdefault(index, []).append(at)
+        priced, costs, alike = self._priced_alone(), [], {}
+        for index, op in enumerate(self.graph.ops):
+            own = kernels.get(index, [])
+            # The kernels of ops that are alike are the very same; what they take has the axes of how often they run.
+            plain = type(self.counts[index]) is float
+            key = tuple([id(self.works[at][1]) for at in own]) if plain else (-1, index)
+            if key not in alike:
+                alike[key] = _merged(op, [self.works[at][1] for at in own], [priced(at) for at in own])
+            costs.append(replace(alike[key], op=op))
+        return costs
+
+    def _priced_alone(self) -> Callable[[int], tuple[KernelCost, Real, Real]]:
+        """Return what says of a kernel, by its place in `works`, its price, what its power adds to it, and what it draws beside."""
         watts, windows, corner = self.together.watts(Scales()), self.together.window_of_each(), self.together.corner
-        for place, (index, work), cost in zip(self._own, self.works, self.prices(), strict=True):
-            held: Real = 0.0
-            drawn: Real = 0.0 if watts is None else work.energy / watts
-            if watts is not None and place in windows:
-                own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
-                held, drawn = own.held - own.alone, drawn - own.power
-            prices.setdefault(index, []).append((cost, held, drawn))
-        launches: dict[int, Real] = {}
-        for index, work in self.works:
-            launches[index] = launches.get(index, 0.0) + work.launches
-        return [_merged(op, launches.get(index, 0.0), prices.get(index, [])) for index, op in enumerate(self.graph.ops)]
+        prices = self.prices()
+
+        def priced(at: int) -> tuple[KernelCost, Real, Real]:
+            cost, work, place = prices[at], self.works[at][1], self._own[at]
+            if watts is None:
+                return cost, 0.0, 0.0
+            drawn = work.energy / watts
+            if place not in windows:
+                return cost, 0.0, drawn
+            own = sustained(cost.time, work.heat / watts, drawn, windows[place], corner)
+            return cost, own.held - own.alone, drawn - own.power
+
+        return priced
 
     def prices(self) -> list[KernelCost]:
         """Return the price of every kernel, as `works` has them."""
@@ -247,13 +264,12 @@ def _pass_cost(sums: dict[Phase, Sums], issue: dict[Phase, Real], physics: Physi
     )
 
 
-def _merged(op: AbstractOp, launches: Real, prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
-    """Add up the kernels of one op, what power adds to each included; what bounds the longest bounds the op."""
-    sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", *PARTS), 0.0)
-    for cost, held, drawn in prices:
-        for name, seconds in (("time", cost.time), ("held", held), ("drawn", drawn)):
-            sums[name] = sums[name] + seconds
+def _merged(op: AbstractOp, works: list[KernelWork], prices: list[tuple[KernelCost, Real, Real]]) -> OpCost:
+    """Add up the kernels of one op, what power adds to each included; what bounds the first bounds the op."""
+    sums: dict[str, Real] = dict.fromkeys(("time", "held", "drawn", "launches", *PARTS), 0.0)
+    for work, (cost, held, drawn) in zip(works, prices, strict=True):
+        for name, amount in (("time", cost.time), ("held", held), ("drawn", drawn), ("launches", work.launches)):
+            sums[name] = sums[name] + amount
         for part in PARTS:
             sums[part] = sums[part] + getattr(cost, part)
-    bound = prices[0][0].bound if prices else 0.0
-    return OpCost(op=op, bound=bound, launches=launches, **sums)
+    return OpCost(op=op, bound=prices[0][0].bound if prices else 0.0, **sums)

@@ -37,9 +37,9 @@ def add(by_phase: dict[Phase, Sums], kinds: list[tuple[Phase, bool]], columns: d
         if phase not in by_phase:
             continue
         parts = by_phase[phase].parts
-        for name, values in columns.items():
-            if attends or name != "attention":
-                parts[name] = parts[name] + values[place]
+        for column, values in columns.items():
+            if attends or column != "attention":
+                parts[column] = parts[column] + values[place]
 
 
 def hold(by_phase: dict[Phase, Sums], kinds: list[tuple[Phase, bool]], columns: dict[str, Any]) -> None:

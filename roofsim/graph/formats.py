@@ -59,14 +59,24 @@ def _speakable(diagram: Diagram) -> Diagram:
 
 #: Colours of nodes by what binds them, on which black text is read; the same in DOT and in pictures.
 FILLS: Final = {
-    "compute": "#a9c4e8", "memory_bandwidth": "#f6c9a0", "launch": "#d4d4d4", "power": "#d9c2ec",
-    "communication": "#f2a9ab", "host_link": "#a9dbe6", "": "#f4f4f4",
-}  # fmt: skip
+    "compute": "#a9c4e8",
+    "memory_bandwidth": "#f6c9a0",
+    "launch": "#d4d4d4",
+    "power": "#d9c2ec",
+    "communication": "#f2a9ab",
+    "host_link": "#a9dbe6",
+    "": "#f4f4f4",
+}
 #: What the colours mean.
 FILL_WORDS: Final = {
-    "compute": "bound by compute", "memory_bandwidth": "bound by memory bandwidth", "launch": "bound by kernel launches",
-    "power": "bound by power", "communication": "communication", "host_link": "host", "": "takes no time of its own",
-}  # fmt: skip
+    "compute": "bound by compute",
+    "memory_bandwidth": "bound by memory bandwidth",
+    "launch": "bound by kernel launches",
+    "power": "bound by power",
+    "communication": "communication",
+    "host_link": "host",
+    "": "takes no time of its own",
+}
 
 
 def fill_of(node: dict[str, Any]) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from functools import cached_property
+from itertools import groupby
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from roofsim.errors import GraphError
@@ -87,10 +89,12 @@ class OpGraph:
     def sources(self) -> dict[Tensor, AbstractOp]:
         """Tensors that no op makes (parameters, inputs, buffers), each with the op that reads it first."""
         sources: dict[Tensor, AbstractOp] = {}
+        producer = self.producer
         for op in self.ops:
             for tensor in op.inputs + op.holds:
-                if tensor.root not in self.producer:
-                    sources.setdefault(tensor.root, op)
+                root = tensor.root
+                if root not in producer:
+                    sources.setdefault(root, op)
         return sources
 
     def replaced(self, ops: Iterable[AbstractOp], *facts: str) -> OpGraph:
@@ -124,14 +128,8 @@ class OpGraph:
 
     def segments(self) -> Iterator[tuple[Block | None, list[AbstractOp]]]:
         """Iterate over maximal runs of ops of one block (or of none)."""
-        run: list[AbstractOp] = []
-        for op in self.ops:
-            if run and run[-1].block is not op.block:
-                yield run[-1].block, run
-                run = []
-            run.append(op)
-        if run:
-            yield run[-1].block, run
+        for block, run in groupby(self.ops, attrgetter("block")):
+            yield block, list(run)
 
     def read_by_segment(self) -> list[set[Tensor]]:
         """Return, for each of `segments`, the tensors that something outside of it reads, or that leave its iterations."""

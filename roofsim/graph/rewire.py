@@ -18,13 +18,23 @@ def rewired(op: AbstractOp, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
     """Return `op` with each tensor replaced by its twin, itself where it has none; outputs that are views follow their storage."""
     if isinstance(op, Fused):
         return _rewired_parts(op, twin)
-    views = (tensor.base for tensor in op.outputs if tensor.base is not None)
-    if not any(tensor in twin for tensor in (*op.inputs, *op.holds, *views)):
+    if not has_twins(op, twin):
         return op
-    inputs = tuple(twin.get(tensor, tensor) for tensor in op.inputs)
-    holds = tuple(twin.get(tensor, tensor) for tensor in op.holds)
-    outputs = tuple(replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs)
-    return replace(op, inputs=inputs, holds=holds, outputs=outputs)
+    outputs = [replace(t, base=twin[t.base]) if t.base is not None and t.base in twin else t for t in op.outputs]
+    return replace(op, inputs=twins_of(op.inputs, twin), holds=twins_of(op.holds, twin), outputs=tuple(outputs))
+
+
+def has_twins(op: AbstractOp, twin: Mapping[Tensor, Tensor]) -> bool:
+    """Tell whether a tensor that an op reads or holds has a twin, or the storage of a view that it makes."""
+    known = twin.keys()
+    if not (known.isdisjoint(op.inputs) and known.isdisjoint(op.holds)):
+        return True
+    return any([tensor.base in known for tensor in op.outputs])  # noqa: C419 - a list is made faster than a generator
+
+
+def twins_of(tensors: tuple[Tensor, ...], twin: Mapping[Tensor, Tensor]) -> tuple[Tensor, ...]:
+    """Return the twins of tensors, themselves where they have none."""
+    return tuple([twin.get(tensor, tensor) for tensor in tensors]) if tensors else tensors
 
 
 def _rewired_parts(op: Fused, twin: Mapping[Tensor, Tensor]) -> AbstractOp:
@@ -45,7 +55,8 @@ def rewired_all(body: Iterable[AbstractOp], twin: Mapping[Tensor, Tensor]) -> li
     result = []
     for op in body:
         new = rewired(op, env)
-        env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
+        if new is not op:
+            env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         result.append(new)
     return result
 
@@ -73,11 +84,10 @@ class Rewiring:
 
     def add(self, op: AbstractOp) -> AbstractOp:
         """Write an op with the twins of its tensors, and return it."""
-        touched = (*op.inputs, *op.holds, *(tensor.base for tensor in op.outputs if tensor.base is not None))
-        if not any(tensor in self._twins for tensor in touched):
+        new = rewired(op, self._twins) if has_twins(op, self._twins) else op
+        if new is op:
             self.ops.append(op)
             return op
-        new = rewired(op, self._twins)
         self._twins.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         self.ops.append(new)
         return new

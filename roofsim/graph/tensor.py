@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from roofsim.numeric import Real, minimum, product
-from roofsim.records import dataclass, field, replace
+from roofsim.records import computed, dataclass, replace
 
 if TYPE_CHECKING:
     from roofsim.graph.component import Component, Purpose
@@ -137,10 +137,10 @@ class Tensor:
     shows_more: bool = False
     """Whether it is more than the storage of its `base`, and all of it is touched: pieces one after another in the room of one,
     rows that are gathered for several readers."""
-    numel: Real = field(init=False)
+    numel: Real = computed("shape")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "numel", product(*self.shape))
+        self.__dict__["numel"] = product(*self.shape)
 
     @property
     def bytes(self) -> Real:

@@ -106,6 +106,10 @@ def _fp4(weights: Fields, *, converts: bool) -> Mapping:
     else:
         # An fp8 scale per group, an fp32 one per matrix, and one of its inputs.
         fields = {
-            "loader": "nvfp4", "bits": 4.0, "group_size": size, "scale_bits": 8.0, "matrix_bits": 64.0 if converts else 32.0,
-        }  # fmt: skip
+            "loader": "nvfp4",
+            "bits": 4.0,
+            "group_size": size,
+            "scale_bits": 8.0,
+            "matrix_bits": 64.0 if converts else 32.0,
+        }
     return fields | ({"arithmetic": "fp4"} if converts else {})

@@ -14,9 +14,15 @@ Mapping = dict[str, Any]
 
 #: Where the layers of a model stand in the library's modules.
 _STACKS: Final = (
-    "model.layers.{}.", "model.language_model.layers.{}.", "language_model.model.layers.{}.", "language_model.layers.{}.",
-    "transformer.h.{}.", "gpt_neox.layers.{}.", "model.decoder.layers.{}.", "transformer.blocks.{}.",
-)  # fmt: skip
+    "model.layers.{}.",
+    "model.language_model.layers.{}.",
+    "language_model.model.layers.{}.",
+    "language_model.layers.{}.",
+    "transformer.h.{}.",
+    "gpt_neox.layers.{}.",
+    "model.decoder.layers.{}.",
+    "transformer.blocks.{}.",
+)
 _HEADS: Final = ("lm_head", "language_model.lm_head", "embed_out", "model.lm_head")
 
 

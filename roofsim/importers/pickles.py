@@ -17,15 +17,31 @@ _FIXED: Final = {
 }  # fmt: skip
 #: Bytes of the length that stands before a text, bytes or a long number.
 _COUNTED: Final = {
-    pickle.SHORT_BINUNICODE: 1, pickle.BINUNICODE: 4, pickle.BINUNICODE8: 8, pickle.SHORT_BINBYTES: 1, pickle.BINBYTES: 4,
-    pickle.BINBYTES8: 8, pickle.SHORT_BINSTRING: 1, pickle.BINSTRING: 4, pickle.LONG1: 1, pickle.LONG4: 4,
+    pickle.SHORT_BINUNICODE: 1,
+    pickle.BINUNICODE: 4,
+    pickle.BINUNICODE8: 8,
+    pickle.SHORT_BINBYTES: 1,
+    pickle.BINBYTES: 4,
+    pickle.BINBYTES8: 8,
+    pickle.SHORT_BINSTRING: 1,
+    pickle.BINSTRING: 4,
+    pickle.LONG1: 1,
+    pickle.LONG4: 4,
     pickle.BYTEARRAY8: 8,
-}  # fmt: skip
+}
 #: Lines of text behind an opcode.
 _LINES: Final = {
-    pickle.INT: 1, pickle.LONG: 1, pickle.FLOAT: 1, pickle.STRING: 1, pickle.UNICODE: 1, pickle.GET: 1, pickle.PUT: 1,
-    pickle.PERSID: 1, pickle.GLOBAL: 2, pickle.INST: 2,
-}  # fmt: skip
+    pickle.INT: 1,
+    pickle.LONG: 1,
+    pickle.FLOAT: 1,
+    pickle.STRING: 1,
+    pickle.UNICODE: 1,
+    pickle.GET: 1,
+    pickle.PUT: 1,
+    pickle.PERSID: 1,
+    pickle.GLOBAL: 2,
+    pickle.INST: 2,
+}
 _SCALARS: Final = frozenset(
     (pickle.BININT, pickle.BININT1, pickle.BININT2, pickle.BINFLOAT, pickle.INT, pickle.LONG, pickle.LONG1, pickle.LONG4,
      pickle.FLOAT, pickle.NONE, pickle.NEWTRUE, pickle.NEWFALSE, pickle.SHORT_BINUNICODE, pickle.BINUNICODE, pickle.UNICODE)

@@ -259,8 +259,15 @@ WRAPPERS: Final = {
 }
 #: Types that files of the same towers carry as well -> the type of the class.
 ALIASES: Final = {
-    "qwen2_vl": "qwen2_vl_vision", "qwen2_5_vl": "qwen2_5_vl_vision", "qwen3_vl": "qwen3_vl_vision",
-    "qwen3_vl_moe": "qwen3_vl_vision", "qwen3_vl_moe_vision": "qwen3_vl_vision", "idefics2": "idefics2_vision",
-    "idefics3": "idefics3_vision", "smolvlm": "smolvlm_vision", "llama4": "llama4_vision_model",
-    "siglip": "siglip_vision_model", "clip": "clip_vision_model",
-}  # fmt: skip
+    "qwen2_vl": "qwen2_vl_vision",
+    "qwen2_5_vl": "qwen2_5_vl_vision",
+    "qwen3_vl": "qwen3_vl_vision",
+    "qwen3_vl_moe": "qwen3_vl_vision",
+    "qwen3_vl_moe_vision": "qwen3_vl_vision",
+    "idefics2": "idefics2_vision",
+    "idefics3": "idefics3_vision",
+    "smolvlm": "smolvlm_vision",
+    "llama4": "llama4_vision_model",
+    "siglip": "siglip_vision_model",
+    "clip": "clip_vision_model",
+}

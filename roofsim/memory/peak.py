@@ -51,19 +51,19 @@ class Fullest:
     number: Any = -1
     instants: list[Instant] = field(default_factory=list)
 
-    def offer(self, total: Real, instant: Instant) -> None:
+    def offer(self, total: Real, number: int, op: AbstractOp, live: Callable[[], dict[str, Real]]) -> None:
         """Take note of an instant, if it is fuller than those before in any element."""
         higher: Any = total > self.total
-        if is_scalar(total, self.total):
+        if type(total) is float and type(self.total) is float:
             if higher:
-                self.total, self.number, self.instants = total, instant.number, [instant]
+                self.total, self.number, self.instants = total, number, [Instant(number, op, live)]
             return
         higher = np.asarray(higher)
         if higher.all():
-            self.number, self.instants = np.full(higher.shape, instant.number), [instant]
+            self.number, self.instants = np.full(higher.shape, number), [Instant(number, op, live)]
         elif higher.any():
-            self.number = np.where(higher, instant.number, self.number)
-            self.instants.append(instant)
+            self.number = np.where(higher, number, self.number)
+            self.instants.append(Instant(number, op, live))
         else:
             return
         self.total = maximum(self.total, total)
@@ -112,7 +112,10 @@ class Peak:
         """Take note of how much is alive when an op runs, and of what it is."""
         if op.phase is Phase.BACKWARD and op.within(Purpose.LOSS):
             self.in_loss = maximum(self.in_loss, total)
-        self.phases.setdefault(str(op.phase), Fullest()).offer(total, Instant(self.count, op, live))
+        fullest = self.phases.get(op.phase)
+        if fullest is None:
+            fullest = self.phases[str(op.phase)] = Fullest()
+        fullest.offer(total, self.count, op, live)
         self.count += 1
 
     def whole(self) -> Fullest:

@@ -142,18 +142,21 @@ class Liveness:
         storages: dict[Tensor, TensorStorage] = {}
         for index, op in enumerate(self.graph.ops):
             self._produce(op, index, storages)
-            if op.phase in (Phase.BACKWARD, Phase.RECOMPUTE):
-                self.saved_roots.update(tensor.root for tensor in op.inputs + op.holds)
-            for tensor in op.inputs + op.holds:
-                if (storage := storages.get(tensor.root)) is not None:
+            held = [tensor.root for tensor in op.holds]
+            roots = [tensor.root for tensor in op.inputs] + held
+            if op.phase is Phase.BACKWARD or op.phase is Phase.RECOMPUTE:
+                self.saved_roots.update(roots)
+            for root in roots:
+                if (storage := storages.get(root)) is not None:
                     storage.last, storage.last_block = index, op.block
-            for tensor in op.holds:
-                if (storage := storages.get(tensor.root)) is not None:
+            for root in held:
+                if (storage := storages.get(root)) is not None:
                     storage.held = True
         for storage in storages.values():
             self._mark_saved(storage)
+        ends = {op.block: index for index, op in enumerate(self.graph.ops)}
         for block in self.graph.blocks:
-            self._keep_carried(block, storages)
+            self._keep_carried(block, storages, ends[block])
         self._count_alike(storages)
         return storages
 
@@ -167,8 +170,9 @@ class Liveness:
     @staticmethod
     def _produce(op: AbstractOp, index: int, storages: dict[Tensor, TensorStorage]) -> None:
         """Note the birth of every storage that `op` writes first."""
-        for root in (tensor.root for tensor in op.outputs):
-            if not (root.persistent or root.off_device or root in storages):
+        for tensor in op.outputs:
+            root = tensor.root
+            if root not in storages and not (root.persistent or root.off_device):
                 category = CATEGORY_OF.get(root.role, "temporary")
                 size = root.numel * root.dtype.itemsize
                 storages[root] = TensorStorage(root, category, size, index, index, op.block, stream=stream_of(op, root))
@@ -180,9 +184,9 @@ class Liveness:
         if storage.category == "temporary" and (storage.saved or self.leaving.get(storage.root) in self.saved_roots):
             storage.category = "activations"
 
-    def _keep_carried(self, block: Block, storages: dict[Tensor, TensorStorage]) -> None:
-        """Extend lifetimes: what leaves an iteration lives at least to the end of the block."""
-        end = max(index for index, op in enumerate(self.graph.ops) if op.block is block)
+    @staticmethod
+    def _keep_carried(block: Block, storages: dict[Tensor, TensorStorage], end: int) -> None:
+        """Extend lifetimes: what leaves an iteration lives at least to the end of the block, the op of that number."""
         for _, leaving in block.carries:
             storage = storages.get(leaving.root)
             if storage is not None and storage.last <= end:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Phase
 from roofsim.graph.ops import Cast, Elementwise, Matmul
+from roofsim.graph.rewire import has_twins, twins_of
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.records import dataclass, replace
 
@@ -119,10 +120,9 @@ def _rewired(op: AbstractOp, env: dict[Tensor, Tensor]) -> AbstractOp:
         if tensor.role is Role.GRADIENT or base is not tensor.base:
             env[tensor] = replace(tensor, role=Role.TEMPORARY, base=base)
         outputs.append(env.get(tensor, tensor))
-    if not any(tensor in env for tensor in (*op.inputs, *op.holds, *op.outputs)):
+    if not has_twins(op, env) and env.keys().isdisjoint(op.outputs):
         return op
-    inputs, holds = (tuple(env.get(tensor, tensor) for tensor in group) for group in (op.inputs, op.holds))
-    return replace(op, inputs=inputs, holds=holds, outputs=tuple(outputs))
+    return replace(op, inputs=twins_of(op.inputs, env), holds=twins_of(op.holds, env), outputs=tuple(outputs))
 
 
 def _last_writer(graph: OpGraph) -> dict[Tensor, AbstractOp]:

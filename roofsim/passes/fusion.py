@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 #: What a pointwise compiler merges between two heavy ops.
 FUSIBLE: Final = frozenset(
     {
-        Kind.ELEMENTWISE, Kind.CAST, Kind.DROPOUT, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.REDUCTION, Kind.COPY, Kind.LOSS,
+        Kind.ELEMENTWISE,
+        Kind.CAST,
+        Kind.DROPOUT,
+        Kind.NORMALIZATION,
+        Kind.SOFTMAX,
+        Kind.REDUCTION,
+        Kind.COPY,
+        Kind.LOSS,
         Kind.VIEW,
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, kw_only=True)

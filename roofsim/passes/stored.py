@@ -19,11 +19,19 @@ if TYPE_CHECKING:
 
 #: What a linear layer is for -> its role in the tensor rules of formats.
 _ROLES: Final[dict[Purpose | None, str]] = {
-    Purpose.QUERY: "query", Purpose.QUERY_UP: "query", Purpose.QUERY_DOWN: "query", Purpose.KEY: "key",
-    Purpose.VALUE: "value", Purpose.KEY_VALUE_UP: "value", Purpose.QUERY_KEY_VALUE: "query_key_value",
-    Purpose.OUTPUT: "attention_output", Purpose.GATE: "gate", Purpose.UP: "up", Purpose.GATE_UP: "up",
+    Purpose.QUERY: "query",
+    Purpose.QUERY_UP: "query",
+    Purpose.QUERY_DOWN: "query",
+    Purpose.KEY: "key",
+    Purpose.VALUE: "value",
+    Purpose.KEY_VALUE_UP: "value",
+    Purpose.QUERY_KEY_VALUE: "query_key_value",
+    Purpose.OUTPUT: "attention_output",
+    Purpose.GATE: "gate",
+    Purpose.UP: "up",
+    Purpose.GATE_UP: "up",
     Purpose.DOWN: "down",
-}  # fmt: skip
+}
 #: Components whose matrices decide instead of carrying much: every quantiser leaves them wide.
 _LEFT_WIDE: Final = (Purpose.ROUTER, Purpose.SHARED_EXPERT_GATE)
 #: Tables that no quantiser touches.

@@ -275,9 +275,17 @@ def _print_models(console: Console, largest: LargestModel) -> None:
         if after is None:
             console.print("it is the largest in the catalog", highlight=False)
     table = Grid(
-        [text("model"), number("parameters", 2), number("memory"), number("of", 1), text("fits"), number("step", 3),
-         number("speed", 2)], roomy=False,
-    )  # fmt: skip
+        [
+            text("model"),
+            number("parameters", 2),
+            number("memory"),
+            number("of", 1),
+            text("fits"),
+            number("step", 3),
+            number("speed", 2),
+        ],
+        roomy=False,
+    )
     place = 0 if chosen is None else largest.rows.index(chosen)
     for row in largest.rows[max(place - 4, 0) : place + 4]:
         table.add(row.name, words.parameters(row.parameters), *_model_cells(row))
@@ -333,9 +341,17 @@ def _print_remedies(console: Console, fit: Fit) -> None:
 def _remedy_table(remedies: Sequence[Remedy], base: Attempt) -> Grid:
     sample = "image" if base.unit == "images" else "sequence"
     table = Grid(
-        [text("change"), number(f"time per {sample}", 1), number("time"), number("memory"), number("of", 2),
-         number("GPUs", 3), number("USD/h", 4)], roomy=False,
-    )  # fmt: skip
+        [
+            text("change"),
+            number(f"time per {sample}", 1),
+            number("time"),
+            number("memory"),
+            number("of", 2),
+            number("GPUs", 3),
+            number("USD/h", 4),
+        ],
+        roomy=False,
+    )
     for remedy in remedies[:_ROWS]:
         attempt = remedy.attempt
         table.add(

@@ -85,9 +85,16 @@ def _box(axes: Any, at: tuple[float, float], has: dict[str, Any], longest: float
 
     x, y = at[0] - BOX_WIDTH / 2.0, at[1] - BOX_HEIGHT / 2.0
     box = FancyBboxPatch(
-        (x, y), BOX_WIDTH, BOX_HEIGHT, boxstyle="round,pad=0,rounding_size=0.04", mutation_aspect=WIDTH / HEIGHT,
-        facecolor=FILLS[fill_of(has)], edgecolor="#606060", linewidth=0.6, zorder=3,
-    )  # fmt: skip
+        (x, y),
+        BOX_WIDTH,
+        BOX_HEIGHT,
+        boxstyle="round,pad=0,rounding_size=0.04",
+        mutation_aspect=WIDTH / HEIGHT,
+        facecolor=FILLS[fill_of(has)],
+        edgecolor="#606060",
+        linewidth=0.6,
+        zorder=3,
+    )
     axes.add_patch(box)
     if longest and has["time"]:
         bar = Rectangle((x, y + BOX_HEIGHT - 0.07), BOX_WIDTH * has["time"] / longest, 0.07, color="#404040", zorder=4)
@@ -165,9 +172,16 @@ def _frames(axes: Any, diagram: Diagram, layout: Drawing) -> None:
         x, y = min(xs) - BOX_WIDTH / 2.0 - 0.035, min(ys) - 0.6
         wide, high = max(xs) - min(xs) + BOX_WIDTH + 0.07, max(ys) - min(ys) + 1.04
         frame = FancyBboxPatch(
-            (x, y), wide, high, boxstyle="round,pad=0,rounding_size=0.04", mutation_aspect=WIDTH / HEIGHT,
-            facecolor="#f7f7fb", edgecolor="#a0a0c8", linewidth=0.8, zorder=0,
-        )  # fmt: skip
+            (x, y),
+            wide,
+            high,
+            boxstyle="round,pad=0,rounding_size=0.04",
+            mutation_aspect=WIDTH / HEIGHT,
+            facecolor="#f7f7fb",
+            edgecolor="#a0a0c8",
+            linewidth=0.8,
+            zorder=0,
+        )
         axes.add_patch(frame)
         label = f"{block} x {words.count(repeat)}" if repeat > 1.0 else block
         axes.text(x + 0.02, y + 0.01, label, fontsize=7.0, color="#5050a0", va="top", zorder=5)

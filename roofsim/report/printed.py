@@ -214,10 +214,15 @@ def _line_of_table(answer: Table) -> str:
 
 
 _LINES: Final[dict[str, Callable[..., Any]]] = {
-    "Result": _line_of_result, "Served": _line_of_served, "Fit": _line_of_fit, "Timeline": _line_of_timeline,
-    "Explanation": _line_of_explanation, "Comparison": _line_of_comparison, "Table": _line_of_table,
+    "Result": _line_of_result,
+    "Served": _line_of_served,
+    "Fit": _line_of_fit,
+    "Timeline": _line_of_timeline,
+    "Explanation": _line_of_explanation,
+    "Comparison": _line_of_comparison,
+    "Table": _line_of_table,
     "SweepTable": _line_of_sweep,
-}  # fmt: skip
+}
 
 
 # -- in a notebook --------------------------------------------------------------------------------------------------
@@ -265,8 +270,10 @@ def _facts_of_fit(answer: Fit) -> list[tuple[str, str]]:
 
 
 _FACTS: Final[dict[str, Callable[..., Any]]] = {
-    "Result": _facts_of_result, "Served": _facts_of_served, "Fit": _facts_of_fit
-}  # fmt: skip
+    "Result": _facts_of_result,
+    "Served": _facts_of_served,
+    "Fit": _facts_of_fit,
+}
 
 
 def _cell(value: Any) -> str:

@@ -274,9 +274,15 @@ def _simulated(served: Served) -> str:
 
 def _curve(served: Served) -> Grid:
     table = Grid(
-        [number("requests"), number("first token"), number("per token"), number("tokens/s per user", 1),
-         number("output tokens/s per GPU", 2), number("requests/s")]
-    )  # fmt: skip
+        [
+            number("requests"),
+            number("first token"),
+            number("per token"),
+            number("tokens/s per user", 1),
+            number("output tokens/s per GPU", 2),
+            number("requests/s"),
+        ]
+    )
     for concurrency, steady in served.curve:
         rates: dict[str, Any] = served.rates(steady)
         each = steady.time_per_output_token

@@ -182,9 +182,16 @@ def _memory_table(result: Result) -> Grid:
 def _networks_table(result: Result) -> Grid:
     """Return what each network of a diffusion pipeline takes, and what binds it."""
     table = Grid(
-        [text("network"), number("runs", 1), number("time"), number("share"), number("work", 2), number("parameters", 3),
-         text("limited by")]
-    )  # fmt: skip
+        [
+            text("network"),
+            number("runs", 1),
+            number("time"),
+            number("share"),
+            number("work", 2),
+            number("parameters", 3),
+            text("limited by"),
+        ]
+    )
     step = _f(result.step_time)
     for row in result.networks:
         time = _f(row["time"])

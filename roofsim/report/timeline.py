@@ -41,9 +41,16 @@ def print_timeline(console: Console, timeline: Timeline) -> None:
 
 def _print_stages(console: Console, timeline: Timeline) -> None:
     table = Grid(
-        [text("stage"), number("ranks", 1), number("micro batch"), number("vs. slowest", 2), number("busy"),
-         number("waits"), number("share")]
-    )  # fmt: skip
+        [
+            text("stage"),
+            number("ranks", 1),
+            number("micro batch"),
+            number("vs. slowest", 2),
+            number("busy"),
+            number("waits"),
+            number("share"),
+        ]
+    )
     for first, last, row in _alike(timeline.to_dict()["lanes"]):
         name = row["name"] if first == last else f"stages {first}-{last}"
         table.add(

@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from roofsim.analyze.timeline import Span, Timeline
 
 COLOURS: Final = {
-    "forward": "#6f9bd1", "backward": "#e3a15f", "weight gradients": "#f2d5a9", "recompute": "#a58bc4",
-    "optimizer": "#55a868", "communication": "#c44e52", "copy": "#64b5cd", "host": "#937860",
+    "forward": "#6f9bd1",
+    "backward": "#e3a15f",
+    "weight gradients": "#f2d5a9",
+    "recompute": "#a58bc4",
+    "optimizer": "#55a868",
+    "communication": "#c44e52",
+    "copy": "#64b5cd",
+    "host": "#937860",
     "wait": "#d0d0d0",
-}  # fmt: skip
+}
 #: Colours of further chunks of interleaved stages: lighter, so that the model's parts can be told apart.
 FADE: Final = 0.55
 #: Micro batches beyond which the picture has panels of the beginning and the end beside the whole.

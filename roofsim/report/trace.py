@@ -21,10 +21,16 @@ if TYPE_CHECKING:
 MICROSECOND: Final = parse("1 us", "s")
 #: Chrome's names of colours, so that the same kind of work looks the same in every trace.
 COLOURS: Final = {
-    "forward": "thread_state_running", "backward": "thread_state_runnable", "weight gradients": "rail_response",
-    "recompute": "thread_state_iowait", "optimizer": "good", "communication": "bad", "copy": "rail_load", "host": "generic_work",
+    "forward": "thread_state_running",
+    "backward": "thread_state_runnable",
+    "weight gradients": "rail_response",
+    "recompute": "thread_state_iowait",
+    "optimizer": "good",
+    "communication": "bad",
+    "copy": "rail_load",
+    "host": "generic_work",
     "wait": "grey",
-}  # fmt: skip
+}
 
 
 def trace(timeline: Timeline) -> dict[str, Any]:

@@ -39,7 +39,7 @@ __all__ = [
     "sizes",
     "unit_of",
     "utilization",
-]  # fmt: skip
+]
 
 #: Verdict on memory -> the words of a column named "fits".
 _ROOM: Final = {"fits": "yes", "tight": "tight", "does_not_fit": "no"}
@@ -64,9 +64,12 @@ BOUND_WORDS: Final = {
 
 #: The same in narrow columns, where shorter.
 _SHORT: Final = {
-    "memory_bandwidth": "bandwidth", "launch": "launches", "intra_node_link": "node links", "inter_node_link": "network",
+    "memory_bandwidth": "bandwidth",
+    "launch": "launches",
+    "intra_node_link": "node links",
+    "inter_node_link": "network",
     "bubble": "bubble",
-}  # fmt: skip
+}
 
 #: The same in a sentence, where it needs an article.
 _NOUNS: Final = {

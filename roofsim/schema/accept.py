@@ -180,8 +180,14 @@ def _anything(value: Any, info: Info) -> Any:
 
 
 _SIMPLE: Final[dict[Any, Check]] = {
-    str: _text, int: _whole, float: _number, bool: _flag, type(None): _none, None: _none, Any: _anything,
-}  # fmt: skip
+    str: _text,
+    int: _whole,
+    float: _number,
+    bool: _flag,
+    type(None): _none,
+    None: _none,
+    Any: _anything,
+}
 
 
 def _check_of_schema(schema: Any) -> Check:
@@ -344,6 +350,11 @@ def _whole_key(key: Any, info: Info) -> int:
 
 
 _MAKERS: Final[dict[Any, typing.Callable[[Any], Check]]] = {
-    typing.Annotated: _annotated, Literal: _literal, typing.Union: _union, types.UnionType: _union, tuple: _tuple,
-    list: _list, dict: _mapping,
-}  # fmt: skip
+    typing.Annotated: _annotated,
+    Literal: _literal,
+    typing.Union: _union,
+    types.UnionType: _union,
+    tuple: _tuple,
+    list: _list,
+    dict: _mapping,
+}

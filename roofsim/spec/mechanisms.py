@@ -38,6 +38,8 @@ class Mechanisms:
     """Simple kernels keep elements, not bytes, in flight; off: they ask for as many bytes whatever the type."""
     chips: bool = True
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
+    noise: bool = True
+    """Nodes that meet wait for the slowest of them; off: all take the same time."""
     silent: Callable[[Any], bool] | None = None
     """Tells of a collective whether it takes no time; None: all take theirs."""
     idle: Callable[[Any], bool] | None = None

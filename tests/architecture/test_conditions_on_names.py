@@ -47,38 +47,71 @@ def receiver(node: ast.AST) -> str | None:
     return owner.attr if isinstance(owner, ast.Attribute) else owner.id if isinstance(owner, ast.Name) else "?"
 
 
-def of_graph(node: ast.AST) -> bool:
-    """Tell whether something in an expression is the name of a thing in a graph."""
+def of_graph(node: ast.AST, kept: frozenset[str] = frozenset()) -> bool:
+    """Tell whether something in an expression is the name of a thing in a graph, or a local that keeps one."""
     receivers = {receiver(one) for one in ast.walk(node)} - {None}
-    return bool(receivers - OTHERS)
+    return bool(receivers - OTHERS) or any(isinstance(one, ast.Name) and one.id in kept for one in ast.walk(node))
 
 
-def asks(node: ast.AST) -> bool:
+def locals_with_names(function: ast.FunctionDef) -> frozenset[str]:
+    """Return the locals of a function that are given the name of a thing in a graph, as it is."""
+    kept = set()
+    for line in ast.walk(function):
+        pairs: list[tuple[ast.AST, ast.AST]] = []
+        if isinstance(line, ast.Assign):
+            pairs = [(target, line.value) for target in line.targets]
+        elif isinstance(line, ast.NamedExpr | ast.AnnAssign) and line.value is not None:
+            pairs = [(line.target, line.value)]
+        for target, value in pairs:
+            both = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+            alike = zip(target.elts, value.elts, strict=False) if both else [(target, value)]
+            kept |= {
+                one.id for one, given in alike if isinstance(one, ast.Name) and receiver(given) not in (None, *OTHERS)
+            }
+    return frozenset(kept)
+
+
+def asks(node: ast.AST, kept: frozenset[str] = frozenset()) -> bool:
     """Tell whether an expression decides something by a name."""
     if isinstance(node, ast.Compare):
-        return any(of_graph(side) for side in (node.left, *node.comparators))
+        return any(of_graph(side, kept) for side in (node.left, *node.comparators))
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-        if node.func.attr in ASKING and of_graph(node.func.value):
+        if node.func.attr in ASKING and of_graph(node.func.value, kept):
             return True
         looks = node.func.attr in ("get", "match", "search", "fullmatch", "setdefault", "pop")
         return looks and any(receiver(given) not in (None, *OTHERS) for given in node.args[-2:])
     return isinstance(node, ast.Subscript) and receiver(node.slice) not in (None, *OTHERS)
 
 
+def is_name(node: ast.AST) -> bool:
+    """Tell whether an expression is a plain local `name`."""
+    return isinstance(node, ast.Name) and node.id == "name"
+
+
+def is_spelled(node: ast.AST) -> bool:
+    """Tell whether an expression is a text that somebody wrote down, or several."""
+    parts = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    return bool(parts) and all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
+
+
 def takes_apart(node: ast.AST) -> bool:
-    """Tell whether an expression asks what is in a plain local `name`."""
+    """Tell whether an expression asks what is in a plain local `name`, or whether it is a certain one."""
+    if isinstance(node, ast.Compare):
+        sides = [node.left, *node.comparators]
+        return any(map(is_name, sides)) and any(map(is_spelled, sides))
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in TAKING_APART):
         return False
-    return any(isinstance(one, ast.Name) and one.id == "name" for one in ast.walk(node.func.value))
+    return any(is_name(one) for one in ast.walk(node.func.value))
 
 
 def offenders(text: str, where: str = "") -> list[str]:
     """Return the lines of a module that ask for a name."""
-    asked = (lambda node: asks(node) or takes_apart(node)) if where.startswith(PHYSICS) else asks
     lines = []
     for function in ast.walk(ast.parse(text)):
         if isinstance(function, ast.FunctionDef) and (where, function.name) not in SPOKEN:
-            lines += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in ast.walk(function) if asked(node)]
+            kept, apart = locals_with_names(function), where.startswith(PHYSICS)
+            asked = [node for node in ast.walk(function) if asks(node, kept) or (apart and takes_apart(node))]
+            lines += [f"{where}:{node.lineno} {ast.unparse(node)}" for node in asked]
     return sorted(set(lines))
 
 

@@ -36,7 +36,7 @@ def test_no_module_exceeds_400_lines(path):
 
 def test_lines_are_formatted_by_hand_in_few_tables_only():
     # A table of literals reads better in rows of its own; the number may fall, and not rise.
-    assert sum(path.read_text(encoding="utf-8").count("# fmt: skip") for path in MODULES) <= 98
+    assert sum(path.read_text(encoding="utf-8").count("# fmt: skip") for path in MODULES) < 60
 
 
 def test_powers_of_ten_live_in_units_only():

@@ -68,7 +68,7 @@ def test_a_picture_shows_every_op(cli, tmp_path):
         (("--output", "nowhere/graph.dot"), "no such folder nowhere"),
         (("--output", "graph.dot", "--json"), "leave one out"),
         (("--block", "layer"), "there is layers"),
-        (("--only", "backwards"), "Did you mean 'backward' or 'forward'?"),
+        (("--only", "backwards"), "Did you mean 'backward'?"),
         (("--stage", "last"), "no stage 'last'"),
         (
             ("--unrolled", "--output", "graph.png", "--set", "model=gpt2-1558m"),

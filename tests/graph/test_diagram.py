@@ -163,7 +163,7 @@ def test_stages_have_nodes_of_their_own():
     ("given", "words"),
     [
         ({"block": "layer"}, "no block 'layer'; there is layers"),
-        ({"only": "backwards"}, "Did you mean 'backward' or 'forward'?"),
+        ({"only": "backwards"}, "Did you mean 'backward'?"),
         ({"only": "recompute"}, "there is forward, backward and optimizer"),
         ({"stage": "decode"}, "no stage 'decode'; there is step"),
     ],

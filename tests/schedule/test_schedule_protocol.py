@@ -188,11 +188,10 @@ def test_the_first_stage_of_a_folded_pipeline_has_both_ends():
         roofsim.run(scenario("zero-bubble-v"))
 
 
-def test_interleaved_stages_of_one_chunk_say_that_they_are_1f1b():
-    plain, single = roofsim.run(scenario("1f1b")), roofsim.run(scenario("interleaved"))
-    assert single.step_time == plain.step_time
-    said = [note for note in single.warnings if "schedule interleaved" in note]
-    assert len(said) == 1
-    assert "is 1f1b" in said[0]
-    for case in (scenario("1f1b"), scenario("interleaved", 4), scenario("1f1b", 4)):
-        assert not any("chunk of layers" in note for note in roofsim.run(case).warnings)
+def test_interleaved_stages_of_one_chunk_are_refused_and_tie_with_nothing():
+    said = r"schedule interleaved takes at least 2 virtual stages; got 1\. Set virtual_stages: 2 or more, or use gpipe, 1f1b"
+    with pytest.raises(roofsim.SpecError, match=said):
+        roofsim.run(scenario("interleaved"))
+    table = roofsim.sweep(scenario("1f1b"), {"parallel.schedule": ["1f1b", "interleaved", "gpipe"]})
+    assert table.feasible.tolist() == [True, False, True]
+    assert "at least 2 virtual stages" in table.to_rows()[1]["reason"]

@@ -179,3 +179,34 @@ def test_arrays_run_in_parts_are_arrays_run_at_once(monkeypatch, name, latency):
     )
     assert simulation.simulated_makespan(schedule, stages, 12, virtual, latency) == pytest.approx(whole, rel=0)
     assert widths == [7] * 7 + [1]
+
+
+@pytest.mark.parametrize(("name", "virtual"), [("interleaved", 2), ("zero-bubble", 1)])
+@pytest.mark.parametrize("latency", [0.0, 0.07])
+def test_long_schedules_of_stages_that_are_alike_follow_one_critical_path(monkeypatch, name, virtual, latency):
+    """Scaled cards whose stages take almost the same have the same critical path: each class of them is run once."""
+    random, schedule = np.random.default_rng(5), schedule_named(name, virtual)
+    near = np.concatenate([factor * (1.0 + 1e-6 * random.random(9)) for factor in (1.0, 1.3, 2.0)])
+    stages = [
+        StageTimes(forward=1.1 * near, backward=2.1),
+        StageTimes(forward=near, backward=2.0 * near, positions=3.0),
+    ]
+    monkeypatch.setattr(simulation, "MOST_WORK", 1)
+    widths, run = [], simulation._ends
+    monkeypatch.setattr(
+        simulation, "_ends", lambda plan, columns, delay: widths.append(columns.shape[1]) or run(plan, columns, delay)
+    )
+    simulation.PATHS.clear()
+    together = simulation.simulated_makespan(schedule, stages, 60, virtual, latency)
+    assert max(widths) <= 12  # three classes, or a few more where a border runs through one
+    runs = len(widths)
+    assert list(simulation.simulated_makespan(schedule, stages, 60, virtual, latency)) == list(together)
+    assert len(widths) == runs  # their paths are kept
+    rounds = simulation.SETTLED + simulation.MEASURED
+    columns, delay = simulation._columns(simulation._durations(schedule, stages, virtual), latency, near.shape)
+    long, short = (
+        simulation._makespans(simulation.plan(schedule, 4, passes * 4, virtual), columns, delay)
+        for passes in (rounds, simulation.SETTLED)
+    )
+    whole = long + (long - short) * ((15 - rounds) / simulation.MEASURED)
+    assert together == pytest.approx(whole, rel=1e-12)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import roofsim
+from roofsim.cost.kernels.models.gemm import TILES
 from roofsim.report.tabular import to_json
 from roofsim.serve import closed_loop, disaggregated, open_loop
 from roofsim.serve.answer import at_concurrency
@@ -18,8 +19,10 @@ from roofsim.serve.simulation import _Replica, simulate
 from roofsim.serve.surface import Passes, mesh
 from roofsim.spec.scenario.serving import Speculation
 
-#: Rows of the tallest tile that libraries cut products into.
-TALLEST_TILE = 256.0
+#: Operand bytes that a tile loads per FLOP.
+TRAFFIC = (1.0 / TILES).sum(axis=1)
+#: Rows of the lowest tile of those that load the fewest operand bytes per FLOP: taller ones round up more and gain nothing.
+TILE = TILES[TRAFFIC.min() >= TRAFFIC][:, 0].min()
 #: Short requests: the steps of the simulation are what the tests take.
 SHORT = {"prompt_length": 300, "output_length": 64}
 
@@ -391,11 +394,11 @@ def test_answer_is_plain_data(engine):
     assert data["throughput"]["output_tokens_per_second"] == pytest.approx(192.0)
     slower = [point["time_per_output_token"] for point in data["curve"]]
     assert slower == sorted(slower)
-    # A step takes no less time for a request more; answers per second fall by what rounds rows up to whole tiles, at most.
+    # A step takes no less time for a request more; beyond one tile answers per second fall by what rounds rows up, at most.
     for earlier, later in pairwise(data["curve"]):
-        rounded = TALLEST_TILE * np.ceil(later["concurrency"] / TALLEST_TILE)
-        least = earlier["output_tokens_per_second"] * later["concurrency"] / rounded
-        assert later["output_tokens_per_second"] > least
+        rows = later["concurrency"]
+        whole = rows / (TILE * np.ceil(rows / TILE)) if rows > TILE else 1.0
+        assert later["output_tokens_per_second"] > earlier["output_tokens_per_second"] * whole
     full = at_concurrency(one.plan, one.timing, one.load, None, one.load.limit)
     assert data["curve"][-1]["requests_per_second"] == pytest.approx(full.request_rate)
     too_much = served(engine=engine, request_rate=10.0**5).to_dict()

@@ -312,7 +312,6 @@ GOOD = {
     "a chunk a layer": scenario(
         "{pipeline: 3, virtual_stages: 2, schedule: interleaved}", workload="global_batch_size: 6"
     ),
-    "interleaved by name only": scenario("{pipeline: 2, schedule: interleaved}"),
     "stages of unequal layers": scenario("{pipeline: 4}"),
     "a rank a head": scenario("{tensor: 12}"),
     "sequence without tensor": scenario("{sequence: true}"),

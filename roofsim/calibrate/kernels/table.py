@@ -26,8 +26,16 @@ if TYPE_CHECKING:
 
 #: Columns of sizes; an empty cell reads as the number beside it.
 SIZES: Final = {
-    "m": 1.0, "n": 1.0, "k": 1.0, "batch": 1.0, "heads": 1.0, "kv_heads": 1.0, "head_dim": 1.0, "q_len": 1.0, "kv_len": 1.0,
-}  # fmt: skip
+    "m": 1.0,
+    "n": 1.0,
+    "k": 1.0,
+    "batch": 1.0,
+    "heads": 1.0,
+    "kv_heads": 1.0,
+    "head_dim": 1.0,
+    "q_len": 1.0,
+    "kv_len": 1.0,
+}
 COLUMNS: Final = ("source", "gpu", "op", *SIZES, "other", "dtype", "time_us")
 MICROSECOND: Final = parse("1 us", "s")
 

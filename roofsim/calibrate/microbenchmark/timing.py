@@ -194,8 +194,14 @@ class Bench:
 
 def clocks(bench: Bench, prefix: str = "") -> dict[str, object]:
     """Return what nvidia-smi says of driver, clocks and power; nothing where it cannot be asked."""
-    names = {"driver": "driver_version", "sm_clock_mhz": "clocks.sm", "memory_clock_mhz": "clocks.mem",
-             "max_sm_clock_mhz": "clocks.max.sm", "power_w": "power.draw", "power_limit_w": "power.limit"}  # fmt: skip
+    names = {
+        "driver": "driver_version",
+        "sm_clock_mhz": "clocks.sm",
+        "memory_clock_mhz": "clocks.mem",
+        "max_sm_clock_mhz": "clocks.max.sm",
+        "power_w": "power.draw",
+        "power_limit_w": "power.limit",
+    }
     uuid = str(getattr(bench.torch.cuda.get_device_properties(bench.device), "uuid", "")) if bench.cuda else ""
     which = f"GPU-{uuid}" if uuid else str(bench.device.index)
     command = ["nvidia-smi", f"--query-gpu={','.join(names.values())}", "--format=csv,noheader,nounits", "-i", which]

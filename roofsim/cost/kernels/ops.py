@@ -15,6 +15,7 @@ from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
 from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
+from roofsim.graph.alike import alike
 from roofsim.graph.base import AbstractOp, Kind
 from roofsim.graph.ops import (
     Attention,
@@ -314,7 +315,19 @@ def _in_passes(
 
 
 def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
-    """Return the kernels of ops with the number of their op, at the rates that the models of their classes say."""
+    """Return the kernels of ops with the number of their op, at the rates that the models of their classes say.
+
+    Ops that are alike have the very same kernels: these are made once.
+    """
+    first, kinds = alike(ops)
+    kernels: list[list[KernelWork]] = [[] for _ in first]
+    for kind, work in _kernels_of_kinds(first, context):
+        kernels[kind].append(work)
+    return [(index, work) for index, kind in enumerate(kinds) for work in kernels[kind]]
+
+
+def _kernels_of_kinds(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
+    """Return the kernels of ops that are all different, with the number of their op."""
     works = [(index, work) for index, op in enumerate(ops) for work in kernels_of(op, context)]
     priced = dict(enumerate(work for _, work in works))
     ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}

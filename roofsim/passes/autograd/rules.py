@@ -166,9 +166,15 @@ def _(op: Convolution, tape: Tape) -> None:
         )
     }  # fmt: skip
     tape.emit(
-        Convolution, "gradient", (tape.incoming(op), x, weight), grads,
-        backward=True, data_gradient=tape.needs(x), weight_gradient=tape.needs(weight), **fields,
-    )  # fmt: skip
+        Convolution,
+        "gradient",
+        (tape.incoming(op), x, weight),
+        grads,
+        backward=True,
+        data_gradient=tape.needs(x),
+        weight_gradient=tape.needs(weight),
+        **fields,
+    )
     for tensor, gradient in zip(wanted, grads, strict=True):
         tape.give(tensor, gradient)
 

@@ -14,10 +14,17 @@ from roofsim.records import dataclass
 #: (torch/_functorch/partitioners.py, get_default_op_list: default_recomputable_ops, of which fusible_ops are a superset).
 GENERATED: Final = frozenset(
     {
-        Kind.ELEMENTWISE, Kind.CAST, Kind.DROPOUT, Kind.NORMALIZATION, Kind.SOFTMAX, Kind.REDUCTION, Kind.COPY, Kind.LOSS,
+        Kind.ELEMENTWISE,
+        Kind.CAST,
+        Kind.DROPOUT,
+        Kind.NORMALIZATION,
+        Kind.SOFTMAX,
+        Kind.REDUCTION,
+        Kind.COPY,
+        Kind.LOSS,
         Kind.VIEW,
     }
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from roofsim.graph.base import AbstractOp, Block, Phase
 from roofsim.graph.ops import Collective, Copy, GroupedMatmul, OptimizerUpdate
-from roofsim.graph.rewire import rewired, rewired_all
+from roofsim.graph.rewire import rewired, rewired_all, twins_of
 from roofsim.graph.tensor import DType, Role, Tensor
 from roofsim.numeric import exactly, same
 from roofsim.records import dataclass, replace
@@ -348,9 +348,10 @@ def _rewired_outputs(body: Body, env: dict[Tensor, Tensor]) -> Body:
     result: Body = []
     for op in body:
         new = rewired(op, env)
-        if any(tensor in env for tensor in new.outputs):
-            new = replace(new, outputs=tuple(env.get(tensor, tensor) for tensor in new.outputs))
-        env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
+        if not env.keys().isdisjoint(new.outputs):
+            new = replace(new, outputs=twins_of(new.outputs, env))
+        if new is not op:
+            env.update((old, out) for old, out in zip(op.outputs, new.outputs, strict=True) if old is not out)
         result.append(new)
     return result
 

@@ -19,17 +19,13 @@ PLAIN: Final = OneForwardOneBackward()
 
 
 class Interleaved(PipelineSchedule):
-    """Megatron's order: groups of as many micro batches as stages, chunk after chunk; with one chunk per stage it is 1F1B."""
+    """Megatron's order: groups of as many micro batches as stages, chunk after chunk. One chunk would be 1F1B: refused."""
 
     name: ClassVar[str] = "interleaved"
     description: ClassVar[str] = "1F1B over several chunks of layers per stage; a smaller bubble, more messages"
     source: ClassVar[str] = "arXiv 2104.04473, section 2.2"
-    virtual_stages: ClassVar[tuple[int, int | None]] = (1, None)
+    virtual_stages: ClassVar[tuple[int, int | None]] = (2, None)
     accuracy: ClassVar[Accuracy] = Accuracy(whole_rounds=0.16, broken_rounds=0.7)
-
-    def runs_as(self, virtual: Real) -> str:
-        """Return the name of 1F1B where each stage has one chunk."""
-        return self.name if any_above(virtual, 1.0) else PLAIN.name
 
     def micro_batch_unit(self, stages: int, virtual: int) -> int:
         """Return a round of the stages, as Megatron asks."""

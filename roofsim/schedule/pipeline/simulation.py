@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.kept import Kept
 from roofsim.points import whole
 from roofsim.records import dataclass
 from roofsim.schedule.pipeline.plan import PipelinePlan, plan
 from roofsim.schedule.pipeline.protocol import KINDS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
 
     from roofsim.numeric import Array, Real
     from roofsim.schedule.pipeline.protocol import PipelineSchedule, StageTimes
@@ -24,6 +27,11 @@ SETTLED: Final = 5
 MEASURED: Final = 2
 #: Pieces of work times elements of arrays that run at once: 64 MiB of seconds.
 AT_ONCE: Final = 2**23
+#: Width, in the logarithm of seconds, of classes of stages whose critical path is the same: wider than the steps of difference
+#: quotients, much narrower than what cards differ by.
+ALIKE: Final = 2.5e-4
+#: How often the critical paths of the latest classes take the seconds of each kind of work.
+PATHS: Final[Kept[Array]] = Kept(1024)
 #: Share of a backward pass that is gradients of weights: as many FLOPs as those of inputs, where a schedule parts them.
 WEIGHT_SHARE: Final = 0.5
 
@@ -101,7 +109,7 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
     start
         Filled with when each begins, if given.
     """
-    own = work_plan.kind * (len(durations) // len(KINDS)) + work_plan.stage
+    own = _rows(work_plan, durations)
     end, waits = np.zeros((work_plan.size + 1, durations.shape[1])), bool(delay.any())
     for first, stop in zip(work_plan.levels, work_plan.levels[1:], strict=False):
         begin = end.take(work_plan.needs[first:stop], axis=0)
@@ -112,6 +120,11 @@ def _ends(work_plan: PipelinePlan, durations: Array, delay: Array, start: Array 
             start[first:stop] = begin
         np.add(begin, durations.take(own[first:stop], axis=0), out=end[first:stop])
     return end
+
+
+def _rows(work_plan: PipelinePlan, durations: Array) -> NDArray[np.intp]:
+    """Return the row of each piece's seconds."""
+    return work_plan.kind * (len(durations) // len(KINDS)) + work_plan.stage
 
 
 def _durations(schedule: PipelineSchedule, stages: Sequence[StageTimes], virtual: int) -> Any:
@@ -132,30 +145,74 @@ def simulated_makespan(
     """Return the seconds of all micro batches.
 
     Of very long schedules the beginning is run, and each further round takes what the last of it took on average (within
-    0.01 % of the whole in tests; a round is as many micro batches as stages).
+    0.01 % of the whole in tests; a round is as many micro batches as stages); of arrays, once for elements that are alike.
     """
     number = sum(whole(one.positions) for one in stages)
     rounds, left = divmod(micro_batches, number)
     most = max(MOST_WORK // (3 * number * number * virtual), SETTLED + MEASURED)
     durations = _durations(schedule, stages, virtual)
-
-    def seconds(passes: int) -> Real:
-        return _makespan(plan(schedule, number, passes, virtual), durations, latency)
-
-    if rounds <= most:
-        return seconds(micro_batches)
-    long, short = seconds(most * number + left), seconds((most - MEASURED) * number + left)
-    return long + (long - short) * ((rounds - most) / MEASURED)
-
-
-def _makespan(work_plan: PipelinePlan, durations: Any, latency: Real) -> Real:
-    """Return the seconds from the first beginning to the last end; of arrays, some elements at once, to bound the memory."""
     shape = np.broadcast_shapes(durations.shape[2:], np.shape(latency))
     columns, delay = _columns(durations, latency, shape)
+
+    if rounds <= most:
+        total = _makespans(plan(schedule, number, micro_batches, virtual), columns, delay)
+    else:
+        long, short = (
+            _along_paths((schedule, number, first * number + left, virtual), columns, delay)
+            for first in (most, most - MEASURED)
+        )
+        total = long + (long - short) * ((rounds - most) / MEASURED)
+    return total.reshape(shape) if shape else float(total[0])
+
+
+def _makespans(work_plan: PipelinePlan, columns: Array, delay: Array) -> Array:
+    """Return the seconds from the first beginning to the last end, some columns at once, to bound the memory."""
+    return np.concatenate([end.max(axis=0) for _, end in _parts(work_plan, columns, delay)])
+
+
+def _parts(work_plan: PipelinePlan, columns: Array, delay: Array) -> Iterator[tuple[int, Array]]:
+    """Yield the first of some columns, with `_ends` of these."""
     step = max(AT_ONCE // work_plan.size, 1)
-    totals = [
-        _ends(work_plan, columns[:, first : first + step], delay[first : first + step]).max(axis=0)
-        for first in range(0, columns.shape[1], step)
-    ]
-    total: Array = np.concatenate(totals).reshape(shape)
-    return float(total) if total.ndim == 0 else total
+    for first in range(0, columns.shape[1], step):
+        yield first, _ends(work_plan, columns[:, first : first + step], delay[first : first + step])
+
+
+def _along_paths(planned: tuple[PipelineSchedule, int, int, int], columns: Array, delay: Array) -> Array:
+    """Return what `_makespans` does of the `plan` of these arguments, from the critical path of each column's class.
+
+    The makespan is the longest path through the work, each a sum of seconds. What is longest in the middle of a class is so in
+    all of it, unless another path is as long to within the width of the class.
+    """
+    seconds = np.vstack([columns, delay])
+    known = seconds > 0.0
+    numbers = np.round(np.log(seconds, out=np.zeros_like(seconds), where=known) / ALIKE)
+    classes, first, own = np.unique(numbers, axis=1, return_index=True, return_inverse=True)
+    middle = np.where(known[:, first], np.exp(classes * ALIKE), 0.0)
+
+    def run(places: list[int]) -> Iterator[Array]:
+        work_plan, chosen = plan(*planned), middle[:, places]
+        for start, end in _parts(work_plan, chosen[:-1], chosen[-1]):
+            for column in range(end.shape[1]):
+                yield _times_on_path(work_plan, end[:, column], chosen[:, start + column])
+
+    paths = PATHS.get_all([(*planned, column.tobytes()) for column in middle.T], run)
+    total: Array = (np.stack(paths, axis=1)[:, own.ravel()] * seconds).sum(axis=0)
+    return total
+
+
+def _times_on_path(work_plan: PipelinePlan, end: Array, seconds: Array) -> Array:
+    """Return how often the longest path takes the seconds of each row, of which the last are those of a message: (rows,)."""
+    delay, nothing = float(seconds[-1]), work_plan.size
+    # Numbers one by one are read faster from the buffers of arrays than from arrays.
+    ends, crosses = np.ascontiguousarray(end).data, work_plan.crosses.data
+    needs, before = work_plan.needs.data, work_plan.before.data
+    path, messages, piece = [], 0.0, int(end[:-1].argmax())
+    while piece != nothing:
+        path.append(piece)
+        need, earlier = needs[piece], before[piece]
+        if need != nothing and ends[need] + crosses[piece] * delay >= ends[earlier]:
+            messages, piece = messages + crosses[piece], need
+        else:
+            piece = earlier
+    rows = _rows(work_plan, seconds[:-1])[path]
+    return np.append(np.bincount(rows, minlength=len(seconds) - 1), messages)

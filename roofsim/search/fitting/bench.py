@@ -11,10 +11,10 @@ from roofsim.analyze.throughput import units_per_step
 from roofsim.analyze.verdicts import chance_below, room_verdict
 from roofsim.errors import NoDataError, SpecError
 from roofsim.evaluate import evaluate, unpriced_of
-from roofsim.program import build
 from roofsim.records import dataclass, field
 from roofsim.search.resolving import Shared
 from roofsim.spec.scenario.document import with_override
+from roofsim.structures import first_stage_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -328,7 +328,7 @@ def _key(changes: Mapping[str, Any]) -> str:
 
 
 def _floor_of(resolved: Resolved) -> Floor:
-    memory = memory_of(unpriced_of(resolved, program=build(resolved, first_only=True)))
+    memory = memory_of(unpriced_of(resolved, program=first_stage_of(resolved)))
     least = float(memory.allocated_peak + memory.components["context"])
     return Floor(memory=least, tensors=beyond_sharding(memory.components))
 

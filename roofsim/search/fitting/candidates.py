@@ -24,9 +24,13 @@ _CARDS: Final = 4
 _ADAM: Final = ("adamw", "adamw-fused", "adamw-loop")
 #: Narrower ways to train in and to serve in, from wide to narrow; by what is asked now.
 _TRAIN_IN: Final = {
-    "fp32": ("16-amp", "16"), "tf32": ("16-amp", "16"), "fp16-amp": ("16",), "bf16-amp": ("16",),
-    "bf16": ("fp8",), "fp16": ("fp8",),
-}  # fmt: skip
+    "fp32": ("16-amp", "16"),
+    "tf32": ("16-amp", "16"),
+    "fp16-amp": ("16",),
+    "bf16-amp": ("16",),
+    "bf16": ("fp8",),
+    "fp16": ("fp8",),
+}
 _SERVE_IN: Final = ("fp32", "bf16", "fp8", "int8", "int4")
 #: Shorter lengths are tried: these parts of the scenario's, down to the last.
 _SHORTER: Final = (2, 4, 8)

@@ -26,8 +26,10 @@ _RANKED: Final = ("full", "optimizer", None)
 _SMALLEST_NODE: Final = 8
 #: What each level of sharding divides among the data-parallel ranks.
 _SHARED: Final[dict[str | None, Collection[str]]] = {
-    "none": (), "optimizer": ("optimizer_state",), "gradients": ("optimizer_state", "gradients"),
-}  # fmt: skip
+    "none": (),
+    "optimizer": ("optimizer_state",),
+    "gradients": ("optimizer_state", "gradients"),
+}
 #: More GPUs are given up on when this many doublings gain less than a hundredth.
 _PATIENCE: Final = 2
 _GAIN: Final = 0.01

@@ -127,8 +127,12 @@ class DitModel(DiffusionModel):
             )
         if self.conditioning == "class":
             text_only = (
-                "num_single_layers", "num_dual_layers", "query_key_norm", "guidance_embedding", "packed_latents",
-            )  # fmt: skip
+                "num_single_layers",
+                "num_dual_layers",
+                "query_key_norm",
+                "guidance_embedding",
+                "packed_latents",
+            )
             given = [name for name in text_only if getattr(self, name)]
             if given or self.position_embedding != "sincos":
                 raise ValueError(f"{', '.join(given) or 'position_embedding: rotary'} needs conditioning: text")

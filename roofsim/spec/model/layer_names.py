@@ -59,11 +59,14 @@ SHARED: Final = {
 
 #: Layer of ours -> its names in encoder-decoders of T5's kind.
 T5: Final = {
-    "self_attention.query": ("SelfAttention.q",), "self_attention.key": ("SelfAttention.k",),
-    "self_attention.value": ("SelfAttention.v",), "self_attention.output": ("SelfAttention.o",),
-    "mlp.gate": ("DenseReluDense.wi_0",), "mlp.up": ("DenseReluDense.wi_1", "DenseReluDense.wi"),
+    "self_attention.query": ("SelfAttention.q",),
+    "self_attention.key": ("SelfAttention.k",),
+    "self_attention.value": ("SelfAttention.v",),
+    "self_attention.output": ("SelfAttention.o",),
+    "mlp.gate": ("DenseReluDense.wi_0",),
+    "mlp.up": ("DenseReluDense.wi_1", "DenseReluDense.wi"),
     "mlp.down": ("DenseReluDense.wo",),
-}  # fmt: skip
+}
 
 
 def layers_called() -> dict[str, tuple[str, ...]]:

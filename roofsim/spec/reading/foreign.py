@@ -32,10 +32,17 @@ ENDINGS: Final = {
 
 #: How a file begins -> what it holds, whatever its name.
 BEGINNINGS: Final = {
-    b"GGUF": _WEIGHTS, b"PK\x03\x04": _ARCHIVE, b"\x1f\x8b": _ARCHIVE, b"\x89HDF": _WEIGHTS, b"\x93NUMPY": _WEIGHTS,
-    b"\x80\x02": "a pickle, which roofsim does not load", b"\x80\x04": "a pickle, which roofsim does not load",
-    b"\x80\x05": "a pickle, which roofsim does not load", b"\x7fELF": _PROGRAM, b"#!": _PROGRAM,
-}  # fmt: skip
+    b"GGUF": _WEIGHTS,
+    b"PK\x03\x04": _ARCHIVE,
+    b"\x1f\x8b": _ARCHIVE,
+    b"\x89HDF": _WEIGHTS,
+    b"\x93NUMPY": _WEIGHTS,
+    b"\x80\x02": "a pickle, which roofsim does not load",
+    b"\x80\x04": "a pickle, which roofsim does not load",
+    b"\x80\x05": "a pickle, which roofsim does not load",
+    b"\x7fELF": _PROGRAM,
+    b"#!": _PROGRAM,
+}
 
 #: Further ways out by ending.
 _WAYS: Final = {

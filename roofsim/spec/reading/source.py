@@ -31,9 +31,11 @@ _Loader: Any = type("_Loader", (getattr(yaml, "CSafeLoader", yaml.SafeLoader),),
 _Loader.add_implicit_resolver(f"{_TAG}float", re.compile(r"[-+]?\d+(?:\.\d*)?[eE][-+]?\d+$"), list("-+0123456789"))
 _scalars = yaml.constructor.SafeConstructor()
 _NUMBERS: Final = {
-    "int": _scalars.construct_yaml_int, "float": _scalars.construct_yaml_float, "bool": _scalars.construct_yaml_bool,
+    "int": _scalars.construct_yaml_int,
+    "float": _scalars.construct_yaml_float,
+    "bool": _scalars.construct_yaml_bool,
     "null": _scalars.construct_yaml_null,
-}  # fmt: skip
+}
 
 Path_ = tuple[str | int, ...]
 

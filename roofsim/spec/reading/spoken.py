@@ -10,15 +10,26 @@ from roofsim.units import COUNT_PATTERN, read_count
 
 #: Short name of a key, on the command line, in files and in Python -> the key.
 SHORT: Final = {
-    "tp": "tensor", "pp": "pipeline", "dp": "data", "ep": "expert", "cp": "context", "seq_len": "sequence_length",
-    "batch": "batch_size", "dtype": "precision",
-}  # fmt: skip
+    "tp": "tensor",
+    "pp": "pipeline",
+    "dp": "data",
+    "ep": "expert",
+    "cp": "context",
+    "seq_len": "sequence_length",
+    "batch": "batch_size",
+    "dtype": "precision",
+}
 
 #: What else a kind of sharding is called.
 SHARDING: Final = {
-    "zero0": "none", "ddp": "none", "zero1": "optimizer", "zero2": "gradients", "zero3": "full", "fsdp": "full",
+    "zero0": "none",
+    "ddp": "none",
+    "zero1": "optimizer",
+    "zero2": "gradients",
+    "zero3": "full",
+    "fsdp": "full",
     "fsdp2": "full",
-}  # fmt: skip
+}
 
 #: What else a precision is called, where the word leaves no doubt.
 PRECISIONS: Final = {"float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}

@@ -70,8 +70,9 @@ def _chunks_not_taken(case: DegreesCase) -> tuple[str, str]:
     hint = f"Use {one_of(others)}." if others else ""
     if most == 1:
         return f"schedule {name} has no virtual stages", hint
-    if least == most:
-        hint = f"Set virtual_stages: {least}."
+    if virtual < least:
+        instead = f" or more, or use {one_of(others)}" if most is None and others else ""
+        hint = f"Set virtual_stages: {least}{instead}."
     taken = f"{least}" if least == most else f"{least} to {most}" if most else f"at least {least}"
     return f"schedule {name} takes {taken} virtual stages; got {virtual}", hint
 

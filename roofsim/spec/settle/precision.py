@@ -38,8 +38,10 @@ def choose_precision(
     """
     wanted, stack = workload.precision, _stack(workload.phase, engine, gpu)
     recipe: dict[str, Any] = {
-        "recipe": engine.precision.recipe, "gradient_type": engine.training.gradient_type, "stack": stack,
-    }  # fmt: skip
+        "recipe": engine.precision.recipe,
+        "gradient_type": engine.training.gradient_type,
+        "stack": stack,
+    }
     try:
         if stored is not None and workload.phase != "train" and (wanted is None or _names_its_own(wanted, stored)):
             precision = stored_precision(stored, **recipe)

@@ -1,0 +1,81 @@
+"""Tell ops that do the same work: equal in all but their names, their place in the program, and what they belong to."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.graph.ops import Fused
+from roofsim.records import fields
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable
+
+    from roofsim.graph.base import AbstractOp
+    from roofsim.graph.tensor import Tensor
+
+#: Fields that say where an op stands and what it belongs to, not what it does. Tensors and parts are told apart by their own.
+_PLACE: Final = frozenset(
+    {"name", "phase", "block", "origin", "component", "layer_of_unit", "share", "inputs", "outputs", "holds", "parts"}
+)
+#: What reads the other fields of each class of ops.
+_READERS: Final[dict[type, Callable[[Any], Any]]] = {}
+
+
+def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
+    """Return one op of each kind of work, in program order, and the number of its kind for every op.
+
+    Ops whose sizes are arrays are kinds of their own.
+    """
+    kinds: dict[Hashable, int] = {}
+    first: list[AbstractOp] = []
+    numbers = []
+    for op in ops:
+        number = _number(kinds, op)
+        if number == len(first):
+            first.append(op)
+        numbers.append(number)
+    return first, numbers
+
+
+def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:
+    try:
+        return kinds.setdefault(_form(op, {}), len(kinds))
+    except TypeError:  # an array
+        return kinds.setdefault(op, len(kinds))
+
+
+def _form(op: AbstractOp, seen: dict[Tensor, int]) -> Hashable:
+    """Return what an op's work depends on; `seen` numbers the tensors that it touched so far."""
+    cls = type(op)
+    read = _READERS.get(cls)
+    if read is None:
+        read = _READERS[cls] = _reader(cls)
+    form = (cls, read(op), _tensors(op.inputs, seen), _tensors(op.outputs, seen))
+    return (form, *(_form(part, seen) for part in op.parts)) if isinstance(op, Fused) else form
+
+
+def _reader(cls: type) -> Callable[[Any], Any]:
+    names = [
+        field.name for field in fields(cls) if field.name not in _PLACE or (field.name == "parts" and cls is not Fused)
+    ]
+    return attrgetter(*names)
+
+
+def _tensors(tensors: tuple[Tensor, ...], seen: dict[Tensor, int]) -> tuple[Hashable, ...]:
+    """Return the sizes, types and roles of tensors, each with its number and that of its storage; of one seen before its number."""
+    forms: list[Hashable] = []
+    for tensor in tensors:
+        number = seen.get(tensor)
+        if number is not None:
+            forms.append(number)
+            continue
+        number = seen[tensor] = len(seen)
+        own = (number, tensor.numel, id(tensor.dtype), tensor.role, tensor.owner.role)
+        if tensor.base is None:
+            forms.append(own)
+            continue
+        root = tensor.root
+        storage = seen.setdefault(root, len(seen))
+        forms.append((*own, tensor.shows_more, storage, root.numel, id(root.dtype), root.role))
+    return tuple(forms)
