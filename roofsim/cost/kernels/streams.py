@@ -38,8 +38,8 @@ NORMS: Final = {"layer": "layernorm", "rms": "rmsnorm"}
 #: Arithmetic that streams were measured in.
 NARROW: Final = "16-bit"
 WIDE: Final = "fp32"
-#: Bytes of an element of kernels that read and write nothing.
-WIDEST: Final = 4.0
+#: Bytes of an element of kernels that read nothing.
+LEAST: Final = 1.0
 
 
 def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
@@ -52,11 +52,11 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
         if work.compute_keys not in STREAMING:
             continue
         operation, *sizes = rows_along(op)
-        itemsize = mean_itemsize(op) if context.mechanisms.narrow_streams else device.constants.physics["vector_bytes"]
+        asked = bytes_asked(op) if context.mechanisms.narrow_streams else device.constants.physics["vector_bytes"]
         cached = 0.0 if work.bandwidth_key in SCATTERED else 1.0
-        numbers = (*sizes, work.traffic, itemsize, cached, work.bandwidth_share)
+        numbers = (*sizes, work.traffic, asked, cached, work.bandwidth_share)
         shape = np.broadcast_shapes(around, *map(np.shape, numbers))
-        narrow = itemsize <= device.constants.physics["narrow_element"]
+        narrow = all(tensor.dtype.itemsize <= device.constants.physics["narrow_element"] for tensor in op.inputs)
         groups.setdefault((operation, narrow, shape), []).append((place, numbers))
     for (operation, narrow, axes), members in groups.items():
         rates = _rates(_constants(operation, device, narrow=narrow), [numbers for _, numbers in members], axes, device)
@@ -81,10 +81,9 @@ def _along(tensor: Tensor, length: Real) -> tuple[Real, Real, Real]:
     return divide(tensor.numel, length), length * tensor.dtype.itemsize, tensor.bytes
 
 
-def mean_itemsize(op: AbstractOp) -> float:
-    """Return the mean bytes of an element over the tensors that an op reads and writes."""
-    sizes = [float(tensor.dtype.itemsize) for tensor in (*op.inputs, *op.outputs)]
-    return sum(sizes) / len(sizes) if sizes else WIDEST
+def bytes_asked(op: AbstractOp) -> float:
+    """Return the bytes that a thread asks for per element: one of each tensor that the op reads."""
+    return sum(float(tensor.dtype.itemsize) for tensor in op.inputs) or LEAST
 
 
 def _constants(operation: str, device: Device, *, narrow: bool) -> StreamConstants:
@@ -101,12 +100,12 @@ def _rates(
 ) -> tuple[list[Real], ...]:
     """Return the shares of the bandwidth that kernels of an operation draw, their loads, and seconds beyond the floor."""
     given = [column(values, len(axes)) for values in zip(*rows, strict=True)]
-    count, width, tensor, traffic, itemsize, cached, share = np.broadcast_arrays(*given)
+    count, width, tensor, traffic, asked, cached, share = np.broadcast_arrays(*given)
     of_points = is_of_points(value for numbers in rows for value in numbers)
     chip = card(device, 1.0)
-    load = 0.0 if device.compute_units is None else unit_load(chip, itemsize, constants.unit_bandwidth)
+    load = 0.0 if device.compute_units is None else unit_load(chip, asked, constants.unit_bandwidth)
     speedup = np.where(cached > 0.0, constants.cache_speedup, 1.0)
-    sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic, itemsize=itemsize)
+    sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic, asked=asked)
     drawn = share * unit_reach(load)
     moving, walking = stream_limits(sizes, chip, replace(constants, bandwidth=share, cache_speedup=speedup), load)
     plain = divide(traffic, chip.bandwidth * drawn)
