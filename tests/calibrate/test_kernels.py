@@ -391,7 +391,7 @@ STREAMED = streaming.StreamConstants(
 
 
 def stream(rows, width, itemsize=2.0):
-    sizes = {"rows": rows, "width": width * itemsize, "tensor": rows * width * itemsize, "asked": itemsize}
+    sizes = {"rows": rows, "width": width * itemsize, "tensor": rows * width * itemsize}
     sizes["traffic"] = 2.0 * sizes["tensor"]
     return streaming.StreamShape(**{name: size * ONE for name, size in sizes.items()})
 
@@ -412,12 +412,6 @@ def test_long_rows_are_read_again_and_many_short_ones_take_their_starts():
     assert 1.4 < spills / fits < 1.6
     starts = float(streaming.stream_time(stream(1e6, 16.0), CARD, replace(STREAMED, row=1e-6))[0])
     assert starts == pytest.approx(1e6 * 1e-6 / float(CARD.compute_units), rel=0.05)
-
-
-def test_narrow_elements_ask_for_less_of_a_unit_up_to_a_vector():
-    loads = [float(streaming.unit_load(CARD, size, 5e10)) for size in (1.0, 2.0, 4.0, 8.0)]
-    assert loads[0] == 2.0 * loads[1] == 4.0 * loads[2]
-    assert loads[3] == loads[2]
 
 
 def test_corner_and_power():

@@ -191,10 +191,8 @@ def stream_shape(table: KernelTable) -> StreamShape:
     rows, width = table.sizes["m"], table.sizes["n"] * size
     tensor = rows * width
     by_rows = table.per_row(lambda group: float(group.op != "elementwise" or group.engine in BY_TOKEN))
-    read = table.extra("n_in", 1.0)
-    return StreamShape(
-        rows=rows * by_rows, width=width * by_rows, tensor=tensor, traffic=tensor * (1.0 + read), asked=read * size
-    )
+    traffic = tensor * (1.0 + table.extra("n_in", 1.0))
+    return StreamShape(rows=rows * by_rows, width=width * by_rows, tensor=tensor, traffic=traffic)
 
 
 def _stream(table: KernelTable) -> Predict:

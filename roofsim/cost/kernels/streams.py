@@ -11,12 +11,11 @@ from roofsim.cost.kernels.models.streaming import (
     StreamConstants,
     StreamShape,
     stream_limits,
-    unit_load,
     unit_reach,
 )
 from roofsim.cost.kernels.rated import card
 from roofsim.cost.kernels.table import constants_for
-from roofsim.cost.kernels.work import SCATTERED, UNROLLED
+from roofsim.cost.kernels.work import SCATTERED
 from roofsim.graph.ops import Normalization, Softmax
 from roofsim.numeric import divide
 from roofsim.records import replace
@@ -38,8 +37,6 @@ NORMS: Final = {"layer": "layernorm", "rms": "rmsnorm"}
 #: Arithmetic that streams were measured in.
 NARROW: Final = "16-bit"
 WIDE: Final = "fp32"
-#: Bytes of an element of kernels that read nothing.
-LEAST: Final = 1.0
 
 
 def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
@@ -52,19 +49,16 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
         if work.compute_keys not in STREAMING:
             continue
         operation, *sizes = rows_along(op)
-        asked = bytes_asked(op) if context.mechanisms.narrow_streams else device.constants.physics["vector_bytes"]
         cached = 0.0 if work.bandwidth_key in SCATTERED else 1.0
-        numbers = (*sizes, work.traffic, asked, cached, work.bandwidth_share)
+        numbers = (*sizes, work.traffic, cached, work.bandwidth_share, work.load)
         shape = np.broadcast_shapes(around, *map(np.shape, numbers))
         narrow = all(tensor.dtype.itemsize <= device.constants.physics["narrow_element"] for tensor in op.inputs)
         groups.setdefault((operation, narrow, shape), []).append((place, numbers))
     for (operation, narrow, axes), members in groups.items():
         rates = _rates(_constants(operation, device, narrow=narrow), [numbers for _, numbers in members], axes, device)
-        for (place, _), share, load, walking in zip(members, *rates, strict=True):
-            unrolled = works[place].bandwidth_key in UNROLLED
-            works[place] = replace(
-                works[place], bandwidth_share=share, load=0.0 if unrolled else load, floor=works[place].floor + walking
-            )
+        for (place, _), share, walking in zip(members, *rates, strict=True):
+            work = works[place]
+            works[place] = replace(work, bandwidth_share=share, floor=work.floor + walking)
 
 
 def rows_along(op: AbstractOp) -> tuple[str, Real, Real, Real]:
@@ -81,11 +75,6 @@ def _along(tensor: Tensor, length: Real) -> tuple[Real, Real, Real]:
     return divide(tensor.numel, length), length * tensor.dtype.itemsize, tensor.bytes
 
 
-def bytes_asked(op: AbstractOp) -> float:
-    """Return the bytes that a thread asks for per element: one of each tensor that the op reads."""
-    return sum(float(tensor.dtype.itemsize) for tensor in op.inputs) or LEAST
-
-
 def _constants(operation: str, device: Device, *, narrow: bool) -> StreamConstants:
     """Return what streaming kernels achieve; shares of the bandwidth are those of whole steps."""
     kinds = shipped_models().classes[operation]["shared"]["any"]
@@ -97,18 +86,17 @@ def _constants(operation: str, device: Device, *, narrow: bool) -> StreamConstan
 
 def _rates(
     constants: StreamConstants, rows: list[tuple[Real, ...]], axes: tuple[int, ...], device: Device
-) -> tuple[list[Real], ...]:
-    """Return the shares of the bandwidth that kernels of an operation draw, their loads, and seconds beyond the floor."""
+) -> tuple[list[Real], list[Real]]:
+    """Return the shares of the bandwidth that kernels of an operation draw, and their seconds beyond the floor."""
     given = [column(values, len(axes)) for values in zip(*rows, strict=True)]
-    count, width, tensor, traffic, asked, cached, share = np.broadcast_arrays(*given)
+    count, width, tensor, traffic, cached, share, load = np.broadcast_arrays(*given)
     of_points = is_of_points(value for numbers in rows for value in numbers)
     chip = card(device, 1.0)
-    load = 0.0 if device.compute_units is None else unit_load(chip, asked, constants.unit_bandwidth)
     speedup = np.where(cached > 0.0, constants.cache_speedup, 1.0)
-    sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic, asked=asked)
+    sizes = StreamShape(rows=count, width=width, tensor=tensor, traffic=traffic)
     drawn = share * unit_reach(load)
     moving, walking = stream_limits(sizes, chip, replace(constants, bandwidth=share, cache_speedup=speedup), load)
     plain = divide(traffic, chip.bandwidth * drawn)
     times = np.where(traffic > 0.0, divide(moving, np.where(traffic > 0.0, plain, 1.0)), 1.0)
-    results = (share / times, load, walking)
-    return tuple(rows_of(result, len(rows), axes, of_points=of_points) for result in results)
+    shares, walks = (rows_of(each, len(rows), axes, of_points=of_points) for each in (share / times, walking))
+    return shares, walks

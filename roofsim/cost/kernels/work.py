@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Final
 
 from roofsim.cost.kernels.library import KernelLibrary
+from roofsim.cost.kernels.models.streaming import unit_load
 from roofsim.records import dataclass, field
 from roofsim.spec.mechanisms import ALL, Mechanisms
 
@@ -141,6 +142,13 @@ class Pricing:
         """Return the peak of products of a format as the engine adds them up, and whether matrix units give it."""
         return self.device.product_rate(math, half=self.library.half_accumulation)
 
+    def unit_load(self) -> Real:
+        """Return the bandwidth per compute unit against what a unit asks for in simple kernels; 0: nobody states the units."""
+        device = self.device
+        if device.compute_units is None:
+            return 0.0
+        return unit_load(device.bandwidth, device.compute_units, device.constants.unit_bandwidth)
+
     def light(
         self, flops: Real, traffic: Real, kind: str, launches: Real = 1.0, condition: str = "vector"
     ) -> KernelWork:
@@ -157,6 +165,7 @@ class Pricing:
             transposed=0.0,
             bandwidth_key=kind,
             bandwidth_share=device.bandwidth_share(kind),
+            load=0.0 if kind in UNROLLED or not self.mechanisms.bytes_in_flight else self.unit_load(),
             launches=launches,
             on_tensor=False,
             energy=device.energy(flops, "fp32", traffic, on_tensor=False),

@@ -74,7 +74,7 @@ class Constants(Strict):
     factors
         Condition -> factor on the compute share of a kernel that meets it.
     unit_bandwidth
-        Bytes per second that one compute unit asks of memory in simple streaming kernels, at most, with elements of 4 bytes.
+        Bytes per second that one compute unit asks of memory in simple streaming kernels, at most.
     immaturity
         Slowdown of kernels with a library that came out with the chip; it fades over two years (`youth`).
     physics

@@ -22,15 +22,12 @@ class StreamShape:
         Bytes of the tensor that it works on.
     traffic
         Bytes that move when each tensor is touched once.
-    asked
-        Bytes that a thread asks for per element: one of each tensor that the kernel reads.
     """
 
     rows: Array
     width: Array
     tensor: Array
     traffic: Array
-    asked: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +41,7 @@ class StreamConstants:
     bandwidth
         Share of the memory bandwidth for large tensors, where compute units can ask for all of it.
     unit_bandwidth
-        Bytes per second that a compute unit asks for with 4 bytes or more per element (`unit_load`).
+        Bytes per second that a compute unit asks for (`unit_load`).
     cache_speedup, cache_reach
         As in `GemmConstants`.
     row
@@ -71,15 +68,12 @@ class StreamConstants:
     sharpness: Real
 
 
-def unit_load(silicon: Silicon, asked: Real, unit_bandwidth: Real) -> Real:
+def unit_load(bandwidth: Real, compute_units: Real, unit_bandwidth: Real) -> Real:
     """Return the memory bandwidth per compute unit against what a unit asks for in simple kernels.
 
-    A thread keeps so many elements of each tensor in flight (ATen's kernels: four), so that a unit asks for half the bytes where
-    elements are half as wide, up to what it can have outstanding (Little's law: bytes in flight over latency).
+    By Little's law that is the bytes that a unit has in flight over the latency of memory.
     """
-    in_flight = np.minimum(np.asarray(asked) * silicon.physics["elements_in_flight"], silicon.physics["vector_bytes"])
-    most = np.asarray(unit_bandwidth) * in_flight / silicon.physics["vector_bytes"]
-    load: Real = silicon.bandwidth / (np.asarray(silicon.compute_units) * most)
+    load: Real = bandwidth / (compute_units * unit_bandwidth)
     return load
 
 
@@ -94,9 +88,10 @@ def stream_limits(
 ) -> tuple[Array, Array]:
     """Return the seconds in which each call moves its bytes, and those beyond the smallest call in which a block walks its row.
 
-    `load` is that of `unit_load`; None: as the sizes say.
+    `load` is that of `unit_load`; None: as the card says.
     """
-    load = unit_load(silicon, shape.asked, constants.unit_bandwidth) if load is None else load
+    if load is None:
+        load = unit_load(silicon.bandwidth, silicon.compute_units, constants.unit_bandwidth)
     width, physics = np.maximum(shape.width, 1.0), silicon.physics
     spills = 1.0 / (1.0 + (np.asarray(constants.on_chip) / width) ** physics["spill_corner"])
     moved = shape.traffic + shape.tensor * constants.again * spills
