@@ -124,6 +124,7 @@ ALLOWED: dict[str, set[str | float] | None] = {
     "analyze/shares.py": {"NEGLIGIBLE"},
     "analyze/timeline/build.py": {"MOST_PIECES", 3},
     "analyze/verdicts.py": {"_END", 4},
+    "calibrate/bounded.py": {"_HALVINGS"},
     "calibrate/kernels/fit.py": {"MOST_SPEEDUP", "SHORTEST", "UNKNOWN_YEAR", "YEARS_A_DOUBLING"},
     "calibrate/kernels/least_squares.py": {"MOST_STEPS", "STEP", "TOLERANCE"},
     "calibrate/kernels/shapes.py": {"CACHE", "LATENT_POSITION", "LATENT_WIDTH", "SWEEPS", "TILING"},

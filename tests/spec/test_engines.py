@@ -38,6 +38,7 @@ NO_FACTS = {
     "sources",
     "notes",
     "versions",
+    "precision_variants",
     "variants",
     "releases",
     "library_date",

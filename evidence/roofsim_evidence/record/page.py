@@ -132,6 +132,19 @@ def gaps_table(now: ScoreLine, name: str | None = None) -> str:
     return table(("set", "source", "n", "median, stated", "median, plain", "bias, plain"), cells, left=2)
 
 
+def both_ways(now: ScoreLine, names: Sequence[str]) -> str:
+    """Return the scores of some sets as stated and plain, in all and by each kind of cell."""
+    rows = []
+    for name in names:
+        stated, plain = now.cells(name), now.cells(name, "plain")
+        for key, cell in stated.items():
+            other = plain.get(key)
+            if other is not None and cell.median and other.median is not None:
+                label = SETS[name].about if key[0] == WHOLE else f"{key[0]} {key[1]}"
+                rows.append((label, *_both(cell, other), f"{other.median / cell.median:.2f}"))
+    return table((*PLAIN_HEADS, "ratio of medians"), rows)
+
+
 def _worst(now: ScoreLine) -> str:
     """Return the cells with the largest median errors."""
     cells = [
