@@ -43,7 +43,7 @@ def price_streams(ops: dict[int, AbstractOp], works: dict[int, KernelWork], cont
     """Give streaming kernels the bandwidth that their model says; those of one operation in one expression."""
     groups: dict[tuple[str, bool, tuple[int, ...]], list[tuple[int, tuple[Real, ...]]]] = {}
     device = context.device
-    around = np.broadcast_shapes(np.shape(device.bandwidth), np.shape(device.cache))
+    around = np.broadcast_shapes(np.shape(device.bandwidth), () if device.cache is None else np.shape(device.cache))
     for place, op in ops.items():
         work = works[place]
         if work.compute_keys not in STREAMING:
