@@ -42,7 +42,7 @@ def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
 def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:
     try:
         return kinds.setdefault(_form(op, {}), len(kinds))
-    except (TypeError, Diverged):  # an array, or numbers of several points
+    except (TypeError, Diverged):  # an array, or the values of several points
         return kinds.setdefault(op, len(kinds))
 
 
