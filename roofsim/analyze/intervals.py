@@ -31,6 +31,10 @@ if TYPE_CHECKING:
 
 #: The figures of memory that have an interval, each at least the one before.
 FIGURES: Final = ("allocated_peak", "reserved", "device_total")
+#: Why steps over a host that stands in for any other are wider.
+UNKNOWN_HOST: Final = (
+    "Whether cards of this host reach one another directly is not known; hardware/constants/links.yaml: staged"
+)
 
 
 def interval(evaluation: Evaluation, *, crowded: Any = False) -> tuple[Any, Any]:
@@ -48,7 +52,24 @@ def interval_parts(evaluation: Evaluation, *, crowded: Any = False) -> dict[str,
     full = where(crowded, 1.0, 0.0)
     if not (isinstance(full, float) and full == 0.0):
         counted["crowded"] = full
-    return parts_of(counted, intervals.ends("time"))
+    return parts_of(counted, intervals.ends("time")) | _unknown_host(evaluation)
+
+
+def _unknown_host(evaluation: Evaluation) -> dict[str, tuple[Any, Any]]:
+    """Return how much shorter and longer a step may be, as logarithms, where its collectives run over a host that nobody knows.
+
+    A stand-in host is taken to let cards reach one another directly, or not to; a real one may do the other.
+    """
+    system, waits = evaluation.resolved.system, evaluation.step.waits
+    if not system.stand_in or evaluation.resolved.gpus == 1:
+        return {}
+    from roofsim.spec.constants.links import shipped_links  # one card needs no links
+
+    share, staged = waits.get("intra_node_link", 0.0) / evaluation.step.step, shipped_links().shared.staged
+    direct = system.peer != "none" and system.topology != "pcie-no-peer"
+    longer: Real = np.log1p(share * (1.0 / staged - 1.0))
+    shorter: Real = -np.log1p(-share * (1.0 - staged))
+    return {"unknown_host": (0.0, longer) if direct else (shorter, 0.0)}
 
 
 def around(value: Real, below: Real, above: Real) -> tuple[Any, Any]:
@@ -59,14 +80,13 @@ def around(value: Real, below: Real, above: Real) -> tuple[Any, Any]:
 
 def interval_rows(parts: Mapping[str, tuple[Any, Any]]) -> list[dict[str, Any]]:
     """Return a row for each term that made the interval of a step: what, how far it puts the ends alone, and why."""
-    terms = shipped().time
+    terms = {name: f"{term.meaning} {term.source}" for name, term in shipped().time.items()}
+    terms["unknown_host"] = UNKNOWN_HOST
     rows = []
     for name, (below, above) in parts.items():
         if float(below) or float(above):
             value = f"{np.expm1(-float(below)):+.1%} .. {np.expm1(float(above)):+.1%}"
-            rows.append(
-                {"what": f"interval.{name}", "value": value, "source": f"{terms[name].meaning} {terms[name].source}"}
-            )
+            rows.append({"what": f"interval.{name}", "value": value, "source": terms[name]})
     return rows
 
 
