@@ -47,10 +47,12 @@ class Device:
         Their clock at the stated peaks, or None when unknown.
     attention_effort
         Energy of a FLOP of this engine's attention kernels against one of a large product.
+    attention
+        Generation of this engine's attention kernels; None: not stated.
     old_tiles
         Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
-    pace, attention_factor
-        Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
+    pace
+        Speed of kernels against those of a mature library.
     power
         Watts that the card may draw over a step, or None when unknown.
     issue_time, call_time
@@ -71,7 +73,7 @@ class Device:
     compute_units: int | None
     clock: Real | None
     pace: float
-    attention_factor: float
+    attention: str | None
     attention_effort: float
     issue_time: Real
     call_time: Real
@@ -129,8 +131,12 @@ class Device:
             raise NoDataError(f"no achieved fraction is known for {math} arithmetic; known: {', '.join(table)}")
         return float(table[math] * self.deviation.compute.get(math, 1.0) * self.pace)
 
-    def attention_share(self, math: str) -> Real:
-        """Return the share of the dense peak that fused attention kernels of this architecture reach.
+    def attention_factor(self, generation: str | None) -> float:
+        """Return the speed of a generation of attention kernels against the usual ones of the architecture."""
+        return self.architecture.attention_generations.get(generation or "", 1.0)
+
+    def attention_share(self, math: str, generation: str | None) -> Real:
+        """Return the share of the dense peak that fused attention kernels of a generation reach on this architecture.
 
         Raises
         ------
@@ -143,7 +149,7 @@ class Device:
                 f"architecture {self.architecture.name} states no achieved fraction of fused attention for {math}; "
                 f"it has {', '.join(table)}"
             )
-        return table[math] * self.attention_factor * self.pace
+        return table[math] * self.attention_factor(generation) * self.pace
 
     def bandwidth_share(self, kind: str) -> float:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
@@ -154,28 +160,6 @@ class Device:
         """Seconds over which the card's controller holds the mean power."""
         own = self.architecture.power_window
         return self.constants.physics["power_window"] if own is None else own
-
-    def load(self) -> Real:
-        """Return the bandwidth per compute unit against what a unit asks for in simple streaming kernels."""
-        if self.compute_units is None:
-            return 0.0
-        return self.bandwidth / (self.compute_units * self.constants.unit_bandwidth)
-
-    def resident(self, traffic: Real) -> Real:
-        """Return the share of a kernel's traffic that the cache still holds from the kernel before.
-
-        All of it while the kernel's tensors fill less than the usable part of the cache, nothing when they fill much
-        more: a stream through a full cache evicts what it will need.
-        """
-        if self.cache is None:
-            return 0.0 * traffic
-        physics = self.constants.physics
-        share: Real = 1.0 / (1.0 + (traffic / (physics["cache_share"] * self.cache)) ** physics["cache_corner"])
-        return share
-
-    def from_cache(self, resident: Real) -> Real:
-        """Return the time of traffic of which a share comes from the cache, against all of it from memory."""
-        return 1.0 - resident + resident / self.constants.cache_gain
 
     def energy(self, flops: Real, math: str, traffic: Real, *, on_tensor: bool) -> Real:
         """Return the joules of a kernel, static power included; traffic's share falls with the root of the process."""
@@ -228,15 +212,6 @@ class Device:
         )
 
 
-def reach(load: Real) -> Real:
-    """Return the share of the bandwidth that simple streaming kernels draw: each unit keeps few loads in flight.
-
-    ``1 / sqrt(1 + load^2)``; hand-tuned kernels (matmuls, attention) are not bound so.
-    """
-    share: Real = (1.0 + load * load) ** -0.5
-    return share
-
-
 def device_of(
     gpu: Gpu,
     architecture: Architecture,
@@ -272,7 +247,7 @@ def device_of(
         cache=None if gpu.l2 is None else real(gpu.l2.capacity),
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
-        attention_factor=architecture.attention_generations.get(attention or "", 1.0),
+        attention=attention,
         attention_effort=1.0
         if attention_kernel(attention).operands == "shared_memory"
         else constants.physics["attention_effort"],

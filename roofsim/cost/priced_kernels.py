@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import numpy as np
 
 from roofsim.cost.columns import is_of_points, rows_of
-from roofsim.cost.device import reach
+from roofsim.cost.kernels.models.streaming import unit_reach
 from roofsim.cost.kernels.ops import kernels_of_all
 from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
@@ -115,6 +115,9 @@ class PricedKernels:
 
     def window_of_each(self) -> dict[int, Real]:
         """Return the share of kernels that the power controller does not average with their neighbours, where it does not."""
+        return self._made.once("windows", self._windows_of_kernels)
+
+    def _windows_of_kernels(self) -> dict[int, Real]:
         windows: dict[int, Real] = {}
         for stack, shares in zip(self.stacks, self.windows, strict=True):
             if shares is not None:
@@ -130,7 +133,7 @@ class PricedKernels:
         """Return what kernels take on scaled hardware."""
         device = self.context.device
         compute_scale = np.where(work.on_tensor, scales.tensor_flops, scales.vector_flops)
-        reached = reach(work.load * scales.memory_bandwidth / scales.vector_flops)
+        reached = unit_reach(work.load * scales.memory_bandwidth / scales.vector_flops)
         given = np.asarray(device.bandwidth) * work.bandwidth_share * scales.memory_bandwidth * reached
         allowed = work.limit * scales.vector_flops
         floor = np.asarray(device.architecture.kernel_floor)

@@ -32,9 +32,9 @@ def test_a_stand_in_may_stage_what_it_is_taken_to_send_directly():
     share = unknown.step.waits["intra_node_link"] / unknown.step.step
     slower = np.log1p(share * (1 / shipped_links().shared.staged - 1))
     assert slower > 0.1
-    (below, above), (usual, _) = half_widths(unknown), half_widths(known)
-    assert below == pytest.approx(usual)
-    assert above == pytest.approx(np.hypot(usual, slower))
+    (below, above), (shorter, longer) = half_widths(unknown), half_widths(known)
+    assert below == pytest.approx(shorter)
+    assert above == pytest.approx(np.hypot(longer, slower))
 
 
 def test_a_stand_in_that_stages_may_send_directly():

@@ -155,6 +155,7 @@ ALLOWED: dict[str, set[str | float] | None] = {
         "_CLOSE", "_FAR", "_FEW", "_MANY", "_NEW", "_POINTS", "_ROUNDS", "_SHARP", "_SHARP_ALIKE", "_SIZES", 4, 8, 12,
     },
     "serve/disaggregated.py": {"_CLOSE", "_NEARLY", "_ROUNDS", 4096},
+    "serve/conditioning.py": {"_LESS"},
     "serve/fetched.py": {"_HALVINGS"},
     "serve/full_steps.py": {"_ROUNDING"},
     "serve/host_cache.py": {"NEARLY"},

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.attention import price_attention
+from roofsim.cost.kernels.attention import arithmetic_in, price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
 from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
 from roofsim.cost.kernels.priced_as import priced_as
 from roofsim.cost.kernels.products import price_products
+from roofsim.cost.kernels.streams import price_streams
 from roofsim.cost.kernels.work import KernelWork, Pricing
 from roofsim.graph.alike import alike
 from roofsim.graph.base import AbstractOp, Kind
@@ -181,7 +182,7 @@ def _odd(granule: float, *leading: Real) -> Real:
 @kernels_of.register
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
+    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention", math=arithmetic_in(op, context))
     if op.ring is None:
         return (work,)
     merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
@@ -286,10 +287,6 @@ def _(op: OptimizerUpdate, context: Pricing) -> tuple[KernelWork, ...]:
 def _(op: Softmax, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
     traffic = traffic - (1.0 - op.visible) * sum(tensor.bytes for tensor in op.inputs)
-    if not op.backward and not op.on_chip:
-        traffic = traffic + where(
-            op.row > context.device.constants.physics["softmax_row"], 2.0 * op.inputs[0].bytes, 0.0 * op.inputs[0].bytes
-        )
     # A kernel that keeps rows in registers streams as elementwise kernels do.
     return _in_passes(op, op.flops(), traffic, "elementwise" if op.on_chip else str(op.kind), context)
 
@@ -338,6 +335,7 @@ def _kernels_of_kinds(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple
     ops_of = {place: priced_as(ops[index], work) for place, (index, work) in enumerate(works)}
     price_products(ops_of, priced, context)
     price_convolutions(ops_of, priced, context)
+    price_streams(ops_of, priced, context)
     for place, op in ops_of.items():
         if isinstance(op, Attention) and priced[place].bandwidth_key == "attention":
             priced[place] = price_attention(op, priced[place], context)
