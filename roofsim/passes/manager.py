@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 LATENT: Final = frozenset({Purpose.QUERY_KEY_VALUE_DOWN})
 
 
+#: Arithmetic that kernels of convolutions have beside that of 16 bits and more; narrower formats are those of GEMMs alone.
+EIGHT_BITS: Final = ("fp8", "int8")
+
+
 class Pass(Protocol):
     """A function from graph to graph whose fields are its options."""
 
@@ -235,6 +239,7 @@ def training_passes(
         # Last of the step proper: everything that runs is known.
         passes.append(FusePointwise(only_layers=engine.fusion.compiled == "layers"))
     passes += gathers  # of gradients
+    passes += _quantised(precision, engine)  # once everything stands that reads wide results
     if optimizer != "none":
         passes.append(_optimizer(optimizer, precision, engine))  # after the last micro batch
     return passes
@@ -247,6 +252,16 @@ def _partition(engine: Engine) -> list[Pass]:
     from roofsim.passes.partition import Partition
 
     return [Partition(only_layers=engine.fusion.compiled == "layers")]
+
+
+def _quantised(precision: Precision, engine: Engine) -> list[Pass]:
+    """Return the pass that puts conversions to narrow types into the kernels before them, where the engine's do so."""
+    norms, activations = engine.fusion.quantised_norms, precision.operands in engine.fusion.quantised_activations
+    if precision.operands is None or not (norms or activations):
+        return []
+    from roofsim.passes.kernels.quantised_results import QuantiseResults
+
+    return [QuantiseResults(norms=norms, activations=activations)]
 
 
 def _narrow_gathers(precision: Precision, engine: Engine) -> list[Pass]:
@@ -295,7 +310,7 @@ def assign_precision(precision: Precision, *, trains: bool = False, convolutions
         weights=None if trains and not frozen else _stored(precision),
         narrow_weights=None if weights is None else DTYPES[weights],
         attention=None if precision.attention is None else DTYPES[precision.attention],
-        convolutions=convolutions,
+        convolutions=convolutions and precision.math in EIGHT_BITS,
     )
 
 
