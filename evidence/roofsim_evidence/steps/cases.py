@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
     from roofsim.calibrate.cases import Case
 
-#: Sources that only score: another framework; a clock around a data loader; steps whose forward contradicts their backward; cards
-#: and models that were predicted before anybody had fitted to them.
-UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd", "lambda-later", "timm-train-later")
+#: Sources that only score: another framework; a clock around a data loader; steps whose forward contradicts their backward.
+UNFITTED: Final = ("dle-tf", "dle-infer", "neusight-odd")
 
 
 @cache
