@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ from roofsim.spec.reading.source import read_kept
 from roofsim.structures import forget, program_of
 from tests.scenarios import TINY_LLAMA
 
-CASES = [
+CASES: list[dict[str, Any]] = [
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64}, "hardware": {"gpu": "a100"}},
     {"model": TINY_LLAMA, "workload": {"sequence_length": 128}, "hardware": {"gpu": "a100"}},
     {"model": TINY_LLAMA, "workload": {"sequence_length": 64, "recompute": "full"}, "hardware": {"gpu": "a100"}},
@@ -73,7 +74,7 @@ def test_a_structure_is_built_once_for_all_cards(monkeypatch):
 
 
 def test_no_more_than_some_are_kept():
-    kept = Kept(2)
+    kept: Kept[Any] = Kept(2)
     for key in "abcab":
         assert kept.get(key, lambda key=key: key.upper()) == key.upper()
     assert len(kept) == 2
@@ -109,7 +110,8 @@ class Breaks:
     """A pass that leaves out the first op."""
 
     name = "breaks"
-    requires = ensures = frozenset()
+    requires: frozenset[str] = frozenset()
+    ensures: frozenset[str] = frozenset()
 
     def __call__(self, graph):
         return OpGraph(graph.ops[1:])
@@ -119,8 +121,9 @@ class Breaks:
 def test_a_pass_that_breaks_a_graph_is_named(monkeypatch, verify):
     monkeypatch.setenv("ROOFSIM_VERIFY", "1" if verify else "")
     graph = program_of(roofsim.resolve(CASES[0])).stages[0].graph
+    broken: Any = Breaks()
     with pytest.raises(PassError, match="breaks left a broken graph"):
-        run_passes(graph, [Breaks()])
+        run_passes(graph, [broken])
 
 
 def test_passes_of_a_server_are_built_once(monkeypatch):
@@ -154,7 +157,8 @@ def test_a_record_remembers_by_arguments():
 
 
 def test_many_are_made_at_once_and_kept_each_by_itself():
-    kept, asked = Kept(2), []
+    kept: Kept[Any] = Kept(2)
+    asked: list[Any] = []
 
     def make(places):
         asked.append(places)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ import roofsim
 from roofsim.cli.app import main
 
 TINY = {"family": "decoder", "num_layers": 2, "hidden_size": 64, "num_attention_heads": 4, "vocab_size": 128}
-GENERATE = {"prompt_length": "1k", "output_length": 32}
+GENERATE: dict[str, Any] = {"prompt_length": "1k", "output_length": 32}
 SCENARIO = {"model": TINY, "workload": {"sequence_length": 64}}
 
 ANSWERS = {

@@ -198,7 +198,8 @@ def holds_a_number(node):
 def numbers_of(tree):
     """Return the names of a module's own numbers."""
     for node in tree.body:
-        targets, value = [], None
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
         if isinstance(node, ast.AnnAssign) and node.value is not None:
             targets, value = [node.target], node.value
         elif isinstance(node, ast.Assign):
@@ -218,7 +219,7 @@ def default_of(value):
 
 def telling(expression):
     """Tell whether a default holds a number other than those of mathematics."""
-    return any(is_number(each) and each.value not in PLAIN for each in ast.walk(expression))
+    return any(is_number(each) and getattr(each, "value", 0) not in PLAIN for each in ast.walk(expression))
 
 
 def defaults_of(tree):
@@ -227,16 +228,13 @@ def defaults_of(tree):
         if isinstance(node, ast.ClassDef):
             for line in node.body:
                 target = line.targets[0] if isinstance(line, ast.Assign) else getattr(line, "target", None)
-                if (
-                    isinstance(target, ast.Name)
-                    and line.value is not None
-                    and any(map(telling, default_of(line.value)))
-                ):
+                value = getattr(line, "value", None)
+                if isinstance(target, ast.Name) and value is not None and any(map(telling, default_of(value))):
                     yield f"{node.name}.{target.id}"
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             positional = [*node.args.posonlyargs, *node.args.args]
             given = positional[len(positional) - len(node.args.defaults) :]
-            pairs = [*zip(given, node.args.defaults, strict=True)]
+            pairs: list[tuple[ast.arg, ast.expr | None]] = [*zip(given, node.args.defaults, strict=True)]
             pairs += [*zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)]
             yield from (f"{node.name}({one.arg})" for one, value in pairs if value is not None and telling(value))
 

@@ -28,7 +28,7 @@ def compare(monkeypatch, capsys):
         try:
             main()
         except SystemExit as stop:
-            status = stop.code or 0
+            status = int(stop.code or 0)
         captured = capsys.readouterr()
         assert status == code, captured.out + captured.err
         return captured.err if code and captured.err else captured.out

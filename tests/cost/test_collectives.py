@@ -230,7 +230,7 @@ def test_what_a_link_can_do_is_a_fact_and_not_in_its_name(monkeypatch):
     monkeypatch.setattr(link_kinds, "shipped", lambda: known.model_copy(update={"kinds": known.kinds | own}))
 
     def tier(name):
-        link = system.link.model_copy(update={"name": name})
+        link = known(system.link).model_copy(update={"name": name})
         return fabric_of(system.model_copy(update={"link": link}), gpu, gpu.architecture).tiers[0]
 
     links = shipped_links()

@@ -137,7 +137,7 @@ def test_what_nobody_measured_is_half_as_much_wider_again():
     guessed = known.resolved.architecture.model_copy(update={"measured": False})
     unknown = replace(known, resolved=replace(known.resolved, architecture=guessed))
     step = float(known.step.step)
-    widths = [math.log(interval(evaluation)[1] / step) for evaluation in (known, unknown)]
+    widths = [math.log(known(interval(evaluation))[1] / step) for evaluation in (known, unknown)]
     assert widths[1] == pytest.approx(shipped_physics()["unmeasured_width"] * widths[0])
 
 

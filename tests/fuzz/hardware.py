@@ -104,13 +104,13 @@ def calibrations(random: Random, folder: Path) -> Input:
         )
     if random.random() < 0.1:
         data["schema"] = random.choice((0, 2, 99, "x", None))
-    path = folder / "card.yaml"
+    place = folder / "card.yaml"
     text = json.dumps(data)
     scenario = valid(random)
-    scenario["hardware"] = {"gpu": gpu, "calibration": str(path)}
+    scenario["hardware"] = {"gpu": gpu, "calibration": str(place)}
 
     def act() -> list[str]:
-        path.write_text(text, encoding="utf-8")
+        place.write_text(text, encoding="utf-8")
         return run(scenario)
 
     return Input(f"{text} in {scenario!r}", act)

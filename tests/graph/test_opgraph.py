@@ -88,8 +88,8 @@ def test_counted_and_expanded_graphs_have_the_same_totals(model, recompute):
         assert {key: round(value, 6) for key, value in counted.items()} == {
             key: round(value, 6) for key, value in expanded.items()
         }
-    counted = sum(t.numel * copies for t, copies in graph.parameters().items())
-    assert counted == sum(t.numel * copies for t, copies in whole.parameters().items())
+    elements = sum(t.numel * copies for t, copies in graph.parameters().items())
+    assert elements == sum(t.numel * copies for t, copies in whole.parameters().items())
 
 
 def test_a_block_that_repeats_a_fraction_cannot_be_unrolled():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from roofsim.graph.tensor import Role
@@ -17,7 +19,9 @@ MODELS = {"gpt": TINY | {"dropout": 0.1}, "llama": TINY_LLAMA, "experts": TINY_E
 
 def curve(events):
     """Return what is allocated after each event, sizes rounded up as liveness does; no key is used twice."""
-    live, total, totals, used = {}, 0.0, [], set()
+    live: dict[Any, Any] = {}
+    total: Any = 0.0
+    totals, used = [], set()
     for key, size, _ in events:
         if size == FREE:
             total -= live.pop(key)

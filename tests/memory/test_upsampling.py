@@ -56,7 +56,7 @@ def test_arrays_give_what_their_elements_give():
     cache = cached(doubling(sides), transposes=True)
     for place, side in np.ndenumerate(sides):
         one = cached(doubling(float(side)), transposes=True)
-        assert (cache.allocated[place], cache.reserved[place]) == (one.allocated, one.reserved)
+        assert (np.asarray(cache.allocated)[place], np.asarray(cache.reserved)[place]) == (one.allocated, one.reserved)
 
 
 def test_reserved_memory_of_stable_diffusion_is_what_was_measured():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -156,7 +157,7 @@ def on_many(draw):
     return {"model": model, "workload": workload, "parallel": parallel, "hardware": hardware}
 
 
-LAYOUT = {
+LAYOUT: dict[str, Any] = {
     "tensor": [1, 2, 4, 8],
     "pipeline": [1, 2, 4],
     "data": [1, 2, 8, 32],

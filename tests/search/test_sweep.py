@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,7 +203,7 @@ def test_layouts_are_resolved_as_arrays(monkeypatch):
         with pytest.raises(SpecError) as error:
             roofsim.run(base, **{key.replace(".", "__", 1): value for key, value in point.items()})
         refused_by_run[index] = error.value.code, error.value.reason
-    resolved_alone = []
+    resolved_alone: list[Any] = []
     monkeypatch.setattr(SharedResolver, "run", resolved_alone.append)
     monkeypatch.setattr(_Sweep, "evaluate", lambda self: None)
     table = roofsim.sweep(base, axes)

@@ -45,8 +45,8 @@ def test_every_version_and_variant_of_a_file_is_a_valid_engine(name):
     for variant in parts.variants.values():
         assert {".".join(keys) for keys, _ in leaves(Engine, variant.facts)} >= set(variant.sources)
         assert len(variant.description) > 20
-    for variant in parts.variants:
-        assert facts(f"{name}+{variant}") != today
+    for word in parts.variants:
+        assert facts(f"{name}+{word}") != today
     assert facts(f"{name}@2039") == today | ({"library_released": 2039.5} if parts.library_date == "release" else {})
 
 
