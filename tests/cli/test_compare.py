@@ -129,9 +129,10 @@ def test_a_bar_comes_after_a_second_only(monkeypatch):
         screen = _Terminal()
         monkeypatch.setattr(sys, "stderr", screen)
         ticks = iter(range(100))
-        monkeypatch.setattr(progress.time, "monotonic", lambda ticks=ticks, step=seconds: next(ticks) * step)
+        monkeypatch.setattr("roofsim.cli.progress.time.monotonic", lambda ticks=ticks, step=seconds: next(ticks) * step)
         assert list(progress.tracked([1, 2, 3], "comparing")) == [1, 2, 3]
         assert ("comparing" in screen.getvalue()) == bar
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    quiet = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", quiet)
     assert list(progress.tracked([1, 2], "comparing")) == [1, 2]
-    assert sys.stderr.getvalue() == ""
+    assert quiet.getvalue() == ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -15,6 +17,7 @@ from roofsim_evidence.inference.notes import LABELS
 from roofsim_evidence.inference.page import page
 from roofsim_evidence.inference.widths import engine_widths, text_of, times, widths
 from roofsim_evidence.widths import half_width
+from tests.surely import sure
 
 CASES = load_inference_cases()
 PRICED = [case for case in CASES if case.quantity not in SERVED and case.gpus == 1]
@@ -53,7 +56,7 @@ def test_servers_are_predicted_by_serve(quantity):
     assert not unpriced
     assert 0.2 < row.predicted / server.measured < 5.0
     if quantity != "output_tokens_per_second":
-        low, high = row.interval
+        low, high = sure(row.interval)
         assert low < row.predicted < high
 
 
@@ -80,7 +83,8 @@ def test_intervals_are_those_of_the_engine(predictions):
         changed = "override" in row.case.scenario["hardware"]  # a card or host that is not as shipped: wider
         if row.interval is None or not own or changed or row.architecture not in table.architectures:
             continue
-        width = table.width(row.case.software, row.case.regime, many=False)
+        regime: Any = row.case.regime
+        width = table.width(row.case.software, regime, many=False)
         assert row.interval[0] == pytest.approx(row.predicted * np.exp(-width))
 
 

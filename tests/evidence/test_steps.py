@@ -21,6 +21,7 @@ from roofsim_evidence.steps.fit import BOUNDS, fit_steps, free_paths, get, put, 
 from roofsim_evidence.steps.residuals import COVERAGE, _fit
 from roofsim_evidence.steps.table import predict, step_table
 from tests.scenarios import TINY, evaluated
+from tests.surely import sure
 
 #: A few small cases of every source, card family and precision.
 SOME = load_cases()[::29]
@@ -110,7 +111,7 @@ def test_spreads_hold_the_share_they_say():
     spreads = _fit(parts, logs)
     widths = np.array([spread(dict(zip(spreads.groups, row, strict=True)), spreads) for row in parts])
     assert np.mean(np.abs(logs) <= spreads.quantile * widths) == pytest.approx(COVERAGE, abs=0.01)
-    assert max(spreads.groups, key=spreads.groups.get) == next(iter(GROUPS))
+    assert max(spreads.groups, key=spreads.groups.__getitem__) == next(iter(GROUPS))
 
 
 def test_shares_sum_to_one():
@@ -121,7 +122,7 @@ def test_shares_sum_to_one():
 def test_the_interval_holds_the_step_and_widens_with_ignorance():
     def width(gpu, **workload):
         evaluation = evaluated("resnet50", micro_batch_size=64, hardware_gpu=gpu, **workload)
-        low, high = interval(evaluation)
+        low, high = sure(interval(evaluation))
         step = float(evaluation.step.step)
         assert 0 < low < step < high
         assert low * high == pytest.approx(step**2)
@@ -137,7 +138,7 @@ def test_what_nobody_measured_is_half_as_much_wider_again():
     guessed = known.resolved.architecture.model_copy(update={"measured": False})
     unknown = replace(known, resolved=replace(known.resolved, architecture=guessed))
     step = float(known.step.step)
-    widths = [math.log(known(interval(evaluation))[1] / step) for evaluation in (known, unknown)]
+    widths = [math.log(sure(interval(evaluation))[1] / step) for evaluation in (known, unknown)]
     assert widths[1] == pytest.approx(shipped_physics()["unmeasured_width"] * widths[0])
 
 

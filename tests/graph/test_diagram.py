@@ -122,9 +122,9 @@ def test_edges_are_what_is_read_through_views(model):
             between = whole.subgraph([maker, op, *(one for one in graph if one.kind is Kind.VIEW)])
             assert nx.has_path(between, maker, op)
         for tensor in op.inputs:
-            source = graph.producer.get(tensor)
-            if source is not None and source.kind is not Kind.VIEW:
-                assert tensor.name in diagram.edges[source.name, op.name]["tensor"].split(", ")
+            producer = graph.producer.get(tensor)
+            if producer is not None and producer.kind is not Kind.VIEW:
+                assert tensor.name in diagram.edges[producer.name, op.name]["tensor"].split(", ")
 
 
 @pytest.mark.parametrize("model", [TINY, TINY_EXPERTS])

@@ -91,7 +91,7 @@ def test_visible_share_is_the_mask_counted_out(q, extra, window):
 def test_visible_share_takes_arrays():
     lengths = np.array([4.0, 8.0, 1.0])
     expected = [visible_share(length, length, causal=True) for length in lengths]
-    assert visible_share(lengths, lengths, causal=True).tolist() == expected
+    assert np.asarray(visible_share(lengths, lengths, causal=True)).tolist() == expected
 
 
 def test_convolution_flops_bytes_and_kernels():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -70,7 +72,8 @@ def test_reserved_memory_of_stable_diffusion_is_what_was_measured():
         and case.scenario["workload"].get("batch_size", 1) <= 16
         and case.scenario["workload"]["engine"] == "diffusers-2022+xformers"
     ]
-    errors = [abs(predict_inference(case).error) for case in cases]
+    predictions: list[Any] = [predict_inference(case) for case in cases]
+    errors = [abs(one.error) for one in predictions]
     assert len(errors) == 20
     assert max(errors) < 0.06
     assert float(np.median(errors)) < 0.025

@@ -263,7 +263,7 @@ def test_sums_are_those_of_the_layers(pipeline):
 
 
 def test_a_merged_graph_unrolls():
-    passes = [MERGE, TYPES, AddBeforeNorms()]
+    passes: list[Any] = [MERGE, TYPES, AddBeforeNorms()]
     graph = run_passes(lowered(TINY_LLAMA, "prefill"), passes)
     assert unroll(graph).verify().total(lambda op: op.kernels()) == graph.total(lambda op: op.kernels())
 

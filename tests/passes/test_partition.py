@@ -25,7 +25,7 @@ from roofsim.passes.partition.cut import FlowNetwork
 from roofsim.passes.precision import AssignPrecision
 from roofsim.passes.recompute import Recompute
 from roofsim_evidence.exactness.oracle import model
-from tests.known import known
+from tests.surely import sure
 
 if TYPE_CHECKING:
     from roofsim.graph.base import AbstractOp
@@ -37,7 +37,7 @@ VISION = ("resnet50", "vit_b16", "swin_tiny")
 
 def typed(name, *, amp=True, attention="sdpa"):
     flavour = Flavour.of(attention=attention, rms_norm="chain", gelu_new="chain", rotary="chain")
-    length = {"length": 256.0} if name in LANGUAGE else {"length": 224.0}
+    length: dict[str, Any] = {"length": 256.0} if name in LANGUAGE else {"length": 224.0}
     call = Call(batch=2.0, compute=BF16, autocast=amp, flavour=flavour, **length)
     stored = FP32 if amp else BF16
     return AssignPrecision(compute=BF16, parameters=stored, autocast=amp)(lower(model(name), call))
@@ -63,7 +63,7 @@ def test_less_is_kept_and_nothing_heavy_runs_twice(name, amp):
     # A loss of few classes keeps its logits' largest and sum beside them.
     assert after.saved_activations <= before.saved_activations * 1.001
     assert {op.phase for op in added(eager, cut)} == {Phase.BACKWARD}
-    assert {known(op.origin).phase for op in added(eager, cut)} == {Phase.FORWARD}
+    assert {sure(op.origin).phase for op in added(eager, cut)} == {Phase.FORWARD}
     assert all(op.group not in HEAVY_KINDS for op in added(eager, cut))
     gradients = [sum(t.numel * op.count for op in g for t in op.outputs if t.role == "gradient") for g in (eager, cut)]
     assert gradients[0] == gradients[1]

@@ -193,7 +193,7 @@ def test_memory_adds_up(layout, phase, engine, name):
 
 # -- arrays -------------------------------------------------------------------------------------------------------
 
-DEGREES = {
+DEGREES: dict[str, tuple[Any, ...]] = {
     "tensor": ("llama", {}, {"parallel.tensor": [1, 2, 4, 8]}),
     "pipeline": ("llama", {"pipeline": 2}, {"parallel.pipeline": [2, 4]}),
     "tensor and pipeline": ("gpt", {"pipeline": 2}, {"parallel.tensor": [1, 4], "parallel.pipeline": [2, 4]}),

@@ -44,7 +44,7 @@ CLUSTERED = ("a100", "h100", "h200", "b200", "mi300x")
 class Step:
     """A step whose rates and bubble one can change."""
 
-    evaluation: object
+    evaluation: Any
 
     def seconds(self, group=None, factor=1.0, beside=None, trifle=0.0):
         """Return the step with more of one resource, and a trifle more of another."""

@@ -18,7 +18,7 @@ from roofsim.serve.simulation import simulate
 from roofsim.spec import catalog
 from roofsim.spec.engine.schema import catalog_engine
 from roofsim.spec.scenario.serving_words import PREFIXES, Words
-from tests.known import known
+from tests.surely import sure
 
 
 def served(model="llama3-8b", *, gpu="h100", serving=None, **keys):
@@ -210,9 +210,9 @@ def test_open_loop_up_to_the_highest_rate(vllm, share):
     load = replace(vllm.load, variation=0.5)
     estimate = open_loop.steady_state(vllm.timing, load, rate, poisson=True)
     simulated = simulate(vllm.timing, load, 300.0, rate=rate, variation=0.5, requests=2000 if share < 0.6 else 40_000)
-    assert known(estimate).time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
-    assert known(estimate).time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.10)
-    assert known(estimate).end_to_end == pytest.approx(simulated.end_to_end, rel=0.10)
+    assert sure(estimate).time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.10)
+    assert sure(estimate).time_to_first_token == pytest.approx(simulated.time_to_first_token, rel=0.10)
+    assert sure(estimate).end_to_end == pytest.approx(simulated.end_to_end, rel=0.10)
 
 
 @pytest.mark.slow
@@ -227,8 +227,8 @@ def test_longer_requests_up_to_the_highest_rate(engine, prompt, output, share):
     # Near saturation queues forget their beginning slowly: means over 60,000 requests scatter by 5 %, over 400,000 by 1 %.
     requests = 400_000 if share > 0.9 and prompt < 8000 else 60_000 if share > 0.9 else 8000
     simulated = simulate(one.timing, load, float(prompt), rate=rate, variation=0.5, requests=requests)
-    assert known(estimate).time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.15)
-    assert known(estimate).end_to_end == pytest.approx(simulated.end_to_end, rel=0.15)
+    assert sure(estimate).time_per_output_token == pytest.approx(simulated.time_per_output_token, rel=0.15)
+    assert sure(estimate).end_to_end == pytest.approx(simulated.end_to_end, rel=0.15)
 
 
 @pytest.mark.parametrize(
