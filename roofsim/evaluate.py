@@ -27,7 +27,7 @@ from roofsim.schedule.pipeline.registry import schedule_named
 from roofsim.schedule.ranks import Schedule
 from roofsim.schedule.staged import Issue, slowest_place, visits
 from roofsim.schedule.step import StepTime, compose, one_after_another, repeated
-from roofsim.schedule.surroundings import largest_of, with_feed, with_stragglers
+from roofsim.schedule.surroundings import largest_of, meetings_of, with_feed, with_stragglers
 from roofsim.spec.contexts import with_context_axis
 from roofsim.spec.scenario.layout import layout_of
 from roofsim.spec.settle.offload import beside_copies, places
@@ -243,7 +243,7 @@ def _surrounded(resolved: Resolved, step: StepTime, scales: Scales) -> StepTime:
     jitter, physics = resolved.reliability.jitter, resolved.constants.physics
     if workload.phase == "train":
         chips = physics["chip_spread"] if resolved.mechanisms.chips else 0.0
-        step = with_stragglers(step, layout.ranks, jitter, chips)
+        step = with_stragglers(step, layout.ranks, jitter, chips, meetings_of(resolved, layout))
     else:  # replicas serve on their own; what else ranks wait for is a fact of the engine
         step = with_stragglers(step, layout.ranks / layout.data, jitter, 0.0)
     if workload.input is None:
@@ -349,7 +349,8 @@ def messages_of(resolved: Resolved, *, averaged: bool = False) -> Messages:
         silent=mechanisms.silent,
         layout=layout_of(resolved.parallel),
         split_messages=engine.communication.pipeline_message == "split",
-        bucket=engine.data_parallel.gradient_bucket or 0.0,
+        bucket=engine.data_parallel.bucket(layout_of(resolved.parallel).replicas),
+        in_buckets=not resolved.parallel.shards_fully,
         own_kernels=engine.name if serves and engine.communication.all_reduce == "custom" else None,
         waits=(waits.collective, waits.between_nodes) if serves else (0.0, 0.0),
     )

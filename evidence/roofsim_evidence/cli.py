@@ -1,4 +1,4 @@
-"""The command line: ``evidence list | score | fit | page | ablate``."""
+"""The command line: ``evidence list | score | fit | page | record | seal | ablate``."""
 
 from __future__ import annotations
 
@@ -46,6 +46,10 @@ Data = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Print JSON: one object per measurement.")]
 Csv = Annotated[bool, typer.Option("--csv", help="Print CSV: one row per measurement.")]
 Source = Annotated[list[str] | None, typer.Option("--source", metavar="NAME", help="One source only. May be repeated.")]
+Plain = Annotated[
+    bool,
+    typer.Option("--plain", help="Score twice: as stated, and as an ordinary user would state it. Also of `servers`."),
+]
 Write = Annotated[bool, typer.Option("--write", help="Write what was fitted to hardware/constants.")]
 Sample = Annotated[
     bool,
@@ -62,6 +66,14 @@ All = Annotated[bool, typer.Option("--all", help="Every page that needs no other
 Check = Annotated[
     bool, typer.Option("--check", help="Write nothing; say whether the committed pages are those of today.")
 ]
+Day = Annotated[
+    str | None, typer.Option("--date", metavar="YYYY-MM-DD", help="The date of the seal; today, if left out.")
+]
+CheckScores = Annotated[
+    bool,
+    typer.Option("--check", help="Score nothing; say what got worse since the last release, and is not explained."),
+]
+Release = Annotated[bool, typer.Option("--release", help="Also add the scores as the line of this version.")]
 Mechanisms = Annotated[
     list[str] | None, typer.Argument(metavar="MECHANISM", show_default=False, help="Some mechanisms only.")
 ]
@@ -104,12 +116,20 @@ def score(
     source: Source = None,
     json: Json = False,
     csv: Csv = False,
+    plain: Plain = False,
 ) -> None:
     """Say how far predictions by the shipped constants are off."""
     if json and csv:
         raise SpecError("--json and --csv are two forms of one answer. Give one of them")
     options = {"groups": groups, "transfer": transfer, "data": data, "source": source, "json": json, "csv": csv}
-    _print(call(name, "score", options))
+    if not plain:
+        _print(call(name, "score", options))
+        return
+    if any(options.values()):
+        raise SpecError("--plain scores all of a set, and takes no other option")
+    from roofsim_evidence.record.verbs import plain as scored
+
+    _print(scored(name))
 
 
 @app.command("fit", epilog="evidence fit steps --write\nevidence fit --all --write")
@@ -159,7 +179,7 @@ def page(
     if output is not None and (everything or check or len(names or ()) > 1):
         raise SpecError("--output takes one page, and neither --all nor --check")
     chosen = list(dict.fromkeys(names or ())) or [
-        one for one, about in SUBJECTS.items() if "page" in about.verbs and about.measurements
+        one for one, about in SUBJECTS.items() if "page" in about.verbs and not about.foreign
     ]
     chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
@@ -184,6 +204,31 @@ def summary() -> None:
     from roofsim_evidence.summary import write_all
 
     typer.echo(f"wrote {write_all()}")
+
+
+@app.command("record", epilog="evidence record --check\nevidence record --release")
+def record(*, check: CheckScores = False, release: Release = False) -> None:
+    """Score every set, as stated and as an ordinary user would ask, and keep the scores of today: takes minutes."""
+    if check and release:
+        raise SpecError("--check scores nothing, and --release keeps scores. Give one of them")
+    from roofsim_evidence.record import verbs
+
+    if not check:
+        typer.echo(f"wrote {', '.join(map(str, verbs.write(release=release)))}")
+        return
+    checked = verbs.check()
+    typer.echo(checked.text())
+    if not checked.good:
+        raise typer.Exit(1)
+
+
+@app.command("seal", epilog="evidence seal\nevidence score forecasts")
+def seal(day: Day = None) -> None:
+    """Predict what evidence/forecasts/asked.jsonl asks for, and seal it: dated, hashed, with intervals."""
+    from roofsim_evidence.forecasts.sealed import seal as sealed
+    from roofsim_evidence.record.verbs import today
+
+    typer.echo(f"sealed {sealed(day or today())}")
 
 
 @app.command("ablate", epilog="evidence ablate multi-gpu bubble hidden")

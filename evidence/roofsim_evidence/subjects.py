@@ -36,6 +36,8 @@ class MeasuredSubject:
         Files of ``hardware/constants`` that a fit writes.
     repeats
         Subjects whose pages the page repeats parts of, so that it is written after them.
+    foreign
+        Whether it needs a package that is not part of the project's environment.
     """
 
     about: str
@@ -45,6 +47,7 @@ class MeasuredSubject:
     document: str = ""
     constants: tuple[str, ...] = ()
     repeats: tuple[str, ...] = ()
+    foreign: bool = False
 
     def function(self, verb: str) -> Callable[..., Any]:
         """Return what a verb calls."""
@@ -136,6 +139,7 @@ SUBJECTS: Final = {
         verbs=("score", "fit", "page"),
         measurements="",
         document="docs/external-kernels.md",
+        foreign=True,
     ),
     "memory": MeasuredSubject(
         about="peaks of memory on one device",
@@ -151,6 +155,20 @@ SUBJECTS: Final = {
         verbs=("score", "page"),
         measurements="oracle",
         document="docs/exactness.md",
+    ),
+    "record": MeasuredSubject(
+        about="the scores of all sets, release by release (`evidence record` writes them)",
+        home="roofsim_evidence.record.verbs",
+        verbs=("page",),
+        measurements="",
+        document="docs/track-record.md",
+    ),
+    "forecasts": MeasuredSubject(
+        about="sealed predictions of announced cards and of benchmark rounds to come (`evidence seal` writes them)",
+        home="roofsim_evidence.forecasts.verbs",
+        verbs=("score", "page"),
+        measurements="",
+        document="docs/forecasts.md",
     ),
 }
 

@@ -76,6 +76,8 @@ def exposed(
             hidden = where(virtual > 1.0, 1.0, 0.0) if overlap.pipeline else 0.0
             micro = micro.plus(traffic, virtual * (1.0 - hidden))
             latency = maximum(latency, traffic.seconds * hidden)
+        elif group in ("expert", "expert_tensor") and overlap.expert and mechanisms.hidden:
+            micro = micro.plus(_behind(traffic, _compute(cost, phase), slows))
         elif group in ("context", "context_ring"):
             micro = micro.plus(_beside_attention(traffic, cost.attention.get(phase, 0.0), slows))
         else:

@@ -36,6 +36,8 @@ class Mechanisms:
     """Ordinary units take Winograd's algorithm for 3 x 3 convolutions where it is faster; off: implicit products only."""
     chips: bool = True
     """Chips of one name differ, and ranks wait for the slowest; off: they are identical."""
+    noise: bool = True
+    """Nodes that meet wait for the slowest of them; off: all take the same time."""
     silent: Callable[[Any], bool] | None = None
     """Tells of a collective whether it takes no time; None: all take theirs."""
     idle: Callable[[Any], bool] | None = None

@@ -327,7 +327,10 @@ class Resolver:
     def engine(self, workload: Workload) -> Engine:
         """Find the engine and apply the scenario's facts to it."""
         place = self.document.place(("workload", "engine"))
-        chosen = choose(workload.engine, place)
+        precision = (
+            workload.precision if isinstance(workload.precision, str) else None
+        )  # a mapping states every type itself
+        chosen = choose(workload.engine, place, precision)
         self.assumed += chosen.notes
         self.engine_label = chosen.label
         stated = self._with_facts(chosen.stated, workload)

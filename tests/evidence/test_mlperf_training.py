@@ -9,9 +9,10 @@ import pytest
 
 from roofsim.calibrate.predict import predict_cases
 from roofsim.calibrate.score import score
-from roofsim_evidence.mlperf_training.cases import logged_peaks, plainly, training_cases
+from roofsim_evidence.mlperf_training.cases import logged_peaks, training_cases
 from roofsim_evidence.mlperf_training.page import LABELS, SCALES, page, scale_of
 from roofsim_evidence.multi_gpu.cases import load_multi_cases
+from roofsim_evidence.plain import plainly
 from roofsim_evidence.steps.cases import predict_steps
 
 CASES = training_cases()

@@ -56,14 +56,54 @@ def test_a_bucket_is_at_least_the_last_unit():
     assert 0.2 < usual.last / usual.seconds < 0.45
 
 
+def exposed_over_nodes(size):
+    """Return what shows of reductions over eight nodes, where the transfer is the network's."""
+    return spread(
+        "gpt2-124m", {"data": 64}, engine="pytorch-eager", engine_facts={"gradient_bucket": size},
+        **SIZES | {"global_batch_size": 256},
+    ).step.breakdown["exposed_communication"]  # fmt: skip
+
+
 def test_larger_buckets_hide_less():
-    """Over many nodes, where the transfer is the network's."""
+    """From where handshakes no longer count."""
+    some, most, whole = (exposed_over_nodes(size) for size in ("100 MiB", "200 MiB", "1 GiB"))
+    assert some < most <= whole
+
+
+def reduced(ranks, engine="megatron-core+bare", sharding="none", **facts):
+    sizes = {"sequence_length": 128, "global_batch_size": ranks, "micro_batch_size": 1, "precision": "bf16"}
+    evaluation = spread("gpt2-124m", {"data": ranks, "sharding": sharding}, engine=engine, engine_facts=facts, **sizes)
+    traffic = messages_of(evaluation.resolved).traffic(evaluation.program.stages[0].graph, Scales())
+    return traffic["backward", "data"]
+
+
+def test_buckets_of_many_layers_save_handshakes_and_move_as_many_bytes():
+    """Layers by themselves pay the ring's latency each; what they share a bucket with pays it once."""
+    alone, together = (
+        reduced(4096, sharding="optimizer", gradient_bucket=size, gradient_bucket_per_rank="0 B")
+        for size in ("1 MB", "2 GB")
+    )
+    assert together.seconds < 0.4 * alone.seconds
+    assert together.inter_node > 4 * 124e6 / (400e9 / 8) / 8  # fp32 gradients around the nodes' rings, over eight NICs
+
+
+def test_megatrons_buckets_grow_with_its_replicas():
+    """max(40,000,000, 1,000,000 x ranks) elements of four bytes: megatron/core/distributed."""
+    for ranks, elements in ((8, 40e6), (512, 512e6)):
+        evaluation = spread(
+            "gpt2-124m", {"data": ranks}, engine="megatron-core+bare", **SIZES | {"global_batch_size": ranks * 4}
+        )
+        assert messages_of(evaluation.resolved).bucket == 4 * elements
+    fixed = reduced(512, gradient_bucket_per_rank="0 B")
+    assert reduced(512).seconds < fixed.seconds
+    assert reduced(512).last > fixed.last
+
+
+def test_fully_sharded_gradients_travel_layer_by_layer():
+    sizes = SIZES | {"global_batch_size": 32}
+    layout = {"data": 8, "sharding": "full"}
     steps = [
-        spread(
-            "gpt2-124m", {"data": 64}, engine="pytorch-eager", engine_facts={"gradient_bucket": size},
-            **SIZES | {"global_batch_size": 256},
-        ).step.breakdown["exposed_communication"]
-        for size in ("25 MiB", "100 MiB", "1 GiB")
-    ]  # fmt: skip
-    assert steps == sorted(steps)
-    assert steps[2] > steps[0]
+        spread("gpt2-124m", layout, engine="pytorch-eager", engine_facts={"gradient_bucket": size}, **sizes).step.step
+        for size in ("1 MiB", "1 GiB")
+    ]
+    assert steps[0] == steps[1]

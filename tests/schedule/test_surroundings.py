@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
-from roofsim.api import run
-from roofsim.schedule.surroundings import largest_of
+from roofsim.api import resolve, run
+from roofsim.evaluate import evaluate
+from roofsim.records import replace
+from roofsim.schedule.surroundings import largest_of, meetings_of
+from roofsim.spec.constants.links import shipped_links
 from roofsim.spec.constants.physics import shipped_physics
+from roofsim.spec.mechanisms import ALL
+from roofsim.spec.scenario.layout import layout_of
 from tests.surely import sure
 
 RESNET = {
@@ -43,6 +50,51 @@ def test_stragglers_lengthen_a_step():
     assert rough.step_time == pytest.approx(alike + spread * largest_of(8.0))
     assert sum(rough.time.values()) == pytest.approx(rough.step_time)
     assert rough.time["bubble"] == pytest.approx(rough.step_time - alike)
+
+
+LLAMA = {
+    "model": "llama3-8b",
+    "workload": {"engine": "torchtitan", "micro_batch_size": 1, "sequence_length": 4096},
+    "parallel": {"sharding": "full"},
+    "hardware": {"gpu": "h100"},
+}
+
+
+def waits(gpus, mechanisms=ALL, **given):
+    """Return what nodes wait for one another, as a share of the step without it."""
+    resolved = replace(
+        resolve(LLAMA, hardware__gpus=gpus, workload__global_batch_size=4 * gpus, **given), mechanisms=mechanisms
+    )
+    return meetings_of(resolved, layout_of(resolved.parallel))
+
+
+def test_one_node_loses_nothing_and_more_nodes_never_lose_less():
+    lost = [waits(gpus) for gpus in (1, 8, 16, 24, 64, 512, 4096, 16384)]
+    assert lost[:2] == [0.0, 0.0]
+    assert all(fewer < more for fewer, more in pairwise(lost[1:]))
+    noise = shipped_links().network("infiniband").noise
+    assert lost[4] == pytest.approx(noise * largest_of(8.0))
+    assert waits(4096, replace(ALL, noise=False)) == 0.0
+
+
+def test_nodes_that_meet_less_often_level_out():
+    """Under full sharding every layer is a meeting, under sharded gradients every micro batch, else the step's end."""
+    full, gradients, optimizer, none = (
+        waits(512, parallel__sharding=level) for level in ("full", "gradients", "optimizer", "none")
+    )
+    assert full > 5 * gradients > 5 * optimizer == 5 * none > 0.0
+    assert gradients == pytest.approx(optimizer * 4**0.5)
+    # shards inside a node: only the end of the step is a meeting of all
+    assert waits(512, parallel__sharding={"full": 8}) == none
+
+
+def test_what_nodes_wait_is_part_of_the_step():
+    many = {"hardware__gpus": 512, "workload__global_batch_size": 2048}
+    evaluation = evaluate(resolve(LLAMA, **many))
+    calm = evaluate(replace(resolve(LLAMA, **many), mechanisms=replace(ALL, noise=False, chips=False))).step
+    assert evaluation.step.waits["stragglers"] > waits(512) * calm.step
+    assert sum(evaluation.step.breakdown.values()) == pytest.approx(evaluation.step.step)
+    assert 1.03 < evaluation.step.step / calm.step < 1.1
 
 
 def test_replicas_that_serve_do_not_wait_for_one_another():

@@ -38,6 +38,7 @@ NO_FACTS = {
     "sources",
     "notes",
     "versions",
+    "precision_variants",
     "variants",
     "releases",
     "library_date",
@@ -111,6 +112,7 @@ OTHER = {
     "serving_experts": {"exchange": "gather", "dispatch": "fp8"},
     "weight_only": {"kernels": 2.0, "compute": 0.5, "bandwidth": 0.9},
     "weight_formats": {"int4": "q4f16_1"},
+    "cache_types": {"fp8": "fp8"},
     "expands_foreign_formats": True,
     "stream_bytes_per_clock": 6.8,
     "attention_copies": False,
@@ -164,6 +166,7 @@ OTHER = {
     "narrow_parameters": ["fp8"],
     "narrow_gradient_type": "fp32",
     "tiled_not_in": ["fp4"],
+    "expert_exchange": "tokens",
     "communication_pools": True,
     "runtime_memory": "1 GiB",
     "workspace_per_token": 3.0,
@@ -181,6 +184,7 @@ OTHER = {
     "expert_capacity_rows": "padded",
     "sync_batch_norm": True,
     "gradient_bucket": "100 MB",
+    "gradient_bucket_per_rank": "1 MB",
 }
 
 

@@ -79,3 +79,36 @@ def test_flags_over_the_bare_library_are_the_recipes_defaults():
     bare = run(trained("megatron-core+bare"))
     assert bare.step_time > plain.step_time
     assert bare.memory.allocated_peak > plain.memory.allocated_peak
+
+
+def test_the_name_of_a_precision_brings_the_cache_of_the_engines_recipe():
+    """NVIDIA's FP8 and NVFP4 checkpoints come with an FP8 cache, which TensorRT-LLM follows; other engines keep 16 bits."""
+
+    def cache(precision, engine="tensorrt-llm", **workload):
+        asked = {"phase": "decode", "context_length": 512, "precision": precision, "engine": engine} | workload
+        return resolve(
+            {"model": "llama3.1-8b", "workload": asked, "hardware": {"gpu": "b200"}}
+        ).precision.key_value_cache
+
+    assert [cache(name) for name in ("fp8", "nvfp4", "FP8")] == ["fp8", "fp8", "fp8"]
+    assert cache("bf16") == cache("fp8", "vllm") == cache("nvfp4", "sglang") == "bf16"
+    assert cache({"compute": "fp8", "key_value_cache": "bf16"}) == "bf16"
+    assert cache({"compute": "nvfp4"}) == "fp8"
+    assert cache("fp8", engine_facts={"cache_types": {}}) == "bf16"
+
+
+def test_a_precision_brings_the_variant_that_runs_it_unless_the_scenario_says_how():
+    """DeepSpeed's optimizer with 32-bit gradients is that of bf16; fp16 runs add up and reduce in fp16."""
+
+    def resolved(engine, precision):
+        return resolve(
+            {"model": TINY_LLAMA, "workload": {"engine": engine, "precision": precision}, "hardware": {"gpu": "a100"}}
+        )
+
+    plain, stated = resolved("megatron-deepspeed", "fp16"), resolved("megatron-deepspeed+fp16-gradients", "fp16")
+    assert plain.precision == stated.precision
+    assert plain.engine == stated.engine
+    assert plain.precision.gradients == "fp16"
+    assert "engine megatron-deepspeed: megatron-deepspeed+fp16-gradients, as its fp16 runs are" in plain.assumed
+    assert resolved("megatron-deepspeed", "bf16").precision.gradients == "fp32"
+    assert resolved("megatron-deepspeed", {"compute": "fp16"}).precision.gradients == "fp32"

@@ -24,6 +24,7 @@ _CUSTOM_XGMI: Final = {
 _SWITCH: Final = {"efficiency": 0.6, "launch": "50 us"}
 _INFINIBAND: Final = {
     "efficiency": 0.93, "step": "5 us", "fill": "60 us", "ramp": 0.8, "point": "8 us", "point_efficiency": 0.8,
+    "noise": 0.02,
 }  # fmt: skip
 _NVLINKS: Final = ("nvlink", "nvlink3", "nvlink4", "nvlink5")
 #: Engine -> the largest message that its own kernels take: vLLM less than 8 MiB, SGLang 16 MiB, TensorRT-LLM what is
@@ -60,7 +61,7 @@ BELIEFS: Final[dict[str, Any]] = {
         "efa": _INFINIBAND | {"efficiency": 0.9, "step": "40 us", "fill": "500 us"},
         "omnipath": _INFINIBAND | {"efficiency": 0.4, "step": "10 us"},
         "slingshot": _INFINIBAND | {"efficiency": 0.85, "step": "10 us"},
-        "ethernet": _INFINIBAND | {"efficiency": 0.7, "step": "25 us", "ramp": 0.5},
+        "ethernet": _INFINIBAND | {"efficiency": 0.7, "step": "25 us", "ramp": 0.5, "noise": 0.04},
     },
     "host": {"efficiency": 0.85, "latency": "8 us"},
 }

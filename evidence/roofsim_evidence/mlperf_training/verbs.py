@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from roofsim.calibrate.predict import predict_cases
 from roofsim_evidence.mlperf_training import page as pages
-from roofsim_evidence.mlperf_training.cases import logged_peaks, plainly, training_cases
+from roofsim_evidence.mlperf_training.cases import logged_peaks, training_cases
+from roofsim_evidence.plain import plainly
 from roofsim_evidence.steps.cases import predict_steps
 
 if TYPE_CHECKING:

@@ -180,4 +180,8 @@ ABLATIONS: Final = (
         name="chips", page="stragglers", touches=_many, without="chips of one name are identical",
         off=Mechanisms(chips=False),
     ),
+    Ablation(
+        name="noise", page="stragglers", touches=_many, without="nodes take the same time for every layer",
+        off=Mechanisms(noise=False),
+    ),
 )  # fmt: skip

@@ -53,6 +53,35 @@ class CollectiveTime:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Together:
+    """Rows of an all-to-all that cross between nodes as one: those of a token, whose experts lie on several ranks.
+
+    Attributes
+    ----------
+    rows
+        Rows of a token, sent to so many experts.
+    groups, chosen
+        Equal groups of experts, in the order of the ranks, and those that hold all experts of a token.
+    """
+
+    rows: Real
+    groups: Real = 1.0
+    chosen: Real = 1.0
+
+    def apart(self, nodes: Real) -> Real:
+        """Return the share of crossings that is left, experts being even: nodes that a token's experts lie on, by its rows.
+
+        >>> round(Together(rows=8.0).apart(2.0), 3), Together(rows=1.0).apart(4.0)
+        (0.249, 1.0)
+        >>> round(Together(rows=8.0, groups=8.0, chosen=4.0).apart(8.0) * 8.0, 2)
+        3.6
+        """
+        within = minimum(nodes, maximum(nodes * self.chosen / self.groups, self.chosen))
+        share: Real = within * (1.0 - (1.0 - 1.0 / within) ** self.rows) / self.rows
+        return share
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Task:
     """One collective with its placement: ranks of a group, members of it on a node, nodes; ``crossing`` is 0 or 1."""
 
@@ -66,6 +95,8 @@ class _Task:
     intra_scale: Real
     network: Real
     in_switch: bool
+    apart: Real = 1.0
+    gathered: Real = 1.0
 
 
 def collective_time(
@@ -80,6 +111,7 @@ def collective_time(
     groups: Real | None = None,
     custom: str | None = None,
     in_switch: bool = True,
+    together: Together | None = None,
 ) -> CollectiveTime:
     """Return the time of one collective.
 
@@ -104,6 +136,8 @@ def collective_time(
 
     in_switch
         Whether switches that can may reduce the data; they do not add 8-bit types.
+    together
+        Of an all-to-all: which of its rows cross to a node as one; None: each crosses by itself.
 
     Raises
     ------
@@ -137,6 +171,8 @@ def collective_time(
         intra_scale=intra_scale,
         network=network,
         in_switch=in_switch,
+        apart=1.0 if together is None else together.apart(nodes),
+        gathered=1.0 if together is None else where(together.rows > 1.0, maximum(ranks / members, 1.0), 1.0),
     )
     fastest = _cheapest(task, fabric, custom=custom)
     return CollectiveTime(
@@ -246,9 +282,12 @@ def _tree(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
 
 
 def _exchange(task: _Task, fabric: Fabric, tier: Tier | None) -> CollectiveTime:
-    """Price all-to-all: every rank sends a part to every other, those of its node and those of others."""
-    near = task.message * (task.members - 1.0) / task.ranks
-    far = task.members * task.message * (task.ranks - task.members) / task.ranks
+    """Price all-to-all: every rank sends a part to every other, those of its node and those of others.
+
+    Rows that cross together are spread on arrival, so that all rows pass the links inside the node.
+    """
+    near = task.message * (task.members - 1.0) / task.ranks * task.gathered
+    far = task.members * task.message * (task.ranks - task.members) / task.ranks * task.apart
     latency, inside = 0.0 * near, 0.0 * near
     if tier is not None:
         kind = tier.constants

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Final
 
 from roofsim.graph.base import Phase
 from roofsim.graph.ops import Collective
-from roofsim.numeric import is_scalar, maximum, minimum, where
+from roofsim.numeric import divide, is_scalar, maximum, minimum, where
 from roofsim.records import dataclass, fields, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from roofsim.cost.links.collectives import CollectiveTime, Fabric
     from roofsim.cost.scales import Scales
@@ -24,7 +24,8 @@ FREE: Final = ("identity", "receive")
 #: Groups whose traffic runs beside arithmetic, so that what it does to the GPU's own links matters.
 _CONTEXT: Final = ("context", "context_ring")
 _REPLICAS: Final = ("data", "replica")
-_OVERLAPPED: Final = (*_REPLICAS, *_CONTEXT)
+_EXPERTS: Final = ("expert", "expert_tensor")
+_OVERLAPPED: Final = (*_REPLICAS, *_CONTEXT, *_EXPERTS)
 _UNLIMITED: Final = float(2**60)
 
 
@@ -69,6 +70,17 @@ class Traffic:
         return Traffic().plus(self, factor)
 
 
+def _reduction(op: Collective) -> tuple[object, ...] | None:
+    """Return which gradients a collective reduces: those that may share its buckets have the same; None: it reduces none."""
+    if (
+        op.group_of not in _REPLICAS
+        or op.phase is Phase.OPTIMIZER
+        or op.function not in ("all_reduce", "reduce_scatter")
+    ):
+        return None
+    return op.function, op.group_of, op.of_experts, op.phase
+
+
 @dataclass(frozen=True, kw_only=True)
 class Messages:
     """How a layout's messages travel.
@@ -83,8 +95,9 @@ class Messages:
         Engine that brings its own all-reduce between tensor ranks; None: the collective library's.
     waits
         Seconds that tensor ranks wait for one another at each collective, in a node and between nodes.
-    bucket
-        Bytes of gradients that travel together, if layers are smaller; 0: each layer's by themselves.
+    bucket, in_buckets
+        Bytes of gradients that travel together, if layers are smaller (0: each layer's by themselves), and whether they do so
+        here: fully sharded gradients travel layer by layer.
     silent
         Tells of a collective whether it takes no time (an ablation); None: all take theirs.
     """
@@ -94,7 +107,8 @@ class Messages:
     split_messages: bool = False
     own_kernels: str | None = None
     waits: tuple[float, float] = (0.0, 0.0)
-    bucket: float = 0.0
+    bucket: Real = 0.0
+    in_buckets: bool = False
     silent: Callable[[Collective], bool] | None = None
 
     def traffic(
@@ -106,36 +120,69 @@ class Messages:
         """
         totals: dict[tuple[str, str], Traffic] = {}
         seen = {} if seen is None else seen
-        for op in graph:
-            if isinstance(op, Collective) and op.function not in FREE:
+        ops = [op for op in graph if isinstance(op, Collective) and op.function not in FREE]
+        reduced = self._reduced(ops)
+        for op in ops:
+            together = reduced.get(_reduction(op))
+            if together is None:
                 one = self._remembered(op, scales, seen)
-                if op.group_of in _REPLICAS:
-                    one = replace(one, last=self._bucket_of(op, one))
-                key = (str(op.phase), op.group_of)
-                totals[key] = totals.get(key, Traffic()).plus(one, op.count)
+            else:
+                message = maximum(minimum(self.bucket, together), op.message())
+                one = self._remembered(op, scales, seen, message).times(divide(op.message(), message))
+            if op.group_of in _REPLICAS:
+                one = replace(one, last=self._bucket_of(op, one))
+            key = (str(op.phase), op.group_of)
+            totals[key] = totals.get(key, Traffic()).plus(one, op.count)
         return totals
+
+    def _reduced(self, ops: Sequence[Collective]) -> dict[tuple[object, ...] | None, Real]:
+        """Return the bytes of gradients that each group of replicas reduces, where they travel in buckets."""
+        sums: dict[tuple[object, ...] | None, Real] = {}
+        for op in ops if self.in_buckets else ():
+            key = _reduction(op)
+            if key is not None:
+                sums[key] = sums.get(key, 0.0) + op.message() * op.count
+        return sums
 
     def _bucket_of(self, op: Collective, whole: Traffic) -> Real:
         """Return the seconds of a bucket: a unit's gradients or more; of updated parameters, which are one op, a part."""
         share = self.bucket / maximum(op.message(), 1.0)
         return whole.seconds * (minimum(share, 1.0) if op.phase is Phase.OPTIMIZER else maximum(share, 1.0))
 
-    def _remembered(self, op: Collective, scales: Scales, seen: dict[tuple[object, ...], Traffic]) -> Traffic:
+    def _remembered(
+        self,
+        op: Collective,
+        scales: Scales,
+        seen: dict[tuple[object, ...], Traffic],
+        bucket: Real | None = None,
+    ) -> Traffic:
+        """Return the traffic of an op's message, or of the bucket that it travels in."""
         if self.silent is not None and self.silent(op):
             return Traffic()
-        message = op.message()
-        if not is_scalar(message, op.ranks):
-            return self._one(op, scales)
-        same = (op.function, op.group_of, op.of_experts, op.ranks, message, op.steps, op.beside)
+        message = op.message() if bucket is None else bucket
+        if not is_scalar(message, op.ranks, op.per_token, op.groups, op.chosen):
+            return self._one(op, scales, message)
+        same = (
+            op.function,
+            op.group_of,
+            op.of_experts,
+            op.ranks,
+            message,
+            op.steps,
+            op.beside,
+            op.per_token,
+            op.groups,
+            op.chosen,
+        )
         if same not in seen:
-            seen[same] = self._one(op, scales)
+            seen[same] = self._one(op, scales, message)
         return seen[same]
 
-    def _one(self, op: Collective, scales: Scales) -> Traffic:
-        duration = self.time_of(op, scales)
+    def _one(self, op: Collective, scales: Scales, message: Real) -> Traffic:
+        duration = self.time_of(op, scales, message)
         own = duration.intra_node
         if op.group_of in _OVERLAPPED:
-            own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED)).intra_node
+            own = self.time_of(op, replace(scales, inter_node_link=_UNLIMITED), message).intra_node
         # Latency belongs to the links that the message takes: the network's, where it leaves the node.
         inter = duration.inter_node + where(duration.inter_node > 0.0, duration.latency, 0.0)
         near, far = self._waits(op, inter)
@@ -152,11 +199,11 @@ class Messages:
         used, leaves = where(op.ranks > 1.0, 1.0, 0.0), where(between > 0.0, 1.0, 0.0)
         return self.waits[0] * used * (1.0 - leaves), self.waits[1] * used * leaves
 
-    def time_of(self, op: Collective, scales: Scales) -> CollectiveTime:
-        """Return the seconds of one collective."""
-        from roofsim.cost.links.collectives import collective_time  # one device needs no links
+    def time_of(self, op: Collective, scales: Scales, message: Real | None = None) -> CollectiveTime:
+        """Return the seconds of one collective; `message`: of another message than its own."""
+        from roofsim.cost.links.collectives import Together, collective_time  # one device needs no links
 
-        message, layout = op.message(), self.layout
+        message, layout = op.message() if message is None else message, self.layout
         ranks, stride = op.ranks, layout.stride("experts" if op.of_experts and op.group_of == "data" else op.group_of)
         if op.function == "ring":
             ranks, stride = 2.0, self._hop(op.group_of, layout.tensor * layout.context)
@@ -172,6 +219,9 @@ class Messages:
             intra_scale=scales.intra_node_link,
             inter_scale=scales.inter_node_link,
             custom=self.own_kernels if op.group_of == "tensor" else None,
+            together=Together(rows=op.per_token, groups=op.groups, chosen=op.chosen)
+            if op.function == "all_to_all"
+            else None,
         )
 
     def _hop(self, group: str, ranks: Real) -> Real:

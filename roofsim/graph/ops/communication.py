@@ -42,6 +42,10 @@ class Collective(AbstractOp):
         Whether attention works its blocks off one by one, so that their gradients go round a ring.
     beside
         Share of the attention kernels of its phase beside which a context group's message runs; 0: they wait for it.
+    per_token
+        Of an all-to-all: rows of one token that cross to a node as one and are spread there; 1: each crosses by itself.
+    groups, chosen
+        Equal groups that the experts are divided into, and those that hold all experts of one token; 1 and 1: any.
     """
 
     kind: ClassVar[Kind] = Kind.COLLECTIVE
@@ -56,6 +60,9 @@ class Collective(AbstractOp):
     steps: Real = 1.0
     ring: bool = False
     beside: Real = 0.0
+    per_token: Real = 1.0
+    groups: Real = 1.0
+    chosen: Real = 1.0
 
     def message(self) -> Real:
         """Bytes of the whole message: of an all-gather its result, of a reduce-scatter its input, of a ring one block.

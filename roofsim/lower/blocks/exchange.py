@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from roofsim.graph.ops import Collective
 from roofsim.numeric import same
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from roofsim.graph.tensor import DType, Tensor
     from roofsim.lower.blocks.layers import Layers
     from roofsim.numeric import Real
+    from roofsim.spec.model.transformer import DecoderModel
 from roofsim.lower.shares import one
 
 
@@ -46,7 +47,16 @@ def _resized(x: Tensor, factor: Real) -> tuple[Real, ...]:
     return tuple(size * factor if place == axis else size for place, size in enumerate(x.shape))
 
 
-def dispatch(layers: Layers, rows: Tensor) -> Tensor:
+def ways_of_tokens(layers: Layers, model: DecoderModel) -> dict[str, Any]:
+    """Return how rows of one token travel to the nodes of their experts: together, where the engine's exchange does so."""
+    if layers.shares.communication.expert_exchange == "rows":
+        return {}
+    groups = 1.0 if model.router_groups is None else model.router_groups
+    chosen = 1.0 if model.router_groups is None else model.router_groups_per_token
+    return {"per_token": model.experts_per_token, "groups": groups, "chosen": chosen}
+
+
+def dispatch(layers: Layers, rows: Tensor, ways: dict[str, Any]) -> Tensor:
     """Send rows ``[rows, width]`` to the ranks of their experts, `expert_load` times as many of which take this one's.
 
     Where several ranks split each expert, all of them get the rows of all.
@@ -54,14 +64,14 @@ def dispatch(layers: Layers, rows: Tensor) -> Tensor:
     shares = layers.shares
     if not same(shares.expert_load, 1.0) or not one(shares.expert):
         out = layers.b.tensor("dispatch", rows.shape[0] * shares.expert_load, rows.shape[1], dtype=rows.dtype)
-        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch")
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="dispatch", **ways)
     if shares.has_expert_groups and not one(shares.expert_width):
         out = layers.b.tensor("rows_of_all", rows.shape[0] * shares.expert_width, rows.shape[1], dtype=rows.dtype)
         rows = emit(layers, "all_gather", "expert_tensor", shares.expert_width, rows, out)
     return rows
 
 
-def combine(layers: Layers, rows: Tensor) -> Tensor:
+def combine(layers: Layers, rows: Tensor, ways: dict[str, Any]) -> Tensor:
     """Send what experts made of rows ``[rows, width]`` back to where these came from."""
     shares = layers.shares
     if shares.has_expert_groups and not one(shares.expert_width):
@@ -69,7 +79,7 @@ def combine(layers: Layers, rows: Tensor) -> Tensor:
         rows = emit(layers, "reduce_scatter", "expert_tensor", shares.expert_width, rows, out)
     if not same(shares.expert_load, 1.0) or not one(shares.expert):
         out = layers.b.tensor("combine", rows.shape[0] / shares.expert_load, rows.shape[1], dtype=rows.dtype)
-        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="combine")
+        rows = emit(layers, "all_to_all", "expert", shares.expert, rows, out, leaf="combine", **ways)
     return rows
 
 

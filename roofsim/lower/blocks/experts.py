@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.graph.component import Purpose
 from roofsim.graph.ops import Elementwise, Gather, GroupedMatmul, Sort
 from roofsim.graph.tensor import INT32, INT64, Tensor
-from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave
+from roofsim.lower.blocks.exchange import combine, dispatch, enter, leave, ways_of_tokens
 from roofsim.lower.blocks.expert_shares import own_batch, part_of_tokens, returned, sent, whole_batch, whole_tokens
 from roofsim.lower.blocks.mlp import dense_mlp, gated
 from roofsim.lower.blocks.router import route
@@ -35,7 +35,8 @@ def experts_layer(layers: Layers, model: DecoderModel, x: Tensor) -> Tensor:
         flat = layers.view(x, "reshape", tokens, x.shape[-1])
         weights, indices = route(layers, model, flat)
         rows, sorted_weights, order, experts, offsets = _permute(layers, model, flat, weights, indices)
-        result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows), experts, offsets))
+        ways = ways_of_tokens(layers, model)
+        result = combine(layers, _expert_mlp(layers, model, dispatch(layers, rows, ways), experts, offsets), ways)
         combined = layers.view(_combine(layers, flat, result, sorted_weights, order), "reshape", *x.shape)
         return combined if dealt or sums_together(layers, model) else leave(layers, combined)
 

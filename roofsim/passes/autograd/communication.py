@@ -52,8 +52,9 @@ def _(op: Collective, tape: Tape) -> None:
 
 
 def _round(op: Collective) -> dict[str, Real]:
-    """Return how the gradients of a ring's blocks travel: once round, the last message when all attention is done."""
-    return {"steps": op.ranks, "beside": (op.ranks - 1.0) / op.ranks} if op.ring else {}
+    """Return how gradients travel: of a ring's blocks once round, the last message when all attention is done; else as came."""
+    way = {"per_token": op.per_token, "groups": op.groups, "chosen": op.chosen}
+    return way | ({"steps": op.ranks, "beside": (op.ranks - 1.0) / op.ranks} if op.ring else {})
 
 
 def kept(tape: Tape, tensor: Tensor) -> Tensor:
@@ -89,5 +90,8 @@ def _again(tape: Tape, tensor: Tensor, maker: Collective, leaf: str) -> Tensor:
         steps=maker.steps,
         ring=maker.ring,
         beside=maker.beside,
+        per_token=maker.per_token,
+        groups=maker.groups,
+        chosen=maker.chosen,
     )
     return out

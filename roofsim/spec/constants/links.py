@@ -97,6 +97,9 @@ class NetworkConstants(Strict):
     point, point_efficiency
         Seconds that point to point and all-to-all take longer (they have no low-latency protocol), and their bandwidth
         against a ring's (they use fewer channels).
+    noise
+        Standard deviation of the time that a node takes from one meeting of all nodes to the next, as a share of it: hosts,
+        congestion, retransmission.
     """
 
     efficiency: Share
@@ -105,6 +108,7 @@ class NetworkConstants(Strict):
     ramp: Share
     point: SecondsOrNone
     point_efficiency: Share
+    noise: Annotated[float, Field(ge=0.0, le=0.5)]
 
 
 class HostConstants(Strict):

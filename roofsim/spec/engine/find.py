@@ -27,8 +27,8 @@ class Chosen:
     notes: tuple[str, ...]
 
 
-def choose(given: str | EngineChoice, place: Place) -> Chosen:
-    """Return the engine that a scenario names, with the facts of its version.
+def choose(given: str | EngineChoice, place: Place, precision: str | None = None) -> Chosen:
+    """Return the engine that a scenario names, with the facts of its version, and of the variant that runs its precision.
 
     Raises
     ------
@@ -38,7 +38,7 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
     choice = read_choice(given, place)
     name = catalog.resolve_name("engine", choice.name, place, "workload.engine")
     stated = stated_engine(catalog.load("engine", name))
-    parts = _releases(stated.document) if choice.narrows else Releases()
+    parts = _releases(stated.document) if choice.narrows or "precision_variants" in stated.document.data else Releases()
     _check_version(choice, parts, name, place)
     notes = [] if catalog.normal(choice.name) == name else [f"engine {choice.name}: {name}"]
     changed: list[str] = []
@@ -51,6 +51,10 @@ def choose(given: str | EngineChoice, place: Place) -> Chosen:
         stated = _with(stated, {"library_released": when}, place)
     elif (choice.version or choice.released) and not changed:
         notes.append(f"engine {choice.label(name)}: no fact is known to have been different then")
+    own = parts.precision_variants.get((precision or "").lower())
+    if own is not None and not choice.variants:
+        choice = EngineChoice(name=choice.name, version=choice.version, released=choice.released, variant=own)
+        notes.append(f"engine {name}: {choice.label(name)}, as its {precision} runs are")
     for variant in choice.variants:
         stated = _with(stated, _variant(parts, variant, name, place).facts, place)
     return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from roofsim.numeric import maximum
 from roofsim.schema.base import Field
 from roofsim.spec.engine.base import Facts
-from roofsim.spec.reading.quantity import Bytes, SecondsOrNone
+from roofsim.spec.reading.quantity import Bytes, BytesOrNone, SecondsOrNone
 from roofsim.spec.strict import Strict
+
+if TYPE_CHECKING:
+    from roofsim.numeric import Real
 
 #: How ranks of a context group exchange keys and values.
 ContextCommunication = Literal["p2p", "all_gather", "gathered_ring", "a2a", "a2a+p2p"]
@@ -23,6 +27,10 @@ class Overlap(Strict):
     )
     data: bool = Field(default=True, description="Gradient reductions and parameter gathers, behind other layers.")
     pipeline: bool = Field(default=False, description="Messages between pipeline stages, behind other micro batches.")
+    expert: bool = Field(
+        default=False,
+        description="The exchange of expert groups in training, behind the kernels of another micro batch.",
+    )
     update: bool = Field(
         default=False, description="The host's update of offloaded state, behind the backward pass as gradients arrive."
     )
@@ -81,6 +89,11 @@ class CommunicationFacts(Facts):
         description="How tensor ranks add up a layer whose attention and MLP read the same input: what each rank has of both at "
         "once, or each of the two by itself.",
     )
+    expert_exchange: Literal["rows", "tokens"] = Field(
+        default="rows",
+        description="What crosses between the nodes of an expert group in training: a row for each expert of a token; or a token "
+        "once for each node, where its rows are spread over the GPUs' own links, and results summed before they return.",
+    )
     context_communication: ContextCommunication = Field(
         default="p2p",
         description="How ranks of a context group exchange keys and values: as parallel.context_communication.",
@@ -114,6 +127,10 @@ class DataParallelFacts(Facts):
         default=None,
         description="Bytes of gradients that are reduced together while backward goes on; null: layer by layer.",
     )
+    gradient_bucket_per_rank: BytesOrNone = Field(
+        default=0.0,
+        description="Bytes for each replica that a bucket holds at least, so that it grows with their number.",
+    )
     gradient_buckets: Literal["in_place", "copied"] = Field(
         default="in_place",
         description="Whether replicas reduce gradients where they lie, or copy them into buckets of the same size, which stay.",
@@ -145,3 +162,7 @@ class DataParallelFacts(Facts):
         description="Batch norms take their statistics over all data-parallel ranks: a gather forward, a sum backward, for "
         "each of them.",
     )
+
+    def bucket(self, replicas: Real) -> Real:
+        """Return the bytes of gradients that so many replicas reduce together; 0: layer by layer."""
+        return maximum(self.gradient_bucket or 0.0, self.gradient_bucket_per_rank * replicas)

@@ -45,6 +45,11 @@ class PrecisionFacts(Facts):
     weight_formats: dict[str, str] = Field(
         default_factory=dict, description="Precision name -> the weight format that the engine means by it."
     )
+    cache_types: dict[str, Literal["fp8"]] = Field(
+        default_factory=dict,
+        description="Precision name -> type of the key-value cache in the engine's recipe of it, in inference; left out: the "
+        "type of the activations. precision.key_value_cache states another.",
+    )
     formats: tuple[FormatFamily, ...] | None = Field(
         default=None,
         description="Families of stored weights narrower than 16 bits that it loads, in inference; null: not stated.",

@@ -42,6 +42,10 @@ class Releases(Strict):
     releases: dict[str, Version] = Field(
         default_factory=dict, description="Version -> when it came out, from the oldest to the newest."
     )
+    precision_variants: dict[str, str] = Field(
+        default_factory=dict,
+        description="Precision -> the variant that runs it where a scenario names none: the engine has its own code for that type.",
+    )
     library_date: Literal["own", "release"] = Field(
         default="own",
         description="release: its kernels are those of libraries of its own date (frameworks), so that a version or date states "
@@ -56,6 +60,9 @@ class Releases(Strict):
         known = [decimal_year(when) for when in self.releases.values()]
         if known != sorted(known):
             raise ValueError("releases must be listed from the oldest to the newest")
+        lacking = sorted(set(self.precision_variants.values()) - set(self.variants))
+        if lacking:
+            raise ValueError(f"precision_variants names variants that there are not: {', '.join(lacking)}")
         return self
 
     def changed_facts(self) -> list[dict[str, Any]]:
@@ -66,5 +73,5 @@ class Releases(Strict):
 #: Fields of an engine that are no facts: neither a scenario nor a version changes them.
 NO_FACTS: Final = (
     "schema_version", "name", "description", "aliases", "sources", "notes", "versions", "variants", "releases", "library_date",
-    "hands_over",
+    "precision_variants", "hands_over",
 )  # fmt: skip

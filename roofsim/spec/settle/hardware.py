@@ -70,12 +70,14 @@ def find_hardware(choice: HardwareChoice, scenario: Document, gpus: int = 1) -> 
     boxed = choice.system is None and "system.gpus_per_node" not in choice.override
     usual = _usual_system(gpu, gpus if boxed else 1)
     node = _system_document(choice.system, gpu, usual, scenario, assumed)
+    node = _with_links_of_card(node, override, assumed, gpus)
     if isinstance(choice.system, str):
         refuse_misfit(gpu, validate(System, node), scenario.place(("hardware", "system")), stated=stated)
     for path, value, place in override["system"]:
         node = changed(node, System, path, value, place, "system")
     node = _with_own_price(node, [path for path, _, _ in override["system"]])
     system = validate(System, node, prefix="system")
+    assumed += _slower_ends(gpu, system, override)
     place = scenario.place(("hardware", "gpu"))
     architecture = validate(Architecture, catalog.load("architecture", gpu.architecture, place, "gpu.architecture"))
     # A factor on a peak is a what-if by its form; a figure may be one with sparsity.
@@ -148,6 +150,47 @@ def _overrides(override: dict[str, Any], scenario: Document) -> dict[str, list[t
             raise SpecError(Problem(f"{key} is not a quantity that can be overridden", place, "hardware.override"))
         overrides[head].append((tuple(rest), value, place))
     return overrides
+
+
+def _with_links_of_card(
+    node: Document, override: dict[str, list[tuple[tuple[str, ...], Any, Place]]], assumed: list[str], gpus: int
+) -> Document:
+    """Apply what a scenario changes of a card's links to those of its node, which collectives run over; say where nothing reads it.
+
+    Raises
+    ------
+    SpecError
+        Where the cards of the node reach one another through the host, not over links of their own.
+    """
+    own = {path for path, _, _ in override["system"]}
+    for path, value, place in override["gpu"]:
+        if path[0] != "link" or path in own:
+            continue
+        key, name = f"gpu.{'.'.join(path)}", node.data.get("name")
+        if gpus == 1:
+            assumed.append(f"{key}: one GPU has no peer, nothing reads it")
+        elif node.data.get("topology") in HOST_ONLY:
+            message = f"the GPUs of {name} reach one another over PCIe through the host; nothing reads {key}"
+            hint = "Override gpu.host_link and system.host_link instead, or name a --system whose GPUs are joined by links."
+            raise SpecError(Problem(message, place, f"hardware.override.{key}", hint))
+        elif node.data.get("link") is not None:
+            node = changed(node, System, path, value, place, "system")
+            assumed.append(f"system.{'.'.join(path)}: changed as {key} is, {name} has these links")
+    return node
+
+
+def _slower_ends(gpu: Gpu, system: System, override: dict[str, list[tuple[tuple[str, ...], Any, Place]]]) -> list[str]:
+    """Say where a changed end of the link to the host is not the slower one, which traffic runs at."""
+    ends = {"gpu": gpu.host_link, "system": system.host_link}
+    rates = {name: 0.0 if link is None else link.bandwidth or 0.0 for name, link in ends.items()}
+    said = []
+    for name, other in (("gpu", "system"), ("system", "gpu")):
+        given = ("host_link", "bandwidth") in {path for path, _, _ in override[name]}
+        if given and 0.0 < rates[other] < rates[name]:
+            said.append(
+                f"{name}.host_link.bandwidth: {other}.host_link is slower, {humanize(rates[other], 'B/s', 3)}, and is read"
+            )
+    return said
 
 
 def _with_own_price(document: Document, changes: list[tuple[str, ...]]) -> Document:

@@ -49,6 +49,10 @@ class Platform:
         """Return the weight format that the engine means by a precision's name."""
         return name if self.facts is None else self.facts.weight_formats.get(name, name)
 
+    def cached_in(self, name: str) -> str | None:
+        """Return the type of the key-value cache that the engine's recipe of a precision has; None: that of the activations."""
+        return None if self.facts is None or self.phase == "train" else self.facts.cache_types.get(name)
+
     def stores_only(self, stored_format: WeightFormat) -> bool:
         """Whether the engine expands a format's weights, whatever the card multiplies in."""
         return self.facts is not None and format_family(stored_format.name) in self.facts.stored_only
@@ -87,8 +91,8 @@ def resolve_precision(
     """
     stack = Platform() if stack is None else stack
     if isinstance(wanted, str):
-        return named_precision(wanted, recipe, gradient_type, stack)
-    base = named_precision(wanted.compute, recipe, gradient_type, stack)
+        return _with_cache(named_precision(wanted, recipe, gradient_type, stack), wanted, stack)
+    base = _with_cache(named_precision(wanted.compute, recipe, gradient_type, stack), wanted.compute, stack)
     if wanted.attention is not None:
         _check_attention(wanted.attention, stack)
     stored = wanted.parameters is not None and wanted.parameters not in ("fp32", "fp16", "bf16")
@@ -110,6 +114,12 @@ def resolve_precision(
     return replace(
         base, name="custom", autocast=autocast, **given, master_parameters=None if master == "none" else master
     )
+
+
+def _with_cache(precision: Precision, name: str, stack: Platform) -> Precision:
+    """Return a precision with the key-value cache of the engine's recipe, where that is not of the activations' type."""
+    cached = stack.cached_in(name.lower())
+    return precision if cached is None else replace(precision, key_value_cache=cached)
 
 
 def named_precision(name: str, recipe: str, gradient_type: str, stack: Platform) -> Precision:

@@ -1,0 +1,119 @@
+"""Read what is forecast: scenarios of announced cards and of benchmark rounds to come."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+from roofsim.api import serve
+from roofsim.calibrate.cases import QUANTITIES, SERVED, STEP_TIME, Case
+from roofsim.calibrate.predict import predict_case
+from roofsim.errors import NoDataError, Place, Problem, SpecError, did_you_mean
+from roofsim.records import dataclass
+from roofsim_evidence.places import HOME
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+FOLDER: Final = "forecasts"
+FILE: Final = "asked.jsonl"
+KEYS: Final = ("name", "about", "quantity", "scenario")
+_RATE: Final = "output_tokens_per_second"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """One thing that is forecast.
+
+    Attributes
+    ----------
+    about
+        Which card, or which round of which benchmark.
+    quantity
+        A key of `roofsim.calibrate.cases.QUANTITIES`.
+    """
+
+    name: str
+    about: str
+    quantity: str
+    scenario: dict[str, Any]
+
+
+def folder() -> Path:
+    """Return where forecasts are kept."""
+    return HOME / FOLDER
+
+
+def read_asked(path: Path) -> list[Asked]:
+    """Return what a file asks for, in its order.
+
+    Raises
+    ------
+    SpecError
+        When it cannot be read, or a line is wrong: with the line and the key.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SpecError(Problem(f"cannot be read: {error.strerror}", Place(str(path)))) from None
+    asked = [_asked(line, Place(str(path), number)) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    names = [one.name for one in asked]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise SpecError(Problem(f"has {', '.join(twice)} twice", Place(str(path))))
+    return asked
+
+
+def _asked(line: str, place: Place) -> Asked:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise SpecError(Problem(f"is not JSON: {error}", place)) from None
+    if not isinstance(row, dict):
+        raise SpecError(Problem(f"expected an object, got {line[:40]!r}", place))
+    for key in row:
+        if key not in KEYS:
+            raise SpecError(Problem(f"unknown key {key!r}. {did_you_mean(key, KEYS)}", place))
+    for key in ("name", "about", "scenario"):
+        if key not in row:
+            raise SpecError(Problem(f"lacks the key {key!r}", place))
+    quantity = row.get("quantity", STEP_TIME)
+    if quantity not in QUANTITIES:
+        message = f"unknown quantity {quantity!r}. {did_you_mean(str(quantity), tuple(QUANTITIES))}"
+        raise SpecError(Problem(message, place, "quantity"))
+    return Asked(name=row["name"], about=row["about"], quantity=quantity, scenario=row["scenario"])
+
+
+def forecast(asked: Asked) -> dict[str, Any]:
+    """Predict one thing, as plain data: ``predicted`` and ``interval`` in the unit of its quantity.
+
+    Raises
+    ------
+    SpecError
+        When the scenario is wrong or has no interval: with its name.
+    """
+    case = Case(name=asked.name, measured=1.0, quantity=asked.quantity, scenario=asked.scenario)
+    try:
+        row = predict_case(case)
+        interval = row.interval or _interval_of_rate(case, row.predicted)
+    except (SpecError, NoDataError) as error:
+        raise SpecError(Problem(error.reason, Place(f"{FOLDER}/{FILE}"), asked.name)) from None
+    if interval is None:
+        raise SpecError(Problem(f"{asked.quantity} has no interval", Place(f"{FOLDER}/{FILE}"), asked.name))
+    return {
+        "name": asked.name,
+        "about": asked.about,
+        "quantity": asked.quantity,
+        "scenario": asked.scenario,
+        "predicted": row.predicted,
+        "interval": [float(end) for end in interval],
+    }
+
+
+def _interval_of_rate(case: Case, rate: float) -> tuple[float, float] | None:
+    """Return the interval of the tokens per second of a server: as far as its highest rate may be off."""
+    if case.quantity not in SERVED or case.quantity != _RATE:
+        return None
+    served = serve(case.scenario)
+    low, high = served.highest_rate_range
+    return rate * low / served.highest_rate, rate * high / served.highest_rate
