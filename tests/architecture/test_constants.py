@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from roofsim.analyze.catalogs import entry
+from roofsim.analyze.catalogs import constant_rows, entry
 from roofsim.api import resolve
 from roofsim.cost.kernels.models.attention import DecodeConstants, PrefillConstants
 from roofsim.cost.kernels.models.experts import ExpertConstants
@@ -427,6 +427,12 @@ def test_the_corners_of_kernel_models_are_those_of_a_calibration_file(tmp_path):
     usual = evaluated("llama3-8b", **decode)
     wider = evaluated("llama3-8b", **decode, hardware_calibration=str(path))
     assert float(wider.step.step) > 1.0001 * float(usual.step.step)
+
+
+def test_files_of_constants_are_listed():
+    rows = {row["name"]: row["description"] for row in constant_rows()}
+    assert {"physics", "steps", "kernel_models", "links", "memory"} <= set(rows)
+    assert all(10 < len(said) < 300 for said in rows.values()), rows
 
 
 def test_constants_are_shown():
