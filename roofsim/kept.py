@@ -64,10 +64,11 @@ def remembered(method: Callable[..., T]) -> Callable[..., T]:
     name = f"_remembered_{method.__name__}"
 
     def ask(self: Any, *arguments: Any) -> T:
-        answers: dict[tuple[Any, ...], T] = self.__dict__.setdefault(name, {})
-        answer = answers.get(arguments)
-        if answer is None:
-            answer = answers[arguments] = method(self, *arguments)
+        try:
+            answer: T = self.__dict__[name][arguments]
+        except KeyError:
+            answer = method(self, *arguments)
+            self.__dict__.setdefault(name, {})[arguments] = answer
         return answer
 
     ask.__name__, ask.__qualname__, ask.__doc__ = method.__name__, method.__qualname__, method.__doc__

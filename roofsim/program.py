@@ -14,6 +14,7 @@ from roofsim.lower.shares import Shares, one
 from roofsim.numeric import Array, Real, any_above, ceil, floor, is_none, is_scalar, maximum, real, where
 from roofsim.passes.host.placement import offloaded, streamed
 from roofsim.passes.manager import inference_passes, packed_weight_passes, run_passes, training_passes
+from roofsim.passes.narrow_layers import check_narrow_layers
 from roofsim.passes.plugged import with_plugged
 from roofsim.passes.ranks.parallel import DataParallel
 from roofsim.passes.ranks.replicas import Replicas
@@ -119,17 +120,18 @@ class Program:
 
 
 def build(resolved: Resolved, *, first_only: bool = False, first: Stage | None = None) -> Program:
-    """Lower the model and run the passes of the scenario's phase.
+    """Lower the model and run the passes of its phase; of a training pipeline for `first_only`, handed over if built (`first`)."""
+    program = _built(resolved, first_only, first)
+    check_narrow_layers((stage.graph for stage in program.stages), resolved.precision)
+    return program
 
-    Of a training pipeline `first_only` asks for its first stage alone, which may be handed over once it was built: `first`.
-    """
+
+def _built(resolved: Resolved, first_only: bool, first: Stage | None) -> Program:
     workload = resolved.workload
     if workload.phase == "train":
         return _training(resolved, first_only, first)
-    if workload.phase == "forward" and resolved.model.networks:
-        return _networks(resolved)
     if workload.phase == "forward":
-        return Program(stages=tuple(_forward(resolved)))
+        return _networks(resolved) if resolved.model.networks else Program(stages=tuple(_forward(resolved)))
     stages: list[Stage] = []
     output = real(workload.output_length)
     if workload.phase in ("prefill", "generate"):
@@ -394,6 +396,5 @@ def _contexts(first: Real, last: Real, points: int = CONTEXT_POINTS) -> Real:
     """Return evenly spaced context lengths from the first to the last step; one number where they are the same."""
     if is_scalar(first, last) and first == last:
         return first
-    shares: Array = np.linspace(0.0, 1.0, points)
-    spread: Array = first + (last - first) * shares
+    spread: Array = first + (last - first) * np.linspace(0.0, 1.0, points)
     return spread

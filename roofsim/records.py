@@ -26,6 +26,8 @@ __all__ = ["MISSING", "asdict", "computed", "dataclass", "field", "fields", "is_
 #: Objects of a class after which its constructor is compiled: that takes as long as making a hundred of them without.
 _OFTEN: Final = 40
 _FIELDS: Final = "__record_fields__"
+#: Gives a new record all its values at once, frozen or not.
+_give: Final = object.__setattr__
 
 
 class _Missing:
@@ -117,16 +119,14 @@ if not TYPE_CHECKING:
         cls = type(record)
         known = cls.__record_fields__
         copy = cls.__new__(cls)
-        values = copy.__dict__
-        values.update(record.__dict__)
-        size = len(values)
-        values.update(changes)
-        if size != len(known) or len(values) != size:  # a cached property, or a name that is no field
+        values = record.__dict__ | changes
+        if len(values) != len(known):  # a cached property, or a name that is no field
             wrong = [name for name in changes if name not in known]
             if wrong:
                 raise TypeError(f"{cls.__qualname__} has no field {wrong[0]!r}")
             for name in [name for name in values if name not in known]:
                 del values[name]
+        _give(copy, "__dict__", values)
         if not cls.__record_plain__ and not (cls.__record_of__ and cls.__record_of__.isdisjoint(changes)):
             _work_out(copy, changes)
         return copy

@@ -172,6 +172,8 @@ def page(
     output: Output = None,
 ) -> None:
     """Write the pages of docs that show the scores, or check them."""
+    from roofsim_evidence.record.sections import with_plain_scores
+
     if not everything and not names:
         raise SpecError("name some subjects (`evidence list` has them), or give --all")
     if everything and names:
@@ -184,7 +186,7 @@ def page(
     chosen = sorted(chosen, key=lambda name: bool(subject(name, "page").repeats))
     old = False
     for name in chosen:
-        built: DocsPage = call(name, "page", {"data": data, "groups": groups})
+        built: DocsPage = with_plain_scores(call(name, "page", {"data": data, "groups": groups}))
         if check:
             difference = built.difference()
             old = old or bool(difference)

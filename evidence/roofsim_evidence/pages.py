@@ -80,16 +80,9 @@ class DocsPage:
         return "\n".join(shown[:MOST_LINES] + ([f"... and {more} more lines"] if more > 0 else []))
 
 
-def _plain_scores(*names: str) -> str:
-    """Return the recorded scores of some sets as an ordinary user would ask, for templates."""
-    from roofsim_evidence.record.sections import plain_scores  # its page is filled here too
-
-    return plain_scores(*names)
-
-
 @cache
 def _environment() -> Environment:
-    environment = Environment(
+    return Environment(
         loader=PackageLoader("roofsim_evidence"),
         undefined=StrictUndefined,
         keep_trailing_newline=True,
@@ -97,8 +90,6 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.globals["plain_scores"] = _plain_scores
-    return environment
 
 
 def filled(template: str, **values: Any) -> str:

@@ -105,6 +105,13 @@ SUBJECTS: Final = {
         measurements="mlperf-training.jsonl",
         document="docs/mlperf-training.md",
     ),
+    "mlperf-inference": MeasuredSubject(
+        about="rates and latencies of MLPerf Inference submissions that nothing was, or may be, fitted to",
+        home="roofsim_evidence.mlperf_inference.verbs",
+        verbs=("score", "page"),
+        measurements="mlperf-inference.jsonl",
+        document="docs/mlperf-inference.md",
+    ),
     "mechanisms": MeasuredSubject(
         about="the same steps, with one mechanism at a time switched off",
         home="roofsim_evidence.multi_gpu.mechanism_verbs",

@@ -5,19 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.evaluate import mean_over_contexts
-from roofsim.graph.base import HEAVY_KINDS, Phase
+from roofsim.graph.base import Phase
 from roofsim.numeric import Real, divide, is_scalar, maximum, real
 from roofsim.points import everywhere
 from roofsim.records import dataclass
 from roofsim.spec.scenario.layout import layout_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.cost.pricing import PricedGraph
     from roofsim.evaluate import Evaluation
-    from roofsim.graph.base import AbstractOp
 
 #: What `model_flops` and `mfu` count of attention.
 CONVENTION: Final = "of attention the scores that the mask shows"
@@ -83,10 +82,10 @@ def utilization_of(evaluation: Evaluation) -> Utilization:
     """Return how much of the card's arithmetic a step uses."""
     model, hardware = flops_of(evaluation)
     math, stated = _stated(evaluation)
-    counted = _summed(evaluation, lambda op: op.needed_flops(), spared=True)
+    counted = _summed(evaluation, "needed_flops", spared=True)
     return Utilization(
         model=model,
-        usual=_summed(evaluation, lambda op: op.model_flops()),
+        usual=_summed(evaluation, "model_flops"),
         hardware=hardware,
         counted=counted,
         math=math,
@@ -99,23 +98,21 @@ def utilization_of(evaluation: Evaluation) -> Utilization:
 
 def flops_of(evaluation: Evaluation) -> tuple[Real, Real]:
     """Return the FLOPs of one step that the model asks for, and those that the hardware runs, over all GPUs."""
-    model = _summed(evaluation, lambda op: op.needed_flops())
-    return model, _summed(evaluation, lambda op: op.hardware_flops(), again=True, spared=True)
+    model = _summed(evaluation, "needed_flops")
+    return model, _summed(evaluation, "hardware_flops", again=True, spared=True)
 
 
-def _summed(
-    evaluation: Evaluation, flops: Callable[[AbstractOp], Real], *, again: bool = False, spared: bool = False
-) -> Real:
+def _summed(evaluation: Evaluation, flops: str, *, again: bool = False, spared: bool = False) -> Real:
     """Return FLOPs of one step over all GPUs: with what is computed `again`, without what kernels are `spared`, or not."""
     total: Real = 0.0
     program, layout = evaluation.program, layout_of(evaluation.resolved.parallel)
     for stage, priced in zip(program.stages, evaluation.priced, strict=True):
         # Every rank of a stage does as much; where there is no pipeline, all ranks run the same.
         times = stage.times * program.num_micro_batches * stage.positions * layout.ranks / layout.pipeline
-        left = _left(priced) if spared else {}
-        for index, op in enumerate(stage.graph.ops):
-            if op.group in HEAVY_KINDS and (again or op.phase is not Phase.RECOMPUTE):
-                runs = flops(op) * left.get(index, 1.0) * op.count
+        left, amounts = _left(priced) if spared else {}, priced.amounts(flops)
+        for index, op in priced.heavy:
+            if again or op.phase is not Phase.RECOMPUTE:
+                runs = amounts[index] * left.get(index, 1.0) * op.count
                 total = total + (mean_over_contexts(runs) if stage.averaged else runs) * times
     return total
 
@@ -135,8 +132,8 @@ def _left(priced: PricedGraph) -> dict[int, Real]:
 
 def _heavy(priced: PricedGraph) -> Iterator[tuple[int, KernelWork]]:
     """Iterate over the kernels with matrix arithmetic, with the number of their op."""
-    ops = priced.graph.ops
-    return ((index, work) for index, work in priced.works if ops[index].group in HEAVY_KINDS)
+    heavy = {index for index, _ in priced.heavy}
+    return ((index, work) for index, work in priced.works if index in heavy)
 
 
 def _stated(evaluation: Evaluation) -> tuple[str, Real]:
@@ -168,10 +165,9 @@ def _reached(evaluation: Evaluation) -> Real:
     """Return the FLOP/s of the fastest op with matrix arithmetic, at full clock."""
     best: Real = 0.0
     for stage, priced in zip(evaluation.program.stages, evaluation.priced, strict=True):
-        left, costs = _left(priced), priced.per_op()
+        left, costs, amounts = _left(priced), priced.per_op(), priced.amounts("executed_flops")
         for index in {index for index, _ in _heavy(priced)}:
-            op, time = costs[index].op, costs[index].time
-            flops = op.executed_flops() * left.get(index, 1.0)
+            time, flops = costs[index].time, amounts[index] * left.get(index, 1.0)
             if stage.averaged:
                 flops, time = mean_over_contexts(flops), mean_over_contexts(time)
             best = maximum(best, divide(flops, time))

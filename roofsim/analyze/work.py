@@ -33,7 +33,8 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
             continue
         stretch = evaluation.own_step(place).stretch
         messages = messages_of(evaluation.resolved, averaged=stage.averaged) if several else None
-        for cost, count in zip(priced.per_op(), priced.counts, strict=True):
+        flops, read, written = (priced.amounts(name) for name in ("flops", "bytes_read", "bytes_written"))
+        for index, (cost, count) in enumerate(zip(priced.per_op(), priced.counts, strict=True)):
             op = cost.op
             times = stage.times * (1.0 if op.phase is Phase.OPTIMIZER else micro)
             row = table.setdefault(str(op.phase), {}).setdefault(
@@ -45,7 +46,7 @@ def work_of(evaluation: Evaluation) -> dict[str, dict[str, dict[str, Real]]]:
             elif isinstance(op, HostCompute | HostTransfer | HostUpdate):
                 path = host_path_of(evaluation.resolved, averaged=stage.averaged)
                 time = path.of(op).pace
-            amounts = (op.flops(), op.bytes_read(), op.bytes_written(), time)
+            amounts = (flops[index], read[index], written[index], time)
             for key, amount in zip(row, amounts, strict=True):
                 row[key] = row[key] + _over(amount * count, averaged=stage.averaged) * times
             row["time"] = row["time"] + stretched * times

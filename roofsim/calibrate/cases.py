@@ -31,6 +31,8 @@ QUANTITIES: Final = {
 }
 #: Quantities of a server under load.
 SERVED: Final = ("time_per_output_token", "time_to_first_token", "output_tokens_per_second")
+#: Latencies that a measured rate may have had to keep.
+LATENCIES: Final = ("time_to_first_token", "time_per_output_token")
 #: Quantities of memory.
 BYTES: Final = ("allocated_peak", "reserved", "device_total", "parameters")
 
@@ -65,6 +67,8 @@ class Case:
         What it was measured on, where several rows share it: organization and system. Empty where the source does not say.
     peer
         What the source's own simulator predicts, where it publishes that; in the unit of `measured`.
+    bounds
+        Mean latencies in seconds that the server had to keep: the rate measured is the highest one that does.
     fits
         Whether constants, or widths of intervals, may be fitted to the row.
     """
@@ -84,6 +88,7 @@ class Case:
     apart: str = ""
     machine: str = ""
     peer: float | None = None
+    bounds: dict[str, float] | None = None
     fits: bool = False
 
     def __post_init__(self) -> None:
@@ -183,8 +188,23 @@ def _case(line: str, place: Place) -> Case:
         )
     if not isinstance(row["scenario"], dict) or "model" not in row["scenario"]:
         raise SpecError(Problem("expected a mapping with a model, as `roofsim run` takes it", place, "scenario"))
+    _check_bounds(row.get("bounds"), place)
     measured = _number(row["measured"], QUANTITIES[quantity], place)
     return Case(**{"name": f"line {place.line}", **row, "measured": measured})
+
+
+def _check_bounds(bounds: Any, place: Place) -> None:
+    """Refuse bounds that are no seconds of latencies."""
+    if bounds is None:
+        return
+    if not isinstance(bounds, dict) or not bounds:
+        raise SpecError(Problem(f"expected a mapping of latencies to seconds, got {bounds!r}", place, "bounds"))
+    for name, value in bounds.items():
+        if name not in LATENCIES:
+            raise UnknownNameError(
+                Problem(f"unknown latency {name!r}. {did_you_mean(name, LATENCIES)}", place, "bounds")
+            )
+        _number(value, "s", place)
 
 
 def _number(value: Any, unit: str, place: Place) -> float:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from roofsim.analyze.intervals import interval, memory_intervals
 from roofsim.analyze.ledger import memory_of
 from roofsim.api import serve
+from roofsim.calibrate.bounded import output_rate_within
 from roofsim.calibrate.cases import BYTES, SERVED
 from roofsim.errors import NoDataError
 from roofsim.records import dataclass
@@ -95,6 +96,9 @@ def _served(case: Case) -> Prediction:
     answer, resolved = served.to_dict(), served.plan.resolved
     figures = {**answer["latency"], **answer["throughput"]}
     ends = figures.get(f"{case.quantity}_range")
+    if case.bounds is not None:
+        figures[case.quantity] = output_rate_within(served, case.scenario, case.bounds)
+        ends = None
     return Prediction(
         case=case,
         predicted=float(figures[case.quantity]),

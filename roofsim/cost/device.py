@@ -47,10 +47,12 @@ class Device:
         Their clock at the stated peaks, or None when unknown.
     attention_effort
         Energy of a FLOP of this engine's attention kernels against one of a large product.
+    attention
+        Generation of this engine's attention kernels; None: not stated.
     old_tiles
         Whether libraries cut convolutions on matrix units with few tiles, as those of before cuDNN 8 do.
-    pace, attention_factor
-        Speed of kernels against those of a mature library; of this engine's attention kernels against the usual ones.
+    pace
+        Speed of kernels against those of a mature library.
     power
         Watts that the card may draw over a step, or None when unknown.
     issue_time, call_time
@@ -71,7 +73,7 @@ class Device:
     compute_units: int | None
     clock: Real | None
     pace: float
-    attention_factor: float
+    attention: str | None
     attention_effort: float
     issue_time: Real
     call_time: Real
@@ -129,8 +131,12 @@ class Device:
             raise NoDataError(f"no achieved fraction is known for {math} arithmetic; known: {', '.join(table)}")
         return float(table[math] * self.deviation.compute.get(math, 1.0) * self.pace)
 
-    def attention_share(self, math: str) -> Real:
-        """Return the share of the dense peak that fused attention kernels of this architecture reach.
+    def attention_factor(self, generation: str | None) -> float:
+        """Return the speed of a generation of attention kernels against the usual ones of the architecture."""
+        return self.architecture.attention_generations.get(generation or "", 1.0)
+
+    def attention_share(self, math: str, generation: str | None) -> Real:
+        """Return the share of the dense peak that fused attention kernels of a generation reach on this architecture.
 
         Raises
         ------
@@ -143,7 +149,7 @@ class Device:
                 f"architecture {self.architecture.name} states no achieved fraction of fused attention for {math}; "
                 f"it has {', '.join(table)}"
             )
-        return table[math] * self.attention_factor * self.pace
+        return table[math] * self.attention_factor(generation) * self.pace
 
     def bandwidth_share(self, kind: str) -> float:
         """Return the achieved share of the memory bandwidth of a class of kernels."""
@@ -272,7 +278,7 @@ def device_of(
         cache=None if gpu.l2 is None else real(gpu.l2.capacity),
         compute_units=gpu.compute_units,
         clock=None if gpu.clock is None else real(gpu.clock.boost),
-        attention_factor=architecture.attention_generations.get(attention or "", 1.0),
+        attention=attention,
         attention_effort=1.0
         if attention_kernel(attention).operands == "shared_memory"
         else constants.physics["attention_effort"],

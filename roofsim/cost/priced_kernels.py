@@ -15,6 +15,7 @@ from roofsim.cost.kernels.roofline import KernelCost, price
 from roofsim.cost.kernels.sustained import window
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import NUMBERS_OF, KernelStack, stacks_of
+from roofsim.graph.alike import alike
 from roofsim.graph.base import Kind
 from roofsim.graph.ops import Fused
 from roofsim.numeric import is_scalar, minimum, where
@@ -56,6 +57,8 @@ class PricedKernels:
     ----------
     works
         Every kernel with the number of its op.
+    kinds
+        Of each op the number of its kind: ops of a kind do the same work.
     counts
         How often each op runs.
     stacks
@@ -66,7 +69,8 @@ class PricedKernels:
 
     def __init__(self, ops: Sequence[AbstractOp], context: Pricing) -> None:
         self.context = context
-        self.works = kernels_of_all(ops, context)
+        first, self.kinds = alike(ops)
+        self.works = kernels_of_all(ops, context, (first, self.kinds))
         idle = context.mechanisms.idle
         self.counts = [0.0 if idle is not None and idle(op) else op.count for op in ops]
         device = context.device

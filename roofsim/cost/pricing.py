@@ -10,6 +10,7 @@ from roofsim.cost.priced_kernels import PricedKernels, Remembered
 from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import sums
 from roofsim.cost.sums import PARTS, Sums, add, held_of, hold, numbers_of
+from roofsim.graph.base import HEAVY_KINDS
 from roofsim.records import dataclass, field, fields, replace
 from roofsim.spec.constants.physics import Physics, shipped_physics
 
@@ -116,15 +117,18 @@ class PricedGraph:
         last = first + len(graph.ops)
         self._own = [place for place, (index, _) in enumerate(self.together.works) if first <= index < last]
         self.works = [(self.together.works[place][0] - first, self.together.works[place][1]) for place in self._own]
-        self.counts = self.together.counts[first:last]
+        self.counts, self.kinds = self.together.counts[first:last], self.together.kinds[first:last]
         self._made = Remembered(self.together.small)
+
+    @cached_property
+    def heavy(self) -> list[tuple[int, AbstractOp]]:
+        """The ops that carry the FLOPs of a model, with their numbers."""
+        return [(index, op) for index, op in enumerate(self.graph.ops) if op.group in HEAVY_KINDS]
 
     @cached_property
     def _times(self) -> list[Array]:
         """How often the kernels of each stack run: those of other graphs never."""
-        counts: list[Real] = [0.0] * len(self.together.works)
-        for place, (index, _) in zip(self._own, self.works, strict=True):
-            counts[place] = self.counts[index]
+        counts = {place: self.counts[index] for place, (index, _) in zip(self._own, self.works, strict=True)}
         return [stack.times(counts) for stack in self.together.stacks]
 
     # -- per op -------------------------------------------------------------------------------------------------
@@ -177,6 +181,17 @@ class PricedGraph:
             seconds = (cost.compute + cost.memory_bandwidth) * self.counts[index]
             by_class[work.bandwidth_key] = by_class.get(work.bandwidth_key, 0.0) + seconds
         return by_class
+
+    def amounts(self, name: str) -> list[Real]:
+        """Return an amount of work of every op, such as its ``flops``: worked out once for all ops of a kind."""
+        return self._made.once(name, lambda: self._amounts_of_ops(name))
+
+    def _amounts_of_ops(self, name: str) -> list[Real]:
+        first: dict[int, Real] = {}
+        for kind, op in zip(self.kinds, self.graph.ops, strict=True):
+            if kind not in first:
+                first[kind] = getattr(op, name)()
+        return [first[kind] for kind in self.kinds]
 
     def kernels(self) -> Real:
         """Return the launches of one pass."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +12,7 @@ from roofsim.cost.columns import PLAIN, column
 from roofsim.records import dataclass, replace
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from roofsim.cost.kernels.work import KernelWork
     from roofsim.graph.base import Phase
@@ -84,9 +85,20 @@ class KernelStack:
             columns: dict[str, Any] = {name: _with_room(getattr(self.work, name)[part], room) for name in FIELDS}
             yield part, replace(self.work, **columns)
 
-    def times(self, counts: Sequence[Real]) -> Array:
-        """Return how often the kernels of each row run, from how often each of the graph's does."""
-        return column([sum((counts[place] for place in places), 0.0) for places in self.places], len(self.shape))
+    @cached_property
+    def rows(self) -> dict[int, int]:
+        """The row of each of the kernels."""
+        return {place: row for row, places in enumerate(self.places) for place in places}
+
+    def times(self, counts: Mapping[int, Real]) -> Array:
+        """Return how often the kernels of each row run, from how often some of the kernels do, the others never."""
+        times: list[Real] = [0.0] * len(self.places)
+        rows = self.rows
+        for place, count in counts.items():
+            row = rows.get(place)
+            if row is not None:
+                times[row] = times[row] + count
+        return column(times, len(self.shape))
 
 
 def _with_room(column: Array, room: tuple[int, ...]) -> Array:

@@ -6,6 +6,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from roofsim.graph.ops import Fused
+from roofsim.points import Diverged
 from roofsim.records import fields
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def alike(ops: Iterable[AbstractOp]) -> tuple[list[AbstractOp], list[int]]:
 def _number(kinds: dict[Hashable, int], op: AbstractOp) -> int:
     try:
         return kinds.setdefault(_form(op, {}), len(kinds))
-    except TypeError:  # an array
+    except (TypeError, Diverged):  # an array, or the values of several points
         return kinds.setdefault(op, len(kinds))
 
 

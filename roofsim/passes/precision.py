@@ -152,12 +152,9 @@ class AssignPrecision:
         Raises
         ------
         SpecError
-            For attention in a narrow type where no fused kernel runs, and a network of convolutions where none is narrow.
+            For attention in a narrow type where no fused kernel runs.
         """
-        ops = _Dispatch(self).run(graph)
-        if self.operands is not None:
-            _check_narrow(ops, str(self.math))
-        return graph.replaced(ops, *self.ensures)
+        return graph.replaced(_Dispatch(self).run(graph), *self.ensures)
 
 
 class _Dispatch:
@@ -358,20 +355,6 @@ class _Dispatch:
         if widest is not None:
             return inputs[0].dtype if isinstance(op, Normalization | Scan) else widest
         return FP32 if self.plan.autocast else self.plan.compute
-
-
-def _check_narrow(ops: list[AbstractOp], math: str) -> None:
-    """Refuse narrow arithmetic for a network of convolutions none of whose layers runs in it."""
-    products = [op for op in ops if isinstance(op, Convolution | Matmul | GroupedMatmul)]
-    if any(isinstance(op, Convolution) for op in products) and not any(str(op.math) == math for op in products):
-        raise SpecError(
-            Problem(
-                f"no layer of this network would run in {math}: the engine has no such kernels of convolutions",
-                path="workload.precision",
-                hint="Take 16 bits, or an engine that has them: tensorrt. If yours does, state "
-                "workload.engine_facts.narrow_convolutions: true.",
-            )
-        )
 
 
 def _multiplied_in_blocks(graph: OpGraph) -> list[Tensor]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from roofsim.records import replace
 from roofsim.serve import disaggregated, fetched, whole_run
 from roofsim.serve.bounds import bounds_of, turning
+from roofsim.serve.conditioning import conditioning_of
 from roofsim.serve.hits import hits_of
 from roofsim.serve.load import Load, Steady
 from roofsim.serve.plan import ServerPlan, plan_of
@@ -17,6 +19,7 @@ from roofsim.serve.timing import Timing, timing_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from roofsim.serve.conditioning import Conditioning
     from roofsim.serve.disaggregated import Workers
     from roofsim.serve.simulation import Simulated
     from roofsim.spec.reading.source import Document
@@ -42,6 +45,10 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
         plan.request_rate is None
     ):  # tiles of products make the last few requests now and then a trifle dearer than they bring
         highest = max(highest, *(one.request_rate for _, one in curve), 0.0 if steady is None else steady.request_rate)
+    conditioning = None
+    if plan.request_rate is not None and steady is not None and highest > 0.0:
+        at = partial(_at_rate, plan, timing, load, workers)
+        conditioning = conditioning_of(plan.request_rate, highest, steady, at)
     served = Served(
         plan=plan,
         room=room,
@@ -54,7 +61,8 @@ def serve_document(document: Document, resolve: Callable[[Document], Resolved], 
         products_bound_at=turning(plan, load, products=True),
         highest_rate=highest,
         curve=curve,
-        notes=_notes(plan, room, load, steady, highest),
+        conditioning=conditioning,
+        notes=_notes(plan, room, load, conditioning),
     )
     return replace(served, simulated=_simulated(served)) if simulated else served
 
@@ -142,6 +150,11 @@ def _steady(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | Non
     return steady if plan.serving.num_prompts is None else _over_a_run(plan, timing, load, steady)
 
 
+def _at_rate(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None, rate: float) -> Steady | None:
+    """Return the steady state of the same server with requests that come at another rate."""
+    return _steady(replace(plan, request_rate=rate), timing, load, workers)
+
+
 def _over_a_run(plan: ServerPlan, timing: Timing, load: Load, steady: Steady) -> Steady:
     """Return the means over a benchmark run of the whole server; a long one is a steady state."""
     requests = float(plan.serving.num_prompts or 0)
@@ -193,7 +206,7 @@ def _curve(plan: ServerPlan, timing: Timing, load: Load, workers: Workers | None
 # -- what must be said -----------------------------------------------------------------------------------------------
 
 
-def _notes(plan: ServerPlan, room: Room, load: Load, steady: Steady | None, highest: float) -> tuple[str, ...]:
+def _notes(plan: ServerPlan, room: Room, load: Load, conditioning: Conditioning | None) -> tuple[str, ...]:
     notes = [*plan.resolved.warnings, *room.notes]
     most = load.most_requests(plan.replicas)
     if plan.concurrency is not None and plan.concurrency > most:
@@ -201,10 +214,8 @@ def _notes(plan: ServerPlan, room: Room, load: Load, steady: Steady | None, high
             f"{plan.concurrency:.0f} requests are in flight, but only {most:.0f} run at once; the others wait for room"
         )
     steep = plan.resolved.constants.physics["steep_load"]
-    if plan.request_rate is not None and steady is not None and plan.request_rate > steep * highest:
-        notes.append(
-            f"{plan.request_rate / highest:.0%} of the highest rate: so close to it, the time to first token is uncertain"
-        )
+    if conditioning is not None and conditioning.load > steep:
+        notes.append(conditioning.sentence())
     if load.alike and plan.request_rate is None:
         notes.append(
             "all outputs have the same length: prompts that fill several passes stay together, and requests decode in lockstep"

@@ -11,6 +11,7 @@ from roofsim.serve.ranges import first_token_range, rate_range, token_range
 from roofsim.units import humanize
 
 if TYPE_CHECKING:
+    from roofsim.serve.conditioning import Conditioning
     from roofsim.serve.disaggregated import Workers
     from roofsim.serve.load import Load, Steady
     from roofsim.serve.plan import ServerPlan
@@ -37,6 +38,8 @@ class Served(Printed):
         Requests per second that the server sustains at most; 0 where not one request fits.
     curve
         Steady states with more and more requests under way; none where not one request fits.
+    conditioning
+        What less capacity would make of the latencies of requests that come at a rate; None for other loads.
     """
 
     plan: ServerPlan
@@ -51,6 +54,7 @@ class Served(Printed):
     highest_rate: float
     curve: tuple[tuple[float, Steady], ...]
     notes: tuple[str, ...]
+    conditioning: Conditioning | None = None
     simulated: Simulated | None = None
 
     @property
@@ -190,6 +194,7 @@ def as_data(served: Served) -> dict[str, Any]:
             "end_to_end": steady.end_to_end,
             "kv_transfer": None if served.workers is None else served.workers.transfer,
         },
+        "conditioning": None if served.conditioning is None else served.conditioning.to_dict(),
         "throughput": None if steady is None else served.rates(steady),
         "running": None if steady is None else steady.running,
         "waiting": None if steady is None else steady.waiting,

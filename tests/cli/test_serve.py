@@ -88,7 +88,7 @@ def test_reason_of_answers_with_and_without_a_steady_state(cli):
 
 def test_load_near_saturation_is_marked(cli):
     most = json.loads(cli("serve", *BASE, "--json"))["saturation"]["requests_per_second"]
-    assert "of the highest rate: so close to it, the time to first token is uncertain" in cli(
+    assert "of the highest rate: latencies are ill conditioned there" in cli(
         "serve", *BASE, "--request-rate", 0.95 * most
     )
 

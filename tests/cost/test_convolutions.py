@@ -114,7 +114,9 @@ def test_steps_price_a_forward_kernel_as_single_kernels_are_fitted(gpu, precisio
 
     monkeypatch.setattr("roofsim.cost.kernels.convolutions.convolution_limits", limits)
     evaluation = step("vgg16", gpu, precision=precision, phase="forward", memory_format="channels_last")
-    for sizes, (work, cost) in zip(seen, works(evaluation), strict=True):
-        assert sizes[1] == card(evaluation.device, work.flop_peak)
-        alone = convolution.convolution_time(*sizes)
-        assert float(cost.time) == pytest.approx(float(np.asarray(alone)), rel=1e-6)
+    kinds = list({id(work): (work, cost) for work, cost in works(evaluation)}.values())
+    ((shapes, chip, constants, products),) = seen  # all in one expression
+    alone = np.ravel(convolution.convolution_time(shapes, chip, constants, products)).tolist()
+    for (work, cost), seconds in zip(kinds, alone, strict=True):
+        assert chip == card(evaluation.device, work.flop_peak)
+        assert float(cost.time) == pytest.approx(seconds, rel=1e-6)

@@ -18,11 +18,20 @@ from roofsim.cost.scales import Scales
 from roofsim.cost.stacks import stacks_of
 from roofsim.errors import NoDataError
 from roofsim.evaluate import evaluate
-from roofsim.graph.base import Phase
+from roofsim.graph.base import Kind, Phase
 from roofsim.graph.ops import Convolution, Matmul, OptimizerUpdate
 from roofsim.spec.constants.physics import shipped_physics
 from tests.scenarios import TINY_LLAMA, evaluated, resolved
 from tests.surely import sure
+
+#: FasterTransformer's fused attention of encoders, as if it were written for any length.
+WINDOWLESS = {
+    "generation": "flash1",
+    "architectures": ["ampere-ga100"],
+    "longest": 384,
+    "head_sizes": [64],
+    "packs": True,
+}
 
 positive = st.floats(min_value=1e-3, max_value=1e15)
 
@@ -226,3 +235,38 @@ def test_stages_of_a_pipeline_are_priced_together():
         assert [cost.time for cost in together.per_op()] == pytest.approx(
             [cost.time for cost in one.per_op()], rel=1e-12
         )
+
+
+def attention_of(**scenario):
+    """Return the seconds of arithmetic of a layer's fused attention at full clock."""
+    evaluation = evaluated("bert-large", phase="forward", engine="huggingface", batch_size=8, **scenario)
+    return sum(float(cost.compute) for cost in evaluation.priced[0].per_op() if cost.op.kind is Kind.ATTENTION)
+
+
+def test_fused_attention_of_4_byte_types_multiplies_in_parts_of_tf32():
+    """CUTLASS's kernel takes three TF32 products for one of fp32, whether or not GEMMs may use TF32; Volta has no such units."""
+    wide, narrow = (
+        attention_of(sequence_length=512, hardware_gpu="h100-sxm5-80gb", precision=name) for name in ("fp32", "tf32")
+    )
+    assert wide == pytest.approx(narrow, rel=1e-9)
+    older = attention_of(sequence_length=512, hardware_gpu="v100-sxm2-32gb", precision="fp32")
+    assert older > 3.0 * wide  # vector peaks differ by 4.3
+
+
+def test_a_kernel_for_windows_computes_scores_up_to_the_next():
+    def taken(tokens, **facts):
+        evaluation = evaluated(
+            "bert-large",
+            phase="forward",
+            engine="fastertransformer",
+            batch_size=32,
+            sequence_length=tokens,
+            precision="fp16",
+            hardware_gpu="a100-sxm4-80gb",
+            engine_facts=facts,
+        )
+        attention = [cost for cost in evaluation.priced[0].per_op() if cost.op.kind is Kind.ATTENTION]
+        return float(attention[0].compute)
+
+    assert taken(256) == pytest.approx(taken(256, encoder_attention=WINDOWLESS), rel=1e-9)
+    assert taken(197) == pytest.approx(taken(197, encoder_attention=WINDOWLESS) * 256 / 197, rel=0.12)

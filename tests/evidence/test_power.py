@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from roofsim.calibrate.kernels.classes import architecture_of
 from roofsim.calibrate.kernels.scores import load_kernels
 from roofsim.calibrate.kernels.table import Group
+from roofsim.calibrate.predict import predict_case
 from roofsim.spec.constants.kernels import shipped
 from roofsim.spec.constants.physics import shipped_physics
 from roofsim_evidence.kernels.power import best_product, energies_text, held_back, long_products, matrix_energies
 from roofsim_evidence.kernels.score import measured_file
+from roofsim_evidence.steps.cases import load_cases
 from roofsim_evidence.steps.fit import MATRIX
 
 
@@ -46,3 +49,30 @@ def test_no_share_of_a_step_exceeds_the_best_measured_product(table):
     for gpu, deviation in constants.gpus.items():
         if gpu.startswith(("a100", "h100")):
             assert constants.compute["fp16"] * deviation.compute.get("fp16", 1.0) <= most * 1.001, gpu
+
+
+#: Cards of one chip and one memory that may draw 250 and 400, or 300 and 400 W.
+SISTERS = (("a100-pcie-40gb", "a100-sxm4-40gb"), ("a100-pcie-80gb", "a100-sxm4-80gb"))
+
+
+def without_card(case):
+    """Return what was run, whatever it ran on."""
+    hardware = {name: value for name, value in case.scenario["hardware"].items() if name not in ("gpu", "system")}
+    return repr(case.scenario | {"hardware": hardware}) + case.source
+
+
+def test_cards_of_one_chip_differ_as_measured_where_their_power_does():
+    """BERT in fp16 is limited by power on both: with an exponent of 1.5 the card of less power comes out 7 % too slow."""
+    steps = {
+        (without_card(case), case.gpu): case
+        for case in load_cases()
+        if case.family == "bert" and case.precision == "fp16 (mixed)"
+    }
+    logs = [
+        np.log(predict_case(one).predicted / one.measured) - np.log(predict_case(other).predicted / other.measured)
+        for less, more in SISTERS
+        for (what, gpu), one in steps.items()
+        if gpu == less and (other := steps.get((what, more))) is not None
+    ]
+    assert len(logs) >= 8
+    assert abs(np.mean(logs)) < np.log(1.055)

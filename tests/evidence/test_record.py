@@ -8,6 +8,7 @@ import pytest
 
 from roofsim.calibrate.cases import Case
 from roofsim.errors import SpecError
+from roofsim_evidence.pages import DocsPage
 from roofsim_evidence.places import checkout
 from roofsim_evidence.plain import HARDWARE, SERVING, WORKLOAD, plain_scenario
 from roofsim_evidence.record import line as lines
@@ -16,6 +17,7 @@ from roofsim_evidence.record.check import explained, unexplained, worse
 from roofsim_evidence.record.line import ScoreLine
 from roofsim_evidence.record.page import both_ways, page, ratio_of
 from roofsim_evidence.record.scores import FEWEST, CellScore, cell_scores
+from roofsim_evidence.record.sections import PLACE, with_plain_scores
 from roofsim_evidence.record.sets import SETS, Predicted, SetPrediction, predict
 from tests.surely import sure
 
@@ -270,13 +272,16 @@ def test_the_page_shows_releases_plain_users_and_draws_them(tmp_path):
 
 def test_the_page_of_each_set_shows_both_ways_of_asking():
     templates = [path.read_text() for path in (checkout() / "evidence" / "roofsim_evidence" / "templates").glob("*.md")]
-    shown = {name for text in templates for name in SETS if f'"{name}"' in text}
+    shown = {name for text in templates for places in PLACE.findall(text) for name in places.split(", ")}
     assert shown == set(SETS) - {"mlperf-training"}  # which predicts both ways itself
     assert "As an ordinary user would ask" in (checkout() / "docs" / "mlperf-training.md").read_text()
     today = line(cell(0.04), cell(0.04, "source", "lambda"), plain=[cell(0.06), cell(0.05, "source", "lambda")])
     text = both_ways(today, ["steps"])
     assert text.splitlines()[2].startswith("| steps on one GPU | 40 | 4.0% | 6.0% |")
     assert text.splitlines()[3].endswith("| 1.25 |")
+    filled = with_plain_scores(DocsPage(path="docs/steps.md", text="before\n<!-- plain scores: steps -->\nafter\n"))
+    assert "<!--" not in filled.text
+    assert "| steps on one GPU |" in filled.text or "No scores were recorded" in filled.text
 
 
 def test_the_committed_page_is_that_of_the_committed_scores():

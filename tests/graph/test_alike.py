@@ -13,6 +13,7 @@ from roofsim.evaluate import evaluate
 from roofsim.graph.alike import alike
 from roofsim.graph.ops import Elementwise, Matmul
 from roofsim.graph.tensor import BF16, Role, Tensor
+from roofsim.points import Points
 from roofsim.records import fields, replace
 from tests.scenarios import FAMILIES, TINY_EXPERTS, TINY_LLAMA, resolved
 
@@ -94,3 +95,11 @@ def test_ops_whose_sizes_are_arrays_are_apart():
     first, numbers = alike([_product(m=sizes, inputs=()), _product(m=sizes, inputs=())])
     assert numbers == [0, 1]
     assert len(first) == 2
+
+
+def test_ops_of_several_points_are_apart():
+    """That points have other sizes is no reason to price them one by one."""
+    sizes = np.array([2.0, 3.0]).view(Points)
+    first, numbers = alike([_product(m=sizes, inputs=()), _product(m=sizes, inputs=()), _product(inputs=())])
+    assert numbers == [0, 1, 2]
+    assert len(first) == 3

@@ -59,6 +59,7 @@ OTHER = {
     "narrow_products": "int32",
     "plain_kernels": ["biases"],
     "packs_heads": True,
+    "windows": [64, 128],
     "convolution_share": 0.7,
     "convolution_norms": "folded",
     "convolution_epilogue": "activation",

@@ -25,8 +25,8 @@ RANGE: Final = (0.7, 1.4)
 CLOSE: Final = 0.005
 #: Logarithmic error from which a step counts by its error and no longer by the square of it.
 SOFT: Final = 0.02
-#: Fitted steps that an architecture needs.
-ENOUGH: Final = 20
+#: Sources whose steps an architecture needs: those of one cannot tell an energy from what its own software does.
+SOURCES: Final = 2
 DIGITS: Final = 3
 
 Rows = list[tuple["Case", "Resolved"]]
@@ -35,14 +35,16 @@ Rows = list[tuple["Case", "Resolved"]]
 def product_energies(cases: Iterable[Case]) -> dict[str, float]:
     """Return the joules of a 16-bit FLOP of long products by architecture, fitted to the steps that may be fitted.
 
-    Only architectures that state one are asked, with all other constants as they are shipped.
+    Only architectures that state one and have steps of several sources are asked, with all other constants as they are shipped.
     """
     rows: dict[str, Rows] = {}
     for case in cases:
         resolved = case.resolve()
         if case.fits and resolved.architecture.product_energy is not None:
             rows.setdefault(resolved.architecture.name, []).append((case, resolved))
-    return {name: _fitted(mine) for name, mine in sorted(rows.items()) if len(mine) >= ENOUGH}
+    return {
+        name: _fitted(mine) for name, mine in sorted(rows.items()) if len({one.source for one, _ in mine}) >= SOURCES
+    }
 
 
 def _fitted(rows: Rows) -> float:

@@ -188,7 +188,7 @@ def _kernels(evaluation: Evaluation, classes: list[str]) -> Iterable[list[Any]]:
                 0.0 if work.norm else float(work.resident),
                 keys in (["vector"], ["depthwise"]) and work.bandwidth_key not in UNROLLED,
                 MATHS.index(math),
-                device.attention_share(math.removesuffix("_matrix")) / device.pace if fused else 0.0,
+                device.attention_share(math.removesuffix("_matrix"), device.attention) / device.pace if fused else 0.0,
                 ([*ids, 0, 0, 0])[:3],
                 classes.index(work.bandwidth_key),
                 _energies(work, device, math.removesuffix("_matrix"), width, base),

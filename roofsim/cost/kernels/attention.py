@@ -30,14 +30,17 @@ if TYPE_CHECKING:
 
 #: Widths to which kernels pad heads (xformers' CUTLASS kernels, FlashAttention 1).
 HEAD_TILES: Final = (32.0, 64.0, 128.0, 256.0)
-#: Bytes of an element beyond which kernels for matrix units are others.
+#: Bytes of an element beyond which kernels for matrix units are others, and the format in which these compute parts of it.
 WIDEST: Final = 2.0
+IN_PARTS: Final = "tf32"
 #: Arithmetic in which attention was measured, the usual one first; a cache of 8 bits for queries of 16.
 ATTENDED: Final = ("16-bit", "fp8")
 NARROW_CACHE: Final = "bf16_kvfp8"
 SIXTEEN_BIT: Final = ("bf16", "fp16")
 #: The class of kernels by which queries and keys move.
 CLASS: Final = "attention"
+#: Kernels that PyTorch chooses inside of `scaled_dot_product_attention`, as `Attention.kernel` names them, and what they are.
+CHOSEN: Final = {"efficient": "memory_efficient"}
 #: Keys of one block where the cache is not split.
 WHOLE: Final = float(2**40)
 #: Widths of a key and a value head, together, at which shares of the peak are stated (`Architecture.attention`).
@@ -51,7 +54,7 @@ class Attend:
     `one_query` says whether a sequence has one query, `plain` is 1 where each query head has keys of its own, `flops` the
     arithmetic without padding; `backward` asks for the backward kernel, which does so many times the forward's arithmetic and
     moves so many bytes. `factor` is the share of the library's rate that this call reaches, `blocks` how many such calls run one
-    after another, `traffic` the bytes that one moves forward.
+    after another, `traffic` the bytes that one moves forward, `generation` names the kernel for many queries.
     """
 
     sizes: AttentionShape
@@ -62,6 +65,7 @@ class Attend:
     blocks: Real = 1.0
     backward: tuple[Real, Real] | None = None
     traffic: Real = 0.0
+    generation: str | None = None
 
 
 class AttentionModel:
@@ -78,6 +82,21 @@ class AttentionModel:
 
 
 ATTENTION: Final = AttentionModel()
+
+
+def generation_of(op: Attention, context: Pricing) -> str | None:
+    """Return the generation of the kernel for many queries that an op runs: PyTorch's choice, or the engine's own."""
+    return CHOSEN.get(op.kernel, context.library.attention)
+
+
+def arithmetic_in(op: Attention, context: Pricing) -> str | None:
+    """Return the format in which matrix units compute an op whatever is asked of products; None: in that of products.
+
+    Some kernels for 4-byte types take several products of narrower operands for one (`fast_fp32_products`).
+    """
+    in_parts = attention_kernel(generation_of(op, context)).fp32_in_tf32
+    wide = op.inputs[0].dtype.itemsize > WIDEST
+    return IN_PARTS if in_parts and wide and IN_PARTS in context.device.tensor else None
 
 
 def price_attention(op: Attention, work: KernelWork, context: Pricing) -> KernelWork:
@@ -104,7 +123,9 @@ def _decode(shape: Attend, math: str, device: Device, library: KernelLibrary) ->
     constants = DecodeConstants(**numbers)
     if not (kernel.splits_cache or latent):
         constants = replace(constants, chunk=WHOLE)
-    vectored = kernel.matrix_units == "grouped_heads"
+    vectored = kernel.matrix_units != "all_heads"
+    if kernel.matrix_units == "none":
+        shape = replace(shape, plain=1.0)
     if vectored:
         start = np.minimum(device.constants.physics["plain_decode_start"], constants.block)
         constants = replace(constants, block=where(np.asarray(shape.plain) > 0.0, start, constants.block))
@@ -131,21 +152,19 @@ def _prefill(shape: Attend, math: str, device: Device, library: KernelLibrary) -
     """Return the limits of kernels for many queries, forward or backward."""
     peak, _ = device.rate(math)
     chip = card(device, peak)
-    measured, numbers = constants_for(device, "attention_prefill", library.attention, _kind(shape, math))
+    measured, numbers = constants_for(device, "attention_prefill", shape.generation, _kind(shape, math))
     floor: Real = numbers.pop("floor")
     if measured and library.engine.kernels.measured_as is not None and arithmetic_of(math) in ATTENDED:
         share = unit_share(numbers["compute"], math, peak, device)
-        share = share * factor_of(device.architecture, "attention_prefill", library.attention)
+        share = share * factor_of(device.architecture, "attention_prefill", shape.generation)
     else:
         # Kernels of frameworks, on tensors without pages; their share is stated of long rows with heads of 128, scores included.
-        # Scores take as long in slower generations, whose products take longer; and of these scores as much is hidden as
-        # matrix units stand still for other reasons.
-        hiding = device.constants.physics["attention_hiding"]
-        numbers["softmax"] = numbers["softmax"] * device.attention_factor**hiding
+        if attention_kernel(shape.generation).scores == "hidden":
+            numbers["softmax"] = 0.0
         # Of narrower products than those it is stated of, scores take as long: the share of these without scores holds.
         stated, per_clock = _stated_in(math, chip.per_clock, device)
         whole = 1.0 + numbers["softmax"] * per_clock / (2.0 * STATED_WIDTH)
-        share = device.attention_share(stated) / device.pace * whole
+        share = device.attention_share(stated, shape.generation) / device.pace * whole
         floor = device.architecture.kernel_floor
         numbers["bandwidth"] = device.bandwidth_share(CLASS) / device.pace
         numbers["sharpness"] = device.constants.physics["attention_corner"]
@@ -199,16 +218,23 @@ def _shape(op: Attention, work: KernelWork, context: Pricing) -> Attend:
         blocks=blocks,
         backward=(divide(op.flops(), forward), work.traffic) if op.backward else None,
         traffic=work.traffic,
+        generation=generation_of(op, context),
     )
 
 
 def _padding(op: Attention, work: KernelWork, context: Pricing) -> Real:
-    """Return the share that is left to kernels of the first generation: they compute heads as wide as the next of their tiles."""
-    kernel = attention_kernel(context.library.attention)
+    """Return the share that is left to kernels which compute more: heads and rows as wide as the next of their tiles."""
+    kernel = attention_kernel(generation_of(op, context))
+    share = _filled(op.kv_length, tuple(map(float, context.library.engine.attention.windows)))
     if not kernel.pads_heads:
-        return 1.0
-    tile = min((width for width in HEAD_TILES if everywhere(op.head_size <= width)), default=None)
-    share: Real = 1.0 if tile is None else op.head_size / tile
+        return share
+    share = share * _filled(op.head_size, HEAD_TILES)
     if kernel.fp32_in_tf32 and op.inputs[0].dtype.itemsize > WIDEST and work.on_tensor:
         share = share / context.device.constants.physics["fast_fp32_products"]
     return share
+
+
+def _filled(size: Real, tiles: tuple[float, ...]) -> Real:
+    """Return the share of the smallest tile that holds a size which the size fills; 1 where none does."""
+    tile = min((tile for tile in tiles if everywhere(size <= tile)), default=None)
+    return 1.0 if tile is None else size / tile

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+import itertools
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from roofsim.cost.columns import column, is_of_points, rows_of
 from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.convolution import (
     FLAT,
@@ -19,14 +21,16 @@ from roofsim.cost.kernels.products import tiling_for
 from roofsim.cost.kernels.rated import card, rated
 from roofsim.cost.kernels.table import arithmetic_of, constants_for
 from roofsim.graph.ops import Convolution
-from roofsim.numeric import divide, product, real, same
-from roofsim.points import like
-from roofsim.records import dataclass, replace
+from roofsim.numeric import divide, product, real, same, where
+from roofsim.records import dataclass, fields, replace
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from roofsim.cost.device import Device
     from roofsim.cost.kernels.library import KernelLibrary
     from roofsim.cost.kernels.models.gemm import Tiling
+    from roofsim.cost.kernels.models.silicon import Silicon
     from roofsim.cost.kernels.work import KernelWork, Pricing
     from roofsim.graph.base import AbstractOp
     from roofsim.numeric import Array, Real
@@ -77,33 +81,65 @@ class ConvolutionModel:
 
     def limits(self, shape: ConvolutionPass, math: str, device: Device, library: KernelLibrary) -> KernelLimits:
         """Return what bounds one pass, as `KernelModel.limits`."""
-        return self.limits_spared(shape, math, device, library)[0]
+        return self.all_limits([shape], math, device, library)[0][0]
 
-    def limits_spared(
-        self, shape: ConvolutionPass, math: str, device: Device, library: KernelLibrary
-    ) -> tuple[KernelLimits, Real]:
-        """Return what bounds one pass, and the FLOPs of the direct algorithm against those that it does."""
-        share = shape.share * library.engine.convolution.share
-        bandwidth = device.bandwidth_share(CLASS) / device.pace
-        constants, products = _constants(device, math, shape.peak, share, bandwidth)
-        sizes = _shape(shape, matrix=device.rate(math)[1])
-        limits = convolution_limits(sizes, card(device, shape.peak), constants, products, winograd=shape.winograd)
-        compute, memory, spared = limits.compute, limits.memory, limits.spared
-        if shape.direction == "weight":
-            compute, memory = (
-                _weight_gradient(shape, math, device, share, spared),
-                shape.traffic / (device.bandwidth * bandwidth),
-            )
-        given = (*shape.product, shape.traffic, shape.peak)
-        return KernelLimits(
-            compute=like(compute, *given),
-            memory=like(memory, *given),
-            floor=device.architecture.kernel_floor,
-            sharpness=float(real(constants.sharpness)),
-        ), like(spared, *given)
+    def all_limits(
+        self, shapes: Sequence[ConvolutionPass], math: str, device: Device, library: KernelLibrary
+    ) -> list[tuple[KernelLimits, Real]]:
+        """Return what bounds passes of one format and peak, and the FLOPs of the direct algorithm against those that each does.
+
+        Passes whose numbers have the same axes are compared in one expression.
+        """
+        peak, matrix = shapes[0].peak, device.rate(math)[1]
+        chip = card(device, peak)
+        chips = (peak, chip.bandwidth, chip.cache, chip.compute_units)
+        rows = [(*_sizes(shape), *shape.product, shape.share, shape.traffic) for shape in shapes]
+        groups: dict[tuple[Any, ...], list[int]] = {}
+        for place, (shape, row) in enumerate(zip(shapes, rows, strict=True)):
+            kind = (shape.direction == "weight", shape.winograd, np.broadcast_shapes(*map(np.shape, (*row, *chips))))
+            groups.setdefault(kind, []).append(place)
+        limits: dict[int, tuple[KernelLimits, Real]] = {}
+        for (weight, winograd, axes), places in groups.items():
+            own = [rows[place] for place in places]
+            numbers = [column(values, len(axes)) for values in zip(*own, strict=True)]
+            bounds = _limits(numbers, math, device, library, chip, weight=weight, winograd=winograd, matrix=matrix)
+            of_points = is_of_points([*chips, *itertools.chain.from_iterable(own)])
+            each = (rows_of(values, len(places), axes, of_points=of_points) for values in bounds[:3])
+            for place, (compute, memory, spared) in zip(places, zip(*each, strict=True), strict=True):
+                floor = device.architecture.kernel_floor
+                limits[place] = KernelLimits(compute=compute, memory=memory, floor=floor, sharpness=bounds[3]), spared
+        return [limits[place] for place in range(len(shapes))]
 
 
 CONVOLUTIONS: Final = ConvolutionModel()
+
+
+def _limits(
+    numbers: Sequence[Array],
+    math: str,
+    device: Device,
+    library: KernelLibrary,
+    chip: Silicon,
+    *,
+    weight: bool,
+    winograd: bool,
+    matrix: bool,
+) -> tuple[Array, Array, Array, float]:
+    """Return seconds of arithmetic and of traffic, what is spared, and the corner's sharpness, of passes with a leading axis."""
+    *sizes, m, n, k, batch, share, traffic = numbers
+    share = share * library.engine.convolution.share
+    bandwidth = device.bandwidth_share(CLASS) / device.pace
+    constants, products = _constants(device, math, chip.peak, share, bandwidth)
+    names = (field.name for field in fields(ConvolutionShape) if field.name not in ("matrix", "planned"))
+    shape = ConvolutionShape(
+        **dict(zip(names, sizes, strict=True)), matrix=np.asarray(float(matrix)), planned=np.zeros(())
+    )
+    limits = convolution_limits(shape, chip, constants, products, winograd=winograd)
+    compute, memory, spared = (np.asarray(each) for each in (limits.compute, limits.memory, limits.spared))
+    if weight:
+        compute = _weight_gradient((m, n, k, batch), math, device, chip.peak * share * spared, chip.peak)
+        memory = traffic / (device.bandwidth * bandwidth)
+    return compute, memory, spared, float(real(constants.sharpness))
 
 
 def _constants(
@@ -124,19 +160,21 @@ def _constants(
     return ConvolutionConstants(floor=floor, compute=share, bandwidth=bandwidth, launch=1.0, **numbers), products
 
 
-def _weight_gradient(shape: ConvolutionPass, math: str, device: Device, share: Real, spared: Real) -> Real:
-    """Return the seconds of a weight gradient's arithmetic: products whose depth is split, as no forward kernel's is.
+def _weight_gradient(
+    sizes: tuple[Array, Array, Array, Array], math: str, device: Device, rate: Array, peak: Real
+) -> Array:
+    """Return the seconds of weight gradients' arithmetic: products whose depth is split, as no forward kernel's is.
 
     Where Winograd's algorithm serves the forward pass, it spares the weight gradient as much.
     """
-    m, n, k, batch = shape.product
     units: Real = 1.0 if device.compute_units is None else real(device.compute_units)
-    left = tile_efficiency(m, n, k, batch, units, tiling_for(device, math, shape.peak))
-    return divide(2.0 * m * n * k * batch, shape.peak * share * left * spared)
+    left = tile_efficiency(*sizes, units, tiling_for(device, math, peak))
+    m, n, k, batch = sizes
+    return np.asarray(divide(2.0 * m * n * k * batch, rate * left))
 
 
-def _shape(shape: ConvolutionPass, *, matrix: bool) -> ConvolutionShape:
-    """Return the sizes of a pass as the model takes them: a data gradient is a convolution of the gradient's images."""
+def _sizes(shape: ConvolutionPass) -> tuple[Real, ...]:
+    """Return the sizes of a pass in the order of `ConvolutionShape`: a data gradient is a convolution of the gradient's images."""
     op, taps = shape.op, product(*shape.op.kernel_size)
     reads, writes, size = op.in_channels, op.out_channels, op.out_size
     if shape.direction == "data":
@@ -145,46 +183,47 @@ def _shape(shape: ConvolutionPass, *, matrix: bool) -> ConvolutionShape:
         taps = taps * divide(product(*op.out_size), product(*op.in_size))
     square = len(op.kernel_size) == FLAT and all(same(side, SQUARE) for side in op.kernel_size)
     square = square and same(op.stride, 1.0) and same(op.groups, 1.0)
-    weight = op.inputs[2 if op.backward else 1]
-    return ConvolutionShape(
-        batch=_plain(op.batch),
-        in_channels=_plain(reads),
-        out_channels=_plain(writes),
-        out_height=_plain(product(*size[:-1])),
-        out_width=_plain(size[-1]),
-        taps=_plain(taps),
-        square=np.asarray(float(square)),
-        strided=np.where(_plain(op.stride) > 1.0, 1.0, 0.0),
-        groups=_plain(op.groups),
-        image_bytes=_plain(shape.traffic - weight.bytes),
-        weight_bytes=_plain(weight.bytes),
-        itemsize=np.asarray(op.inputs[0].dtype.itemsize),
-        matrix=np.asarray(float(matrix)),
-        planned=np.zeros(()),
+    weight, strided = op.inputs[2 if op.backward else 1].bytes, where(op.stride > 1.0, 1.0, 0.0)
+    images = op.batch, reads, writes, product(*size[:-1]), size[-1]
+    return (
+        *images,
+        taps,
+        float(square),
+        strided,
+        op.groups,
+        shape.traffic - weight,
+        weight,
+        op.inputs[0].dtype.itemsize,
     )
 
 
-def _plain(value: Real) -> Array:
-    return np.asarray(value, dtype=np.float64)
-
-
 def price_convolutions(ops: dict[int, AbstractOp], works: dict[int, KernelWork], context: Pricing) -> None:
-    """Give convolutions the rates of their model."""
+    """Give convolutions the rates of their model, all of a format at once."""
+    groups: dict[str, list[int]] = {}
     for place, op in ops.items():
-        work = works[place]
-        if not isinstance(op, Convolution) or work.product is None:
-            continue
-        math = work.compute_keys[0].removesuffix("_matrix")
-        shape = ConvolutionPass(
-            op=op,
-            direction=work.part,
-            product=work.product,
-            traffic=work.traffic,
-            share=work.compute_share / context.device.pace,
-            peak=work.flop_peak,
-            winograd=context.mechanisms.winograd,
-        )
-        limits, spared = CONVOLUTIONS.limits_spared(shape, math, context.device, context.library)
-        left_out = work.flops - divide(work.flops, spared)
-        energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
-        works[place] = rated(replace(work, spared=spared, energy=energy), context, limits)
+        if isinstance(op, Convolution) and works[place].product is not None:
+            groups.setdefault(works[place].compute_keys[0], []).append(place)
+    for key, places in groups.items():
+        math = key.removesuffix("_matrix")
+        shapes = [_pass(ops[place], works[place], context) for place in places]
+        limits = CONVOLUTIONS.all_limits(shapes, math, context.device, context.library)
+        for place, (own, spared) in zip(places, limits, strict=True):
+            work = works[place]
+            left_out = work.flops - divide(work.flops, spared)
+            energy = work.energy - context.device.energy(left_out, math, 0.0, on_tensor=work.on_tensor)
+            works[place] = rated(replace(work, spared=spared, energy=energy), context, own)
+
+
+def _pass(op: AbstractOp, work: KernelWork, context: Pricing) -> ConvolutionPass:
+    """Return the pass of a convolution that a kernel does."""
+    assert isinstance(op, Convolution)
+    assert work.product is not None
+    return ConvolutionPass(
+        op=op,
+        direction=work.part,
+        product=work.product,
+        traffic=work.traffic,
+        share=work.compute_share / context.device.pace,
+        peak=work.flop_peak,
+        winograd=context.mechanisms.winograd,
+    )

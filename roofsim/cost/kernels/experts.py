@@ -9,7 +9,7 @@ import numpy as np
 from roofsim.cost.kernels.model import KernelLimits
 from roofsim.cost.kernels.models.experts import ExpertConstants, ExpertShape, expert_limits
 from roofsim.cost.kernels.rated import card, rated, unit_share
-from roofsim.cost.kernels.table import arithmetic_of, constants_for
+from roofsim.cost.kernels.table import arithmetic_of, constants_for, measured_in
 from roofsim.graph.expansion import packed_weight
 from roofsim.numeric import where
 from roofsim.records import dataclass, replace
@@ -96,7 +96,24 @@ def _experts_kind(op: GroupedMatmul, math: str, context: Pricing) -> str | None:
     """
     stored, kind = op.inputs[1].dtype, arithmetic_of(math)
     if packed_weight(op) is None:
-        return BLOCKS if kind == "fp8" else kind if kind in MEASURED else None
+        return _eight_bits(context) if kind == "fp8" else kind if kind in MEASURED else None
     if stored.itemsize < 1.0:
         return "w4a16_mxfp4" if stored.microscaled else "int4_wo"
     return kind if context.library.engine.matmul.weight_only.integer is None else None
+
+
+def _eight_bits(context: Pricing) -> str:
+    """Return how experts of 8 bits are scaled: in blocks, but where an engine's kernels of blocks are a way out.
+
+    On some cards they are slower than its kernels of 16 bits (Triton's on RTX Blackwell under TensorRT-LLM); what has a choice
+    then takes the ones with a scale for each tensor, if the engine has such.
+    """
+    device, engine = context.device, context.library.engine.kernels.measured_as
+    if not measured_in(device, "moe_gemm", engine, "fp8"):
+        return BLOCKS
+    wide = next((name for name in ("bf16", "fp16") if device.has(name)), None)
+    if wide is None or not device.has("fp8"):
+        return BLOCKS
+    blocks, sixteen = (constants_for(device, "moe_gemm", engine, kind)[1]["compute"] for kind in (BLOCKS, "16-bit"))
+    slower = blocks * device.rate("fp8")[0] < sixteen * device.rate(wide)[0]
+    return "fp8" if bool(np.all(slower)) else BLOCKS

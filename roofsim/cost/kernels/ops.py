@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from roofsim.cost.kernels.attention import price_attention
+from roofsim.cost.kernels.attention import arithmetic_in, price_attention
 from roofsim.cost.kernels.convolutions import price_convolutions
 from roofsim.cost.kernels.expansion import expanding
 from roofsim.cost.kernels.experts import price_experts
@@ -181,7 +181,7 @@ def _odd(granule: float, *leading: Real) -> Real:
 @kernels_of.register
 def _(op: Attention, context: Pricing) -> tuple[KernelWork, ...]:
     traffic = op.bytes_read() + op.bytes_written()
-    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention")
+    work = context.heavy(op, op.executed_flops(), traffic, "fused_attention", math=arithmetic_in(op, context))
     if op.ring is None:
         return (work,)
     merged = context.light(0.0, op.merged_bytes(), "elementwise", op.shards - 1.0)
@@ -317,16 +317,18 @@ def _in_passes(
     return (*first, context.light(flops, rest, kind))
 
 
-def kernels_of_all(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:
+def kernels_of_all(
+    ops: Sequence[AbstractOp], context: Pricing, kinds: tuple[list[AbstractOp], list[int]] | None = None
+) -> list[tuple[int, KernelWork]]:
     """Return the kernels of ops with the number of their op, at the rates that the models of their classes say.
 
-    Ops that are alike have the very same kernels: these are made once.
+    Ops that are alike have the very same kernels: these are made once. `kinds` is what `alike` says of the ops, if it was asked.
     """
-    first, kinds = alike(ops)
+    first, numbers = alike(ops) if kinds is None else kinds
     kernels: list[list[KernelWork]] = [[] for _ in first]
     for kind, work in _kernels_of_kinds(first, context):
         kernels[kind].append(work)
-    return [(index, work) for index, kind in enumerate(kinds) for work in kernels[kind]]
+    return [(index, work) for index, kind in enumerate(numbers) for work in kernels[kind]]
 
 
 def _kernels_of_kinds(ops: Sequence[AbstractOp], context: Pricing) -> list[tuple[int, KernelWork]]:

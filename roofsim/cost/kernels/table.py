@@ -49,6 +49,15 @@ def constants_for(
     return measured, dict(numbers)
 
 
+def measured_in(device: Device, operation: str, generation: str | None, arithmetic: str) -> bool:
+    """Tell whether an engine's own kernels of an arithmetic were measured on a card's architecture."""
+    table = shipped_models().classes[operation]
+    places = (_measured_card(device), device.architecture.name)
+    return generation is not None and any(
+        arithmetic in table.get(place or "", {}).get(generation, {}) for place in places
+    )
+
+
 def _measured_card(device: Device) -> str | None:
     """Return the measured card of a device's architecture that it takes after, where there are several to choose from.
 

@@ -118,7 +118,9 @@ class Pricing:
         math = math or str(op.math or op.inputs[0].dtype)
         peak, on_tensor = self.product_rate(math)
         key = device.share_key(math)
-        share = device.attention_share(math) if kind == "fused_attention" else device.compute_share(key)
+        share = (
+            device.attention_share(math, device.attention) if kind == "fused_attention" else device.compute_share(key)
+        )
         for _, factor in conditions:
             share = share * factor
         effort = device.attention_effort if kind == "fused_attention" else 1.0

@@ -21,15 +21,19 @@ class AttentionKernelFacts(Strict):
     measured_as: str | None = Field(
         default=None, description="The kernel whose measurements it is priced by; null: its own."
     )
-    matrix_units: Literal["all_heads", "grouped_heads"] = Field(
+    matrix_units: Literal["all_heads", "grouped_heads", "none"] = Field(
         default="all_heads",
         description="Which decode steps run on matrix units; those of heads with keys of their own run on ordinary ones where only "
-        "grouped_heads do.",
+        "grouped_heads do, all of them where none does.",
     )
     pads_heads: bool = Field(default=False, description="Whether heads are computed as wide as the next tile.")
     fp32_in_tf32: bool = Field(
         default=False,
         description="Whether matrix units take several products (fast_fp32_products) for one of 4-byte types.",
+    )
+    scores: Literal["shown", "hidden"] = Field(
+        default="shown",
+        description="Whether matrix units wait for the arithmetic of scores; hidden: they wait for something else meanwhile.",
     )
     operands: Literal["registers", "shared_memory"] = Field(
         default="registers", description="What feeds the matrix units: passing through registers takes more energy."

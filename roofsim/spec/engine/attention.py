@@ -22,6 +22,7 @@ AttentionKernel = Literal[
     "ggml",
     "paged",
     "single_query",
+    "masked",
 ]
 
 
@@ -33,6 +34,10 @@ class EncoderAttention(Strict):
     narrow_architectures: tuple[str, ...] = Field(default=(), description="The same for int8 and fp8.")
     longest: Annotated[int, Field(ge=1)] = Field(description="Tokens of the longest sequence.")
     head_sizes: tuple[int, ...] = Field(description="Head sizes that it takes.")
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(),
+        description="Lengths that it was written for: scores of a shorter sequence are computed up to the next.",
+    )
     packs: bool = Field(
         default=False, description="A kernel before it adds biases and packs queries, keys and values into one tensor."
     )
@@ -51,7 +56,7 @@ class AttentionFacts(Facts):
         description="Which attention kernel runs in training and prefill: unfused; fused_softmax; memory_efficient "
         "(CUTLASS, xformers); flash1 (and its Triton version), flash2, flash3; cudnn; flashinfer; trtllm "
         "(TensorRT-LLM's own); ggml; paged (vLLM's first kernels); single_query (one block per head, no split along the "
-        "cache). null: not stated.",
+        "cache); masked (TensorRT-LLM before XQA). null: not stated.",
     )
     generation_on: Annotated[dict[str, AttentionKernel], Flat("attention_generation_on")] = Field(
         default_factory=dict,
@@ -82,6 +87,11 @@ class AttentionFacts(Facts):
     packs_heads: bool = Field(
         default=False,
         description="In inference a kernel before fused attention adds biases and packs queries, keys and values.",
+    )
+    windows: tuple[Annotated[int, Field(ge=1)], ...] = Field(
+        default=(),
+        description="Lengths that the kernel for many queries was written for: it computes scores up to the next, and drops "
+        "those beyond the sequence. Empty: any length.",
     )
     cache_read_share: Annotated[float, Field(gt=0.0, le=1.0)] | None = Field(
         default=None,

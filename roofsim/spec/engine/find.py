@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from roofsim.errors import Problem, SpecError, did_you_mean
+from roofsim.errors import Place, Problem, SpecError, did_you_mean
 from roofsim.records import dataclass
 from roofsim.spec import catalog
 from roofsim.spec.engine.choice import EngineChoice, decimal_year, is_of, nearest, older, read_choice
@@ -14,7 +14,6 @@ from roofsim.spec.reading.source import Document
 from roofsim.spec.reading.validate import validate
 
 if TYPE_CHECKING:
-    from roofsim.errors import Place
     from roofsim.spec.engine.facts import Stated
 
 
@@ -58,6 +57,15 @@ def choose(given: str | EngineChoice, place: Place, precision: str | None = None
     for variant in choice.variants:
         stated = _with(stated, _variant(parts, variant, name, place).facts, place)
     return Chosen(stated=stated, label=choice.label(name), notes=tuple(notes))
+
+
+def version_assumed(engine: Engine, label: str) -> bool:
+    """Tell whether an engine's facts are today's although nobody says so: it had others once, and no version or date is stated.
+
+    `label` is the engine in one word, as a resolved workload has it (``vllm@0.6.3``).
+    """
+    choice = read_choice(label, Place("engine"))
+    return bool(engine.versions) and choice.version is None and choice.released is None
 
 
 def handed_over(given: str | EngineChoice, place: Place) -> str | None:

@@ -29,4 +29,6 @@ def with_encoder_attention(
     wide = precision.math not in (*_NARROW, *_SIXTEEN)
     if wide or architecture not in where or tokens > kernel.longest or head_size not in kernel.head_sizes:
         return engine
-    return engine.changed(attention="flash", attention_generation=kernel.generation, packs_heads=kernel.packs)
+    return engine.changed(
+        attention="flash", attention_generation=kernel.generation, packs_heads=kernel.packs, windows=kernel.windows
+    )

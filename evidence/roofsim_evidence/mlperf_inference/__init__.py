@@ -1,0 +1,1 @@
+"""Rates and latencies of MLPerf Inference submissions: nothing is fitted to them."""
